@@ -1,0 +1,221 @@
+"""JSON-RPC 2.0 messages: one pass in, one line out.
+
+A message is decoded once: method, id and kind are typed, `params` and `result` stay raw until their type is known.
+What is encoded is always one line of UTF-8 (rule J-31). Raw JSON that an author or a client wrote may hold line breaks, but
+JSON admits a raw line break only *between* tokens, never inside a string; so each one is replaced by a space where it is spliced in,
+which changes no value.
+"""
+
+from typing import Final, NoReturn, TypeAlias
+
+import msgspec
+
+from mcpbus.protocol.errors import ProtocolError, invalid_request, parse_error
+
+RequestId: TypeAlias = int | str
+"""Compared by type and value: `1` is not `"1"` (rule J-5). Python agrees once bool and float are kept out, and `decode` does that."""
+
+NO_PARAMS: Final = msgspec.Raw(b"{}")
+"""The params of a message that came without any."""
+
+
+class ErrorObject(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The error member of a response that the peer sent."""
+
+    code: int
+    message: str
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """A message that is owed an answer. `params` is a JSON object, `{}` if there was none."""
+
+    id: RequestId
+    method: str
+    params: msgspec.Raw = NO_PARAMS
+
+
+class Notification(msgspec.Struct, frozen=True, gc=False):
+    """A message that never gets an answer, not even an error (rule J-10)."""
+
+    method: str
+    params: msgspec.Raw = NO_PARAMS
+
+
+class Response(msgspec.Struct, frozen=True, gc=False):
+    """The peer's answer to a request of ours: exactly one of `result` and `error` (rule J-7).
+
+    `id` is None only beside an error whose sender could not read the request's id (rule J-9).
+    """
+
+    id: RequestId | None
+    result: msgspec.Raw | None = None
+    error: ErrorObject | None = None
+
+
+class Undecodable(Exception):  # noqa: N818 - the word says what happened
+    """What arrived is not a JSON-RPC message.
+
+    Attributes:
+        error: what to answer.
+        id: whom to answer, if that could be read.
+    """
+
+    def __init__(self, error: ProtocolError, id: RequestId | None = None) -> None:  # noqa: A002 - the protocol's word
+        super().__init__(str(error))
+        self.error = error
+        self.id = id
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    jsonrpc: str | None = None
+    id: RequestId | msgspec.UnsetType = msgspec.UNSET
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw = NO_PARAMS
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: ErrorObject | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Identified(msgspec.Struct, gc=False):
+    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_envelopes = msgspec.json.Decoder(_Envelope)
+_well_formed = msgspec.json.Decoder(msgspec.Raw)
+_identified = msgspec.json.Decoder(_Identified)
+_ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(RequestId)
+_encode = msgspec.json.Encoder().encode
+
+
+def decode(data: bytes | str) -> Request | Notification | Response:
+    """Read one message.
+
+    Args:
+        data: one JSON object. An array is refused, whatever the revision.
+
+    Raises:
+        Undecodable: for anything that is not a message; never another exception.
+    """
+    try:
+        # The raw members are skipped by the decoder without a look at their encoding, and text arrives with the same doubt.
+        if isinstance(data, str):
+            data = data.encode()
+        elif not data.isascii():
+            data.decode()
+        envelope = _envelopes.decode(data)
+    except msgspec.ValidationError as fault:
+        _refuse(data, str(fault))
+    except UnicodeError:
+        raise Undecodable(parse_error("the text is not valid UTF-8")) from None
+    except msgspec.DecodeError as fault:
+        raise Undecodable(parse_error(str(fault))) from None
+    except RecursionError:
+        raise Undecodable(parse_error("the text is nested too deeply")) from None
+    if envelope.jsonrpc != "2.0":
+        _refuse(data, 'expected "2.0" - at `$.jsonrpc`')
+    if envelope.method is not msgspec.UNSET:
+        return _call(data, envelope)
+    return _response(data, envelope)
+
+
+def _call(data: bytes | str, envelope: _Envelope) -> Request | Notification:
+    method, params = envelope.method, envelope.params
+    assert isinstance(method, str)  # noqa: S101 - narrows the type; the caller looked
+    if envelope.result is not msgspec.UNSET or envelope.error is not msgspec.UNSET:
+        _refuse(data, "a message with a method has neither result nor error - at `$`")
+    if params is not NO_PARAMS and bytes(memoryview(params)[:1]) != b"{":
+        _refuse(data, "expected an object - at `$.params`")  # rule J-29
+    if isinstance(envelope.id, msgspec.UnsetType):
+        return Notification(method, params)
+    return Request(envelope.id, method, params)
+
+
+def _response(data: bytes | str, envelope: _Envelope) -> Response:
+    identity = None if isinstance(envelope.id, msgspec.UnsetType) else envelope.id
+    result = None if isinstance(envelope.result, msgspec.UnsetType) else envelope.result
+    error = None if isinstance(envelope.error, msgspec.UnsetType) else envelope.error
+    if (result is None) == (error is None):
+        _refuse(data, "expected a method, or exactly one of result and error - at `$`")
+    if identity is None and error is None:
+        _refuse(data, "a result needs the id of its request - at `$`")
+    return Response(identity, result, error)
+
+
+def _refuse(data: bytes | str, detail: str) -> NoReturn:
+    """Raise for a bad envelope: look at the whole text again, now for what can still be told.
+
+    The typed decoder stops at the first fault, so the rest may not even be JSON.
+    """
+    try:
+        start = bytes(memoryview(_well_formed.decode(data))[:1])
+        identity = _readable_id(data) if start == b"{" else None
+    except RecursionError:
+        raise Undecodable(parse_error("the text is nested too deeply")) from None
+    except msgspec.DecodeError as fault:
+        raise Undecodable(parse_error(str(fault))) from None
+    if start == b"[":
+        detail = "expected one message, got an array: send each message by itself"
+    raise Undecodable(invalid_request(detail), identity)
+
+
+def _readable_id(data: bytes | str) -> RequestId | None:
+    raw = _identified.decode(data).id
+    if isinstance(raw, msgspec.UnsetType):
+        return None
+    try:
+        return _ids.decode(raw)
+    except msgspec.ValidationError:
+        return None
+
+
+def single_line(text: bytes) -> bytes:
+    """The same JSON without line breaks, which JSON admits between tokens only."""
+    if b"\n" in text:
+        text = text.replace(b"\n", b" ")
+    if b"\r" in text:
+        text = text.replace(b"\r", b" ")
+    return text
+
+
+def _encode_id(id: RequestId) -> bytes:  # noqa: A002 - the protocol's word
+    return b"%d" % id if isinstance(id, int) else _encode(id)
+
+
+def encode_result(id: RequestId, result: bytes) -> bytes:  # noqa: A002 - the protocol's word
+    """A successful answer around an already encoded result object."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode_id(id), single_line(result))
+
+
+def encode_error(id: RequestId | None, error: ProtocolError) -> bytes:  # noqa: A002 - the protocol's word
+    """An error answer, without an id member if the request's id could not be read (rule J-9)."""
+    identity = b"" if id is None else b'"id":%b,' % _encode_id(id)
+    data = b"" if error.encoded_data is None else b',"data":%b' % single_line(bytes(error.encoded_data))
+    message = _encode(error.message)
+    return b'{"jsonrpc":"2.0",%b"error":{"code":%d,"message":%b%b}}' % (identity, error.code, message, data)
+
+
+def encode_notification(method: str, params: object | None = None) -> bytes:
+    """A notification.
+
+    Args:
+        method: its name.
+        params: what msgspec writes as a JSON object (`msgspec.Raw` included); None leaves the member out.
+
+    Raises:
+        TypeError: if `params` holds what JSON cannot.
+        ValueError: if its text is not Unicode.
+    """
+    return b'{"jsonrpc":"2.0","method":%b%b}' % (_encode(method), _encode_params(params))
+
+
+def encode_request(id: RequestId, method: str, params: object | None = None) -> bytes:  # noqa: A002 - the protocol's word
+    """A request of ours to the peer; as `encode_notification`, with an id from the sender's own space (rule J-6)."""
+    return b'{"jsonrpc":"2.0","id":%b,"method":%b%b}' % (
+        _encode_id(id),
+        _encode(method),
+        _encode_params(params),
+    )
+
+
+def _encode_params(params: object | None) -> bytes:
+    return b"" if params is None else b',"params":%b' % single_line(_encode(params))

@@ -1,0 +1,45 @@
+"""The eight severities of RFC 5424, as MCP names them (rule G-2)."""
+
+import enum
+from typing import NoReturn
+
+
+class LogLevel(enum.Enum):
+    """A severity, ordered: `LogLevel.DEBUG < LogLevel.EMERGENCY`.
+
+    A plain Enum rather than a StrEnum, whose order would be that of the alphabet.
+    """
+
+    DEBUG = "debug"
+    INFO = "info"
+    NOTICE = "notice"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+    ALERT = "alert"
+    EMERGENCY = "emergency"
+
+    @property
+    def severity(self) -> int:
+        """0 for debug up to 7 for emergency (RFC 5424 counts the other way)."""
+        return _SEVERITIES[self]
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        names = ", ".join(level.value for level in cls)
+        raise ValueError(f"{value!r} is not a log level; expected one of {names}")
+
+    def __lt__(self, other: "LogLevel") -> bool:
+        return _SEVERITIES[self] < _SEVERITIES[other]
+
+    def __le__(self, other: "LogLevel") -> bool:
+        return _SEVERITIES[self] <= _SEVERITIES[other]
+
+    def __gt__(self, other: "LogLevel") -> bool:
+        return _SEVERITIES[self] > _SEVERITIES[other]
+
+    def __ge__(self, other: "LogLevel") -> bool:
+        return _SEVERITIES[self] >= _SEVERITIES[other]
+
+
+_SEVERITIES = {level: severity for severity, level in enumerate(LogLevel)}

@@ -1,0 +1,151 @@
+"""What the params of any method say besides the method's own: `_meta`, and the name that HTTP mirrors into a header.
+
+Decoded once a request, before its handler's type is known. Nothing here refuses a bad `name`: that is for the method's own params.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import attrs
+import msgspec
+
+from mcpbus.protocol.errors import invalid_params
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.messages import Implementation
+
+_T = TypeVar("_T")
+
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+
+# Not the whole prefix: 2025-11-25 has a legacy io.modelcontextprotocol/related-task (rule D-3).
+_CLAIM_KEYS: Final = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL})
+_REQUIRED_KEYS: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES)
+
+# W3C Trace Context, section 3.2; version ff and ids of zeros are invalid there.
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?"
+)
+# W3C Trace Context section 3.3 and W3C Baggage section 3.2: lists of printable ASCII pairs. Their inside is for whoever reads them.
+_PAIRS: Final = re.compile(r"[ -~\t]*=[ -~\t]*")
+_TRACE_KEYS: Final = {"traceparent": _TRACEPARENT, "tracestate": _PAIRS, "baggage": _PAIRS}
+
+
+@attrs.frozen
+class Meta:
+    """The `_meta` object of a message. Keys that nobody here knows are kept (rule B-5)."""
+
+    values: Mapping[str, Any]
+
+    @property
+    def claims_modern(self) -> bool:
+        """Whether the message says what only a 2026-07-28 message says of itself (rules D-1, D-3)."""
+        return not _CLAIM_KEYS.isdisjoint(self.values)
+
+    @property
+    def progress_token(self) -> int | str | None:
+        """The token to report progress under; None if there is none, or none of a valid type (rules P-1, P-2)."""
+        token = self.values.get("progressToken")
+        return token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """The W3C trace context: traceparent, tracestate and baggage, each only if well formed (rules B-3, B-4)."""
+        found = {key: self.values.get(key) for key in _TRACE_KEYS}
+        return {
+            key: value
+            for key, value in found.items()
+            if isinstance(value, str) and _TRACE_KEYS[key].fullmatch(value)
+        }
+
+
+NO_META: Final = Meta({})
+
+
+@attrs.frozen
+class Routing:
+    """What routes a message: its `_meta`, and `params.name` or `params.uri` where they are strings."""
+
+    meta: Meta
+    name: str | None = None
+    uri: str | None = None
+
+
+class _Common(msgspec.Struct, gc=False):
+    meta: Any = msgspec.field(default=None, name="_meta")
+    name: Any = None
+    uri: Any = None
+
+
+_common = msgspec.json.Decoder(_Common)
+
+
+def read_routing(params: msgspec.Raw) -> Routing:
+    """Read what routes a message from its params.
+
+    Raises:
+        ProtocolError: -32602 if `_meta` is not an object, or what is read is nested too deeply.
+    """
+    try:
+        common = _common.decode(params)
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise invalid_params(f"{fault} - at `params`") from None
+    meta = common.meta
+    if meta is not None and not isinstance(meta, dict):
+        raise invalid_params("expected an object - at `params._meta`")
+    return Routing(
+        Meta(meta) if meta else NO_META,
+        common.name if isinstance(common.name, str) else None,
+        common.uri if isinstance(common.uri, str) else None,
+    )
+
+
+@attrs.frozen
+class ModernClaim:
+    """What a 2026-07-28 request says of its client, for itself alone (rules M-1, M-8).
+
+    `log_level` is None if the request wants no log messages at all (rule G-7).
+    """
+
+    protocol_version: str
+    client_capabilities: Mapping[str, Any]
+    client_info: Implementation | None = None
+    log_level: LogLevel | None = None
+
+
+def read_claim(meta: Meta) -> ModernClaim:
+    """Read the claim of a modern request. Whether its version is served is judged elsewhere.
+
+    Raises:
+        ProtocolError: -32602 if a required key is missing (rule M-2), or one is malformed (rule G-9 for the log level).
+    """
+    values = meta.values
+    missing = [key for key in _REQUIRED_KEYS if key not in values]
+    if missing:
+        keys = " and ".join(f"'{key}'" for key in missing)
+        raise invalid_params(f"a request of this revision needs {keys} - at `params._meta`")
+    return ModernClaim(
+        _convert(values, PROTOCOL_VERSION, str),
+        _convert(values, CLIENT_CAPABILITIES, dict[str, Any]),
+        _convert(values, CLIENT_INFO, Implementation) if CLIENT_INFO in values else None,
+        _log_level(values[LOG_LEVEL]) if LOG_LEVEL in values else None,
+    )
+
+
+def _convert(values: Mapping[str, Any], key: str, wanted: type[_T]) -> _T:
+    try:
+        return msgspec.convert(values[key], wanted)
+    except msgspec.ValidationError as fault:
+        raise invalid_params(f"{fault} - in `params._meta['{key}']`") from None
+
+
+def _log_level(value: object) -> LogLevel:
+    try:
+        return LogLevel(value)
+    except ValueError as fault:
+        raise invalid_params(f"{fault} - at `params._meta['{LOG_LEVEL}']`") from None

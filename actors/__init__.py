@@ -1,0 +1,64 @@
+"""A small actor library on trio: actors decide, tasks wait."""
+
+from actors._address import Address, Permit
+from actors._ask import Ask
+from actors._cell import Actor, Cell
+from actors._errors import (
+    ActorError,
+    AskError,
+    AskFailedError,
+    AskRefusedError,
+    AskTimeoutError,
+    LifecycleError,
+    NameTakenError,
+)
+from actors._messages import (
+    DeadLetter,
+    Directive,
+    Discard,
+    Failed,
+    Outcome,
+    Stopped,
+    StopReason,
+    Succeeded,
+    TaskCancelled,
+    TaskEnded,
+)
+from actors._registry import Registry
+from actors._statistics import Statistics
+from actors._supervision import Strategy
+from actors._tasks import Task
+from actors._timers import Timer
+from actors.system import System, open_system
+
+__all__ = [
+    "Actor",
+    "ActorError",
+    "Address",
+    "Ask",
+    "AskError",
+    "AskFailedError",
+    "AskRefusedError",
+    "AskTimeoutError",
+    "Cell",
+    "DeadLetter",
+    "Directive",
+    "Discard",
+    "Failed",
+    "LifecycleError",
+    "NameTakenError",
+    "Outcome",
+    "Permit",
+    "Registry",
+    "Statistics",
+    "StopReason",
+    "Stopped",
+    "Strategy",
+    "Succeeded",
+    "System",
+    "Task",
+    "TaskCancelled",
+    "TaskEnded",
+    "Timer",
+    "open_system",
+]

@@ -1,0 +1,201 @@
+# ruff: noqa: SLF001 - an address is the outside of a cell and reads its slots
+"""Where an actor can be reached, by anybody who was told of it."""
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+
+import trio
+
+from actors import _ask
+from actors._dispatch import Dispatcher, wrong_thread
+from actors._errors import LifecycleError
+from actors._lifecycle import RUNNING, STOPPED, STOPPING, State
+from actors._messages import Discard, StopReason
+
+if TYPE_CHECKING:
+    from actors._cell import Cell
+    from actors.system import System
+
+M_contra = TypeVar("M_contra", contravariant=True)
+
+
+class Tombstone:
+    """What an address points to once its actor has stopped; one for all that ended alike.
+
+    It stands in for the cell, so that the address of a stopped actor keeps nothing of it alive and
+    `Address.tell` needs no second look.
+    """
+
+    __slots__ = ("_dispatcher", "_state", "reason", "refusal", "system")
+
+    def __init__(self, system: "System", dispatcher: Dispatcher, reason: StopReason) -> None:
+        self.system = system
+        self.reason = reason
+        self.refusal = REFUSALS[reason]
+        self._dispatcher = dispatcher
+        self._state: State = STOPPED
+
+
+REFUSALS: Final = {
+    StopReason.STOPPED: Discard.STOPPED,
+    StopReason.FAILED: Discard.FAILED,
+    StopReason.PARENT: Discard.STOPPED,
+    StopReason.SYSTEM: Discard.CLOSED,
+    StopReason.RESTARTED: Discard.FAILED,
+}
+
+
+class Address(Generic[M_contra]):
+    """The one way to reach an actor. Made by ``spawn``, compared by identity, valid for ever.
+
+    It is never bound to another actor: once its own has stopped, it refuses everything. Keeping an
+    address keeps nothing else in memory.
+
+    ```python
+    if (discard := address.tell(Add(2))) is not None:
+        log.warning("not added: %s", discard.value)
+    ```
+    """
+
+    __slots__ = ("_cell", "_name")
+
+    _cell: "Cell[Any] | Tombstone"
+    _name: str | None
+
+    def __init__(self) -> None:
+        raise TypeError("an address is made by spawning an actor")
+
+    @trio.lowlevel.enable_ki_protection
+    def tell(self, message: M_contra) -> Discard | None:
+        """Give a message to the actor: at once if nothing else is being handled, else in its turn.
+
+        It takes no time that depends on the recipient's queue, never waits, and raises nothing that
+        the recipient raises. What one sender tells one actor is handled in that order.
+
+        Returns:
+            None if the message was accepted. Otherwise why it was not: `Discard.STOPPED`, `FAILED`
+            or `CLOSED` if the actor is gone, `FULL` if its queue is.
+
+        Raises:
+            RuntimeError: Called from a thread that trio does not run in.
+        """
+        cell = self._cell
+        dispatcher = cell._dispatcher
+        if get_ident() != dispatcher.thread:
+            raise wrong_thread()
+        if cell._state >= STOPPING:
+            return cell.system.dead_letters.refuse(self, message, self.refusal)
+        if dispatcher.busy:
+            # mypy: a tombstone is STOPPED, so this is a cell.
+            if cell._waiting >= cell._capacity:  # type: ignore[union-attr]
+                return cell.system.dead_letters.refuse(self, message, Discard.FULL)
+            dispatcher.accepted += 1
+            cell._waiting += 1  # type: ignore[union-attr]
+            dispatcher.queue.append((cell, message, False))  # type: ignore[arg-type]
+        else:
+            dispatcher.accepted += 1
+            dispatcher.run(cell, message)  # type: ignore[arg-type]
+        return None
+
+    def permit(self) -> "Permit[M_contra] | None":
+        """Reserve room for one later message, outside the capacity of the queue.
+
+        For what must not be lost to a full queue: a reply, a cancel, an end. The message takes its
+        place in the ordinary order when it is told, not when the room was reserved.
+
+        Returns:
+            None if the actor has stopped, or if as much room is reserved already as its capacity.
+        """
+        cell = self._cell
+        cell._dispatcher.check_thread()
+        if cell._state >= STOPPING or cell._permits + cell._reserved >= cell._capacity:  # type: ignore[union-attr]
+            return None
+        cell._permits += 1  # type: ignore[union-attr]
+        return Permit(self, cell)  # type: ignore[arg-type]
+
+    async def ask(self, message: M_contra, timeout: float) -> Any:  # noqa: ASYNC109 - a bound of the question
+        """Ask a question and wait for its answer; for tasks, as an actor cannot wait.
+
+        The actor is handed ``Ask(message)`` and answers with ``ask.reply(value)``, in the same turn
+        or in a later one.
+
+        Args:
+            message: The question.
+            timeout: Seconds to wait at most.
+
+        Returns:
+            What the actor replied.
+
+        Raises:
+            AskRefusedError: The question was not accepted.
+            AskFailedError: The actor raised on it, or ended or restarted before it replied.
+            AskTimeoutError: No reply came in time.
+
+        If it is cancelled, a reply that comes later is counted and dropped.
+        """
+        return await _ask.ask(self, message, timeout)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the actor has stopped, or is about to: nothing will be accepted any more."""
+        return self._cell._state >= STOPPING
+
+    @property
+    def refusal(self) -> Discard:
+        """With what a message is refused once the actor has stopped."""
+        cell = self._cell
+        return cell.refusal if type(cell) is Tombstone else Discard.STOPPED
+
+    @property
+    def name(self) -> str:
+        """A name for people; unique in its system unless it was given to ``spawn``."""
+        if self._name is None:
+            self._name = self._cell.system.next_name()
+        return self._name
+
+    def __repr__(self) -> str:
+        state = self._cell._state
+        return f"<Address {self.name}{'' if state is RUNNING else ' ' + state.name.lower()}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an address means something only inside its own process")
+
+
+class Permit(Generic[M_contra]):
+    """Room for one message, reserved by `Address.permit`. Use it or release it, once."""
+
+    __slots__ = ("_cell", "address")
+
+    def __init__(self, address: Address[M_contra], cell: "Cell[Any]") -> None:
+        self.address = address
+        self._cell: Cell[Any] | None = cell
+
+    @trio.lowlevel.enable_ki_protection
+    def tell(self, message: M_contra) -> Discard | None:
+        """Tell the message that the room was reserved for.
+
+        Returns:
+            None if it was accepted, else why the actor has ended. It is never `Discard.FULL`.
+
+        Raises:
+            RuntimeError: The permit was used or released before, or the thread is not trio's.
+        """
+        cell = self._take()
+        if cell._state >= STOPPING:
+            return cell.system.dead_letters.refuse(self.address, message, self.address.refusal)
+        cell._dispatcher.deliver(cell, message)
+        return None
+
+    def release(self) -> None:
+        """Give the room back unused. Does nothing if the permit was used or released before."""
+        if self._cell is not None:
+            self._take()
+
+    def _take(self) -> "Cell[Any]":
+        cell = self._cell
+        if cell is None:
+            raise LifecycleError(f"the permit for {self.address.name} was used or released before")
+        cell._dispatcher.check_thread()
+        self._cell = None
+        cell._permits -= 1
+        return cell

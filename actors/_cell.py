@@ -1,0 +1,283 @@
+"""What an actor is given of the world: its own address, and the powers it has."""
+
+import contextvars
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
+
+import trio
+
+from actors import _ending, _spawning, _tasks
+from actors._address import Address
+from actors._ask import Ask
+from actors._errors import LifecycleError
+from actors._lifecycle import STARTING, STOPPING, State
+from actors._messages import Stopped, StopReason
+from actors._supervision import Strategy
+from actors._tasks import Task
+from actors._timers import Timer
+
+if TYPE_CHECKING:
+    from actors._dispatch import Dispatcher
+    from actors.system import System
+
+M = TypeVar("M")
+C = TypeVar("C")
+Args = TypeVarTuple("Args")
+M_contra = TypeVar("M_contra", contravariant=True)
+
+CAPACITY: Final = 1024
+"""Messages that may wait for one actor, unless ``spawn`` is told otherwise."""
+
+
+class Actor(Protocol[M_contra]):
+    """What a factory returns: state, and one method that takes one message at a time."""
+
+    def handle(self, message: M_contra, /) -> None:
+        """Handle a message. It cannot wait; what it raises is for the supervisor."""
+
+
+class Cell(Generic[M]):
+    """An actor's powers, given to its factory. Nobody else should hold it.
+
+    All that an actor does to the world goes through its cell, from within ``handle``, the factory, or
+    a callback of `on_stop`. Everything that is started here belongs to the present instance: when the
+    actor ends or is restarted, its children are stopped, its tasks and timers cancelled, its watches
+    given up.
+
+    Attributes:
+        address: Where this actor can be reached.
+        system: The system it lives in.
+    """
+
+    __slots__ = (
+        "_actor",
+        "_args",
+        "_callbacks",
+        "_capacity",
+        "_children",
+        "_dispatcher",
+        "_factory",
+        "_failures",
+        "_parent",
+        "_permits",
+        "_reserved",
+        "_state",
+        "_strategy",
+        "_tasks",
+        "_timers",
+        "_waiting",
+        "_watchers",
+        "_watching",
+        "address",
+        "system",
+    )
+
+    def __init__(
+        self,
+        system: "System",
+        dispatcher: "Dispatcher",
+        parent: "Cell[Any] | None",
+        factory: Callable[..., Actor[M]],
+        args: tuple[Any, ...],
+        capacity: int,
+        strategy: Strategy | None,
+    ) -> None:
+        self.system = system
+        self.address: Address[M]
+        self._dispatcher = dispatcher
+        self._parent = parent
+        self._factory: Callable[..., Actor[M]] | None = factory
+        self._args: tuple[Any, ...] | None = args
+        self._capacity = capacity
+        self._strategy = strategy
+        self._state: State = STARTING
+        self._actor: Actor[M] | None = None
+        self._waiting = 0  # in the user lane, within the capacity
+        self._reserved = 0  # in the user lane, in reserved room
+        self._permits = 0  # reserved and not yet used
+        # Few actors have any of these, and an empty set is larger than a cell.
+        self._children: dict[Cell[Any], None] | None = None
+        self._tasks: set[Task] | None = None
+        self._timers: set[Timer] | None = None
+        self._watchers: set[Cell[Any] | Ask[Any]] | None = None
+        self._watching: set[Address[Any]] | None = None
+        self._callbacks: list[Callable[[StopReason], object]] | None = None
+        self._failures: list[float] | None = None
+
+    def spawn(
+        self,
+        factory: Callable[["Cell[C]", *Args], Actor[C]],
+        *args: *Args,
+        name: str | None = None,
+        capacity: int = CAPACITY,
+        strategy: Strategy | None = None,
+    ) -> Address[C]:
+        """Start a child. It is stopped when this actor ends or is restarted.
+
+        Args:
+            factory: Makes the actor from its cell and ``args``; called now, and again at a restart.
+            *args: What else the factory is given.
+            name: A name for people; need not be unique.
+            capacity: Messages that may wait for it at most.
+            strategy: Decides what becomes of it when it raises; without one it is stopped.
+
+        Raises:
+            LifecycleError: This actor has stopped.
+            ValueError: The capacity is less than one.
+            RuntimeError: Called from a thread that trio does not run in.
+            BaseException: What the factory raised; then nothing was spawned.
+        """
+        return _spawning.spawn(self.system, self, factory, args, name, capacity, strategy)
+
+    def start_task(
+        self,
+        function: Callable[[*Args], Awaitable[Any]],
+        *args: *Args,
+        context: contextvars.Context,
+        name: str | None = None,
+    ) -> Task:
+        """Start a task. Its end arrives as ``TaskEnded(task, outcome)`` and is never refused.
+
+        Args:
+            function: The async function to run.
+            *args: What it is given.
+            context: The contextvars it runs in, such as those captured when a request arrived; an
+                empty ``contextvars.Context()`` if it needs none.
+            name: A name for people; the function's, if not given.
+
+        Raises:
+            LifecycleError: This actor has stopped.
+            RuntimeError: Called from a thread that trio does not run in.
+        """
+        if self._state >= STOPPING:
+            raise self._gone()
+        return _tasks.start(self, function, args, context, function if name is None else name)
+
+    @trio.lowlevel.enable_ki_protection
+    def after(self, seconds: float, message: M) -> Timer:
+        """Tell this actor a message later, in reserved room.
+
+        Args:
+            seconds: How much later, by trio's clock.
+            message: What to tell. If the timer is cancelled when the message waits in the queue
+                already, it still arrives.
+
+        Raises:
+            LifecycleError: This actor has stopped.
+            ValueError: Seconds are negative or not a number.
+            RuntimeError: Called from a thread that trio does not run in.
+        """
+        if self._state >= STOPPING:
+            raise self._gone()
+        self._dispatcher.check_thread()
+        timer = self.system.timers.add(self, seconds, message)
+        if self._timers is None:
+            self._timers = {timer}
+        else:
+            self._timers.add(timer)
+        return timer
+
+    @trio.lowlevel.enable_ki_protection
+    def watch(self, address: Address[Any]) -> None:
+        """Be told ``Stopped(address, reason)`` when another actor ends, at once if it has.
+
+        A restart is not an end. To watch twice is to watch once.
+
+        Raises:
+            LifecycleError: This actor has stopped.
+            ValueError: The address is this actor's own, or of another system.
+            RuntimeError: Called from a thread that trio does not run in.
+        """
+        if self._state >= STOPPING:
+            raise self._gone()
+        self._dispatcher.check_thread()
+        other = address._cell  # noqa: SLF001 - an address is the outside of a cell
+        if other is self or other.system is not self.system:
+            raise ValueError(f"{self.address.name} cannot watch {address.name}: itself, or of another system")
+        if not isinstance(other, Cell):
+            self._dispatcher.notify(self, Stopped(address, other.reason))
+            return
+        other.add_watcher(self)
+        if self._watching is None:
+            self._watching = set()
+        self._watching.add(address)
+
+    @trio.lowlevel.enable_ki_protection
+    def unwatch(self, address: Address[Any]) -> None:
+        """Watch no longer. A `Stopped` that is on its way still arrives."""
+        if self._watching is not None and address in self._watching:
+            self._watching.remove(address)
+            other = address._cell  # noqa: SLF001 - as in watch()
+            if isinstance(other, Cell):
+                other.remove_watcher(self)
+
+    @trio.lowlevel.enable_ki_protection
+    def stop(self, reason: StopReason | None = None) -> None:
+        """End this actor: its address refuses from now on, and nothing is handled after this turn.
+
+        What waits in its queue is discarded. To stop twice is harmless.
+
+        Args:
+            reason: What its watchers are told; `StopReason.STOPPED` if not given.
+
+        Raises:
+            RuntimeError: Called from a thread that trio does not run in.
+        """
+        self._dispatcher.check_thread()
+        _ending.ask_to_stop(self, reason or StopReason.STOPPED)
+
+    @trio.lowlevel.enable_ki_protection
+    def stop_child(self, address: Address[Any]) -> None:
+        """End a child and all below it; harmless if it has ended.
+
+        Raises:
+            ValueError: It is not a child of this actor.
+            RuntimeError: Called from a thread that trio does not run in.
+        """
+        self._dispatcher.check_thread()
+        child = address._cell  # noqa: SLF001 - as in watch()
+        if isinstance(child, Cell):
+            if child._parent is not self:
+                raise ValueError(f"{address.name} is not a child of {self.address.name}")
+            _ending.ask_to_stop(child, StopReason.PARENT)
+
+    def on_stop(self, callback: Callable[[StopReason], object]) -> None:
+        """Call back once when this instance ends in any way, also when ``handle`` raised.
+
+        Callbacks run in the order in which they were given, after the children have ended and the
+        tasks have been cancelled (they may still be unwinding). They may tell other actors. What they
+        raise is logged. After a restart the fresh instance gives its own.
+
+        Raises:
+            LifecycleError: This actor has stopped.
+        """
+        if self._state >= STOPPING:
+            raise self._gone()
+        if self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def add_watcher(self, watcher: "Cell[Any] | Ask[Any]") -> None:
+        """Tell a watcher when this actor ends; for this package."""
+        if self._watchers is None:
+            self._watchers = {watcher}
+        else:
+            self._watchers.add(watcher)
+
+    def remove_watcher(self, watcher: "Cell[Any] | Ask[Any]") -> None:
+        """Tell it no longer; for this package."""
+        if self._watchers is not None:
+            self._watchers.discard(watcher)
+
+    def watched_ended(self, address: Address[Any], reason: StopReason) -> None:
+        """Take notice that a watched actor has ended; for this package."""
+        if self._watching is not None:
+            self._watching.discard(address)
+        self._dispatcher.notify(self, Stopped(address, reason))
+
+    def _gone(self) -> LifecycleError:
+        return LifecycleError(f"{self.address.name} has stopped and can do nothing any more")
+
+    def __repr__(self) -> str:
+        return f"<Cell {self.address.name} {self._state.name.lower()}>"

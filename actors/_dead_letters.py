@@ -1,0 +1,70 @@
+"""Where messages go that nobody handled."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from actors._ask import Ask
+from actors._messages import DeadLetter, Discard
+
+if TYPE_CHECKING:
+    from actors._address import Address
+
+logger = logging.getLogger("actors")
+
+
+class DeadLetters:
+    """The dead letters of one system: counted by reason, and shown to every tap.
+
+    Attributes:
+        counts: How many there were of each reason.
+    """
+
+    __slots__ = ("_surface", "_tapping", "_taps", "counts")
+
+    def __init__(self, surface: Callable[[BaseException], None]) -> None:
+        self.counts: Counter[Discard] = Counter()
+        self._surface = surface
+        self._taps: dict[object, Callable[[DeadLetter], object]] = {}
+        self._tapping = False
+
+    def tap(self, callback: Callable[[DeadLetter], object]) -> Callable[[], None]:
+        """Show every further dead letter to a callback.
+
+        Returns:
+            A function that ends this; calling it twice is harmless.
+        """
+        token = object()
+        self._taps[token] = callback
+
+        def untap() -> None:
+            self._taps.pop(token, None)
+
+        return untap
+
+    @trio.lowlevel.enable_ki_protection
+    def post(self, recipient: "Address[Any]", message: Any, reason: Discard) -> None:
+        """Take a message that will not be handled; a question among them ends here."""
+        self.counts[reason] += 1
+        if isinstance(message, Ask):
+            message.fail(reason)
+        # A tap that itself tells a dead address would go on for ever: such letters are only counted.
+        if self._taps and not self._tapping:
+            self._tapping = True
+            letter = DeadLetter(recipient, message, reason)
+            for callback in list(self._taps.values()):
+                try:
+                    callback(letter)
+                except Exception:
+                    logger.exception("a tap of the dead letters raised on %r", letter)
+                except BaseException as error:  # noqa: BLE001 - it ends the system instead of the teller
+                    self._surface(error)
+            self._tapping = False
+
+    def refuse(self, recipient: "Address[Any]", message: Any, reason: Discard) -> Discard:
+        """Take a message that was not accepted, and return the reason for its sender."""
+        self.post(recipient, message, reason)
+        return reason

@@ -1,0 +1,88 @@
+# ruff: noqa: SLF001 - the end of a life goes through every slot of its cell
+"""How the life of an actor ends, whatever ended it."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from actors._lifecycle import ENDED, STOP_ASKED, STOPPED, STOPPING, TRANSITIONS
+from actors._messages import StopReason
+
+if TYPE_CHECKING:
+    from actors._cell import Cell
+
+logger = logging.getLogger("actors")
+
+
+def ask_to_stop(cell: "Cell[Any]", reason: StopReason) -> None:
+    """Let the address refuse from now on, and end the actor as soon as nothing is being handled."""
+    if cell._state >= STOPPING:
+        return
+    cell._state = TRANSITIONS[cell._state][STOP_ASKED]
+    dispatcher = cell._dispatcher
+    if dispatcher.busy:
+        dispatcher.urgent.append((cell, reason))
+    else:
+        dispatcher.busy = True
+        end(cell, reason)
+        dispatcher.drain()
+
+
+def end(cell: "Cell[Any]", reason: StopReason) -> None:
+    """End an actor and all below it, the youngest first; the dispatcher must be busy."""
+    if cell._state is STOPPED:
+        return
+    if cell._children:
+        cell._state = TRANSITIONS[cell._state][STOP_ASKED]
+        end_children(cell)
+    cell._state = TRANSITIONS[cell._state][ENDED]
+    release(cell, reason)
+    address = cell.address
+    system = cell.system
+    del (cell._parent._children if cell._parent is not None else system.roots)[cell]  # type: ignore[union-attr]
+    address._cell = system.tombstones[reason]
+    if cell._watchers:
+        for watcher in cell._watchers:
+            watcher.watched_ended(address, reason)
+    if system.registry:
+        system.registry.forget(address)
+    # The cell may be kept by whoever wrote the actor; what it held is let go of here, and without
+    # the help of the garbage collector.
+    cell._actor = cell._factory = cell._args = cell._strategy = cell._watchers = cell._parent = None
+
+
+def end_children(cell: "Cell[Any]") -> None:
+    """End all below an actor, leaves first, without recursion: a tree may be deep."""
+    doomed = list(cell._children or ())
+    for child in doomed:  # the list grows while it is walked: breadth first
+        doomed.extend(child._children or ())
+        # None of them may spawn or be told anything while the others end.
+        child._state = TRANSITIONS[child._state][STOP_ASKED]
+    for child in reversed(doomed):
+        end(child, StopReason.PARENT)
+
+
+def release(cell: "Cell[Any]", reason: StopReason) -> None:
+    """Let go of what one instance holds: its tasks, timers, watches, and callbacks."""
+    if cell._tasks:
+        for task in list(cell._tasks):
+            task.abandon()
+        cell._tasks = None
+    if cell._timers:
+        for timer in list(cell._timers):
+            timer.cancel()
+        cell._timers = None
+    if cell._watching:
+        for address in cell._watching:
+            address._cell.remove_watcher(cell)
+        cell._watching = None
+    if cell._callbacks:
+        callbacks = cell._callbacks
+        cell._callbacks = None
+        for callback in callbacks:
+            try:
+                callback(reason)
+            except Exception:
+                cell.system.failures += 1
+                logger.exception("%s: a callback of on_stop raised", cell.address.name)
+            except BaseException as error:  # noqa: BLE001 - it ends the system instead of the caller
+                cell.system.surface(error)

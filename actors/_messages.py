@@ -1,0 +1,96 @@
+"""The values that actors, their supervisors and their watchers exchange.
+
+The ones that are made for every task are msgspec Structs: a frozen attrs class takes four times as
+long to make, and a task's end is on the hot path.
+"""
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from actors._address import Address
+    from actors._tasks import Task
+
+
+class Discard(enum.StrEnum):
+    """Why a message was not accepted, or was accepted and then not handled."""
+
+    STOPPED = "stopped"
+    """The recipient has stopped, or is about to."""
+    FULL = "full"
+    """The user lane of the recipient's mailbox holds as much as it may."""
+    FAILED = "failed"
+    """The recipient raised on this message, or on an earlier one and was stopped for it."""
+    CLOSED = "closed"
+    """The whole system has closed."""
+    LATE = "late"
+    """A reply to a question that has already ended."""
+
+
+class StopReason(enum.StrEnum):
+    """Why a life ended."""
+
+    STOPPED = "stopped"
+    """It was asked to."""
+    FAILED = "failed"
+    """It raised, and its supervisor did not restart it."""
+    PARENT = "parent"
+    """Its parent ended or was restarted."""
+    SYSTEM = "system"
+    """The system closed."""
+    RESTARTED = "restarted"
+    """This instance ended, and a fresh one took its place; only `Cell.on_stop` ever sees this."""
+
+
+class Directive(enum.Enum):
+    """What a supervisor decides about an actor that raised."""
+
+    RESTART = enum.auto()
+    """Go on with a fresh instance; address and remaining queue stay. At most 3 times in 5 seconds."""
+    STOP = enum.auto()
+    """End it; what waits in its queue is discarded with `Discard.FAILED`."""
+    ESCALATE = enum.auto()
+    """End it, and treat its parent as if it had raised the same exception."""
+
+
+class Succeeded(msgspec.Struct, frozen=True):
+    """A task returned this value."""
+
+    value: Any
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A task raised this exception."""
+
+    exception: BaseException
+
+
+class TaskCancelled(msgspec.Struct, frozen=True):
+    """A task was cancelled before it came to an end of its own."""
+
+
+Outcome = Succeeded | Failed | TaskCancelled
+
+
+class TaskEnded(msgspec.Struct, frozen=True):
+    """Told to an actor when a task it started has ended; never refused for want of room."""
+
+    task: "Task"
+    outcome: Outcome
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Told to an actor when one that it watches has ended; overtakes ordinary messages."""
+
+    address: "Address[Any]"
+    reason: StopReason
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that no actor handled to its end."""
+
+    recipient: "Address[Any]"
+    message: Any
+    reason: Discard

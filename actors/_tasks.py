@@ -1,0 +1,100 @@
+# ruff: noqa: SLF001 - a task is part of the cell that started it
+"""Tasks: ordinary trio, started by an actor and reporting to it.
+
+A task is one trio task in the system's nursery, one cancel scope, and nothing more. It runs in the
+contextvars it is given: trio would copy the context of whoever calls ``start_soon``, and an actor runs
+on the stack of whoever told it something.
+"""
+
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from actors._messages import Failed, Outcome, Succeeded, TaskCancelled, TaskEnded
+
+if TYPE_CHECKING:
+    from actors._address import Address
+    from actors._cell import Cell
+
+logger = logging.getLogger("actors")
+
+CANCELLED: Final = TaskCancelled()
+
+
+class Task:
+    """A running task of an actor. Its end arrives there as ``TaskEnded(task, outcome)``.
+
+    Attributes:
+        owner: The address of the actor that started it.
+    """
+
+    __slots__ = ("_cell", "_scope", "owner")
+
+    def __init__(self, cell: "Cell[Any]") -> None:
+        self.owner: Address[Any] = cell.address
+        self._cell: Cell[Any] | None = cell
+        self._scope = trio.CancelScope()
+
+    def cancel(self) -> None:
+        """Cancel the task. Its end is still reported, with whatever it made of the cancellation."""
+        self._scope.cancel()
+
+    def abandon(self) -> None:
+        """Cancel the task on behalf of an instance that has ended and is to hear nothing more of it."""
+        self._cell = None
+        self._scope.cancel()
+
+    @trio.lowlevel.enable_ki_protection
+    def _end(self, cell: "Cell[Any] | None", outcome: Outcome) -> None:
+        if cell is None:
+            self._end_unheard(outcome)
+        else:
+            self._cell = None
+            cell._tasks.discard(self)  # type: ignore[union-attr]
+            cell._dispatcher.deliver(cell, TaskEnded(self, outcome))
+
+    def _end_unheard(self, outcome: Outcome) -> None:
+        """Report the end of a task whose owner is gone: it was cancelled, so anything else is news."""
+        if outcome is CANCELLED:
+            return
+        if isinstance(outcome, Failed):
+            logger.error("a task of %s raised after its end", self.owner.name, exc_info=outcome.exception)
+        dead_letters = self.owner._cell.system.dead_letters
+        dead_letters.refuse(self.owner, TaskEnded(self, outcome), self.owner.refusal)
+
+
+def start(
+    cell: "Cell[Any]",
+    function: Callable[..., Awaitable[Any]],
+    args: tuple[Any, ...],
+    context: contextvars.Context,
+    name: object,
+) -> Task:
+    """Start a task for an actor; see `Cell.start_task`."""
+    task = Task(cell)
+    context.run(cell._dispatcher.nursery.start_soon, _run, task, function, args, name=name)
+    tasks = cell._tasks
+    if tasks is None:
+        cell._tasks = {task}
+    else:
+        tasks.add(task)
+    return task
+
+
+async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+    outcome: Outcome = CANCELLED  # which it stays if the scope swallows the cancellation
+    try:
+        with task._scope:
+            outcome = Succeeded(await function(*args))
+    except Exception as error:  # noqa: BLE001 - the owner is told
+        outcome = Failed(error)
+    except trio.Cancelled:
+        task._end(task._cell, CANCELLED)
+        raise
+    except BaseException as error:
+        task._end(task._cell, Failed(error))
+        raise
+    task._end(task._cell, outcome)

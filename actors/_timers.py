@@ -1,0 +1,117 @@
+# ruff: noqa: SLF001 - a timer is part of the cell that set it
+"""Timers: one heap and at most one task for a whole system.
+
+A cancelled timer lets go of its message at once and of its place in the heap soon: the heap is rebuilt
+when more than half of it is cancelled. So a server that sets and cancels a timer for every request
+keeps no more than twice the timers that are running, and pays no search.
+
+The task runs while the heap is not empty. When the timer it sleeps for is cancelled it sleeps on,
+because waking it to go to sleep again would cost more than a wake-up that finds nothing to do.
+"""
+
+import math
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from actors._dispatch import Dispatcher
+
+if TYPE_CHECKING:
+    from actors._cell import Cell
+
+SLACK: Final = 32
+"""Cancelled timers that are not worth rebuilding the heap for."""
+
+
+class Timer:
+    """A message that an actor will be told later; see `Cell.after`."""
+
+    __slots__ = ("_cell", "_message", "_timers")
+
+    def __init__(self, timers: "Timers", cell: "Cell[Any]", message: object) -> None:
+        self._timers = timers
+        self._cell: Cell[Any] | None = cell
+        self._message = message
+
+    def cancel(self) -> None:
+        """Take the message back. Does nothing if the time has come or the timer was cancelled before."""
+        cell = self._cell
+        if cell is not None:
+            cell._timers.discard(self)  # type: ignore[union-attr]
+            self._cell = self._message = None
+            self._timers.forget()
+
+
+class Timers:
+    """The timers of one system."""
+
+    __slots__ = ("_cancelled", "_dispatcher", "_heap", "_running", "_scope", "_sequence")
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._sequence = 0
+        self._cancelled = 0
+        self._running = False
+        self._scope: trio.CancelScope | None = None
+
+    def __len__(self) -> int:
+        """Return how many timers are running."""
+        return len(self._heap) - self._cancelled
+
+    def add(self, cell: "Cell[Any]", seconds: float, message: object) -> Timer:
+        """Set a timer; see `Cell.after`."""
+        if math.isnan(seconds) or seconds < 0:
+            raise ValueError(f"a timer cannot be set to {seconds} s; seconds must not be negative")
+        timer = Timer(self, cell, message)
+        deadline = trio.current_time() + seconds
+        self._sequence += 1
+        heappush(self._heap, (deadline, self._sequence, timer))
+        if not self._running:
+            self._running = True
+            self._dispatcher.context.run(self._dispatcher.nursery.start_soon, self._run)
+        elif self._scope is not None and deadline < self._scope.deadline:
+            self._scope.deadline = deadline
+        return timer
+
+    def forget(self) -> None:
+        """Count one more cancelled timer, and rebuild the heap when they are the greater part of it."""
+        self._cancelled += 1
+        if self._cancelled > SLACK and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2]._cell is not None]
+            heapify(self._heap)
+            self._cancelled = 0
+
+    def close(self) -> None:
+        """Let the task end; every timer has been cancelled with its actor."""
+        self._heap.clear()
+        self._cancelled = 0
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def _run(self) -> None:
+        # Shielded: timers run until the system closes, which ends this task by itself.
+        while self._heap:
+            with trio.CancelScope(deadline=self._heap[0][0], shield=True) as self._scope:
+                await trio.sleep_forever()
+            self._fire()
+        self._scope = None
+        self._running = False
+
+    @trio.lowlevel.enable_ki_protection
+    def _fire(self) -> None:
+        now = trio.current_time()
+        newest = self._sequence  # a timer of zero seconds that a handler sets waits for the next round
+        heap = self._heap
+        while heap and heap[0][0] <= now and heap[0][1] <= newest:
+            timer = heappop(heap)[2]
+            cell = timer._cell
+            if cell is None:
+                self._cancelled -= 1
+                continue
+            message = timer._message
+            timer._cell = timer._message = None
+            cell._timers.discard(timer)  # type: ignore[union-attr]
+            self._dispatcher.deliver(cell, message)
+            heap = self._heap  # a handler may have cancelled timers and had it rebuilt

@@ -1,0 +1,187 @@
+"""A system of actors: the nursery they live in, and what they share."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
+
+import trio
+
+from actors import _ending, _spawning
+from actors._address import Address, Tombstone
+from actors._cell import CAPACITY, Actor, Cell
+from actors._dead_letters import DeadLetters
+from actors._dispatch import Dispatcher
+from actors._messages import DeadLetter, Discard, StopReason
+from actors._registry import Registry
+from actors._statistics import Statistics
+from actors._supervision import Strategy
+from actors._timers import Timers
+
+M = TypeVar("M")
+Args = TypeVarTuple("Args")
+
+
+class System:
+    """Actors that share one nursery, one dispatcher and one clock. Made by `open_system`.
+
+    Attributes:
+        name: A name for people.
+        registry: Names under which actors of this system can be found.
+    """
+
+    __slots__ = (
+        "_serial",
+        "closed",
+        "dead_letters",
+        "dispatcher",
+        "failures",
+        "late_replies",
+        "name",
+        "registry",
+        "restarts",
+        "roots",
+        "spawned",
+        "timers",
+        "tombstones",
+    )
+
+    def __init__(self, name: str, nursery: trio.Nursery) -> None:
+        self.name = name
+        self.registry = Registry()
+        self.dispatcher = Dispatcher(nursery)
+        self.dead_letters = DeadLetters(self.surface)
+        self.timers = Timers(self.dispatcher)
+        self.tombstones: Mapping[StopReason, Tombstone] = {
+            reason: Tombstone(self, self.dispatcher, reason) for reason in StopReason
+        }
+        self.roots: dict[Cell[Any], None] = {}
+        self.closed = False
+        self.spawned = self.failures = self.restarts = self.late_replies = 0
+        self._serial = 0
+
+    def spawn(
+        self,
+        factory: Callable[[Cell[M], *Args], Actor[M]],
+        *args: *Args,
+        name: str | None = None,
+        capacity: int = CAPACITY,
+        strategy: Strategy | None = None,
+    ) -> Address[M]:
+        """Start an actor that has no parent. If it escalates, the system ends with its exception.
+
+        The arguments and errors are those of `Cell.spawn`.
+
+        Raises:
+            LifecycleError: The system has closed.
+        """
+        return _spawning.spawn(self, None, factory, args, name, capacity, strategy)
+
+    @trio.lowlevel.enable_ki_protection
+    def stop(self, address: Address[Any]) -> None:
+        """End an actor and all below it; harmless if it has ended.
+
+        Raises:
+            ValueError: It belongs to another system.
+            RuntimeError: Called from a thread that trio does not run in.
+        """
+        self.dispatcher.check_thread()
+        cell = address._cell  # noqa: SLF001 - an address is the outside of a cell
+        if cell.system is not self:
+            raise ValueError(f"{address.name} belongs to another system than {self.name!r}")
+        if isinstance(cell, Cell):
+            _ending.ask_to_stop(cell, StopReason.STOPPED)
+
+    def tap_dead_letters(self, callback: Callable[[DeadLetter], object]) -> Callable[[], None]:
+        """Show a callback every message that is refused, discarded, or raised on from now on.
+
+        It runs in the turn in which that happens and must not wait. What it raises is logged. Dead
+        letters that it causes itself are counted and not shown.
+
+        Returns:
+            A function that ends this; calling it twice is harmless.
+        """
+        return self.dead_letters.tap(callback)
+
+    def statistics(self) -> Statistics:
+        """Return what the system has done and holds at this moment."""
+        dispatcher = self.dispatcher
+        return Statistics(
+            accepted=dispatcher.accepted,
+            handled=dispatcher.handled,
+            discarded=dispatcher.discarded,
+            queued=dispatcher.queued,
+            dead_letters=MappingProxyType({reason: self.dead_letters.counts[reason] for reason in Discard}),
+            late_replies=self.late_replies,
+            actors=self._count_actors(),
+            spawned=self.spawned,
+            failures=self.failures,
+            restarts=self.restarts,
+            tasks=len(dispatcher.nursery.child_tasks),
+            timers=len(self.timers),
+        )
+
+    def _count_actors(self) -> int:
+        living = list(self.roots)
+        for cell in living:  # the list grows while it is walked
+            living.extend(cell._children or ())  # noqa: SLF001 - nobody else needs the tree
+        return len(living)
+
+    def next_name(self) -> str:
+        """Make a name for an actor that has none, the first time somebody asks for it."""
+        self._serial += 1
+        return f"{self.name}-{self._serial}"
+
+    def surface(self, error: BaseException) -> None:
+        """Raise an exception in the system's nursery, where nobody can miss it; for this package."""
+        self.dispatcher.context.run(self.dispatcher.nursery.start_soon, _raise, error)
+
+    @trio.lowlevel.enable_ki_protection
+    def close(self) -> None:
+        """End every actor and discard what waits; for `open_system`, which then awaits the tasks."""
+        self.closed = True
+        self.dispatcher.busy = True
+        for cell in reversed(list(self.roots)):
+            _ending.end(cell, StopReason.SYSTEM)
+        self.dispatcher.settle()
+        self.timers.close()
+
+    def __repr__(self) -> str:
+        return f"<System {self.name!r} {'closed' if self.closed else 'open'}>"
+
+
+async def _raise(error: BaseException) -> NoReturn:  # noqa: RUF029 - a task has to be async
+    raise error
+
+
+@asynccontextmanager
+async def open_system(
+    name: str = "actors", dead_letter: Callable[[DeadLetter], object] | None = None
+) -> AsyncIterator[System]:
+    """Open a system of actors; leaving the block ends it and leaves nothing running.
+
+    When the block is left, every actor is stopped, what waits in queues is discarded with
+    `Discard.CLOSED`, tasks are cancelled, and their ends are awaited.
+
+    ```python
+    async with actors.open_system(name="shop") as system:
+        till = system.spawn(Till)
+        till.tell(Add(2))
+    ```
+
+    Args:
+        name: A name for people.
+        dead_letter: Shown every dead letter, from first to last; see `System.tap_dead_letters`.
+
+    Raises:
+        BaseExceptionGroup: A root actor escalated, an actor raised what is not an `Exception`, or a
+            task did. The block is cancelled then.
+    """
+    async with trio.open_nursery() as nursery:
+        system = System(name, nursery)
+        if dead_letter is not None:
+            system.tap_dead_letters(dead_letter)
+        try:
+            yield system
+        finally:
+            system.close()

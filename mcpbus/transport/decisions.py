@@ -1,0 +1,155 @@
+"""What goes into the judgement of one HTTP request, and what comes out of it: values, each for the shell to carry out."""
+
+from typing import Final, Generic, Literal, Protocol, TypeVar
+
+import attrs
+
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import Notification, Request, RequestId, Response, encode_error
+from mcpbus.protocol.messages import InitializeParams
+from mcpbus.protocol.meta import ModernClaim, Routing
+from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.transport.headers import Headers
+
+
+class SessionRef(Protocol):
+    """What must be known of a session to judge a request in it."""
+
+    @property
+    def revision(self) -> Revision:
+        """The revision that its handshake settled on."""
+        ...
+
+
+SessionT = TypeVar("SessionT", bound=SessionRef)
+SessionT_co = TypeVar("SessionT_co", bound=SessionRef, covariant=True)
+
+
+class Directory(Protocol[SessionT_co]):
+    """Whom the exchange asks. Asking changes nothing: a request that is refused leaves no trace."""
+
+    def find_session(self, id: str, principal: object) -> SessionT_co | None:  # noqa: A002 - the protocol's word
+        """The live session of that id, if it is this principal's; None is an answer for both faults (rule W-44)."""
+        ...
+
+    def offers(self, method: str, era: Era) -> bool:
+        """Whether the server answers requests of this method in this era."""
+        ...
+
+
+@attrs.frozen
+class Head:
+    """A request before its body. `path` is relative to where the application is mounted, without a query."""
+
+    verb: str
+    path: str
+    headers: Headers
+
+
+@attrs.frozen
+class Answer:
+    """The whole response. `Exchange.cors_headers` come on top."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]] = attrs.field(factory=list)
+    body: bytes = b""
+
+
+@attrs.frozen
+class Proceed:
+    """The head is in order: authorize, then judge the verb."""
+
+    verb: Literal["POST", "GET", "DELETE"]
+
+
+@attrs.frozen
+class NeedsBody:
+    """Read the body, then judge it; past `limit` bytes answer `Exchange.too_large`."""
+
+    limit: int
+
+
+@attrs.frozen
+class Serve(Generic[SessionT]):
+    """A request to serve, `subscriptions/listen` included.
+
+    `session` is None for a modern or stateless request, `claim` is None for a legacy one.
+    """
+
+    request: Request
+    routing: Routing
+    revision: Revision
+    session: SessionT | None
+    claim: ModernClaim | None
+    accepts_json: bool
+    accepts_sse: bool
+
+
+@attrs.frozen
+class Initialize:
+    """A legacy handshake to answer, under the revision that it settles on."""
+
+    request: Request
+    routing: Routing
+    params: InitializeParams
+    revision: Revision
+    accepts_json: bool
+    accepts_sse: bool
+
+
+@attrs.frozen
+class AcceptNotification(Generic[SessionT]):
+    """A notification to take note of; answer `ACCEPTED`. A modern or stateless one has no session, and no effect (rule X-5)."""
+
+    notification: Notification
+    revision: Revision
+    session: SessionT | None
+
+
+@attrs.frozen
+class DeliverResponse(Generic[SessionT]):
+    """The answer to a request of ours; answer `ACCEPTED`, whether or not the session still waits for it."""
+
+    response: Response
+    session: SessionT
+
+
+@attrs.frozen
+class OpenStream(Generic[SessionT]):
+    """A GET stream to open, or to resume after the event that the client saw last."""
+
+    session: SessionT
+    last_event_id: str | None
+
+
+@attrs.frozen
+class EndSession(Generic[SessionT]):
+    """A session to end at its client's wish."""
+
+    session: SessionT
+
+
+ACCEPTED: Final = Answer(202, [(b"content-length", b"0")])
+"""The answer to a POST of a notification or a response (rules W-7, X-4)."""
+
+
+def answer(status: int, content_type: bytes, body: bytes, *extra: tuple[bytes, bytes]) -> Answer:
+    """A response with a body and its two fields."""
+    return Answer(
+        status, [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *extra], body
+    )
+
+
+def refusal(
+    status: int,
+    error: ProtocolError,
+    id: RequestId | None = None,  # noqa: A002 - the protocol's word
+    *extra: tuple[bytes, bytes],
+) -> Answer:
+    """A response whose body is a JSON-RPC error; without an id for whoever has none to give (rule J-9)."""
+    return answer(status, b"application/json", encode_error(id, error), *extra)
+
+
+def status_of(code: int, revision: Revision) -> int:
+    """The HTTP status of an error answer that has not begun yet (rules X-26, X-30)."""
+    return revision.error_statuses.get(code, 200)

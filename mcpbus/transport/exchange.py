@@ -1,0 +1,293 @@
+"""The judgement of one HTTP request: what to do with it, or what to answer at once.
+
+A pure function of the request, the options and a directory that is only asked, in the order in which faults are judged:
+
+1. `judge_head`: Host and Origin (403), path (404), CORS preflight, verb (405). Then the shell authorizes (401, 403).
+2. `judge_post`: body cap (413), Content-Type (415), Accept (406). Then the shell reads the body.
+3. `judge_body`: JSON (400), era; then the modern claim and its headers, or the legacy session.
+   `judge_get` and `judge_delete` for these verbs.
+
+Nothing is allocated for a request that is refused, because nothing here allocates. A refusal before the era is known carries
+-32600, which both eras define; a legacy refusal of the transport carries -32000, as the official SDKs have it.
+"""
+
+from typing import Final, Generic
+
+import attrs
+
+from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request, method_not_found, quoted
+from mcpbus.protocol.jsonrpc import Notification, Request, RequestId, Response, Undecodable, decode
+from mcpbus.protocol.messages import InitializeParams, decode_params
+from mcpbus.protocol.meta import Routing, read_routing
+from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Era, Revision, negotiate
+from mcpbus.transport import gate, mirrors
+from mcpbus.transport.decisions import (
+    ACCEPTED,
+    AcceptNotification,
+    Answer,
+    DeliverResponse,
+    Directory,
+    EndSession,
+    Head,
+    Initialize,
+    NeedsBody,
+    OpenStream,
+    Proceed,
+    Serve,
+    SessionT,
+    answer,
+    refusal,
+    status_of,
+)
+from mcpbus.transport.gate import HttpOptions
+from mcpbus.transport.headers import Headers, is_json, read_accept
+
+SESSION_HEADER: Final = b"mcp-session-id"
+
+_LISTEN: Final = "subscriptions/listen"
+_DIGITS: Final = frozenset("0123456789")
+
+
+class _Refused(Exception):  # noqa: N818 - control flow inside this module
+    """A POST is answered with an error, for which its id is known elsewhere."""
+
+    def __init__(self, status: int, error: ProtocolError) -> None:
+        self.status = status
+        self.error = error
+
+
+def health(status: str, code: int = 200) -> Answer:
+    """What `/health` answers, for whoever decides where to send traffic.
+
+    Args:
+        status: one word, such as `ok` or `draining`.
+        code: the HTTP status, which is all that most probes look at.
+    """
+    body = b'{"status":"%b"}' % status.encode()
+    return answer(code, b"application/json", body, (b"cache-control", b"no-store"))
+
+
+@attrs.frozen
+class Exchange(Generic[SessionT]):
+    """The judge of the requests to one endpoint.
+
+    Attributes:
+        options: how it is served.
+        directory: who knows its sessions and methods.
+    """
+
+    options: HttpOptions
+    directory: Directory[SessionT]
+
+    # -- the head ------------------------------------------------------------------------------------------------------
+
+    def judge_head(self, head: Head) -> Answer | Proceed:
+        """Judge what is judged before authorization."""
+        verdict = self._answer_head(head) or self._judge_verb(head)
+        if isinstance(verdict, Answer) and head.verb == "HEAD":
+            return attrs.evolve(verdict, body=b"")  # RFC 9110, section 9.3.2
+        return verdict
+
+    def _answer_head(self, head: Head) -> Answer | None:
+        if self.is_health(head):
+            # Before Host is looked at: a probe names the machine as it pleases, and the answer is no secret.
+            return health("ok")
+        fault = gate.judge_host(head.headers, self.options) or gate.judge_origin(head.headers, self.options)
+        if fault is not None:
+            return refusal(403, fault)
+        if head.path != self.options.path:
+            # Not a JSON-RPC body: by that, a client tells a wrong address from an unknown method (rule D-15).
+            return answer(
+                404, b"text/plain", b"Not found: the MCP endpoint is %b\n" % self.options.path.encode()
+            )
+        if gate.is_preflight(head):
+            return Answer(204, gate.preflight_headers(head, self._verbs(head.headers)))
+        return None
+
+    def _judge_verb(self, head: Head) -> Answer | Proceed:
+        verbs = self._verbs(head.headers)
+        match head.verb:
+            case "POST":
+                return Proceed("POST")
+            case "GET" if b"GET" in verbs:
+                return Proceed("GET")
+            case "DELETE" if b"DELETE" in verbs:
+                return Proceed("DELETE")
+        fault = invalid_request(f"{quoted(head.verb)} is not offered here; use {verbs.decode()}")
+        return refusal(405, fault, None, (b"allow", verbs))
+
+    def is_health(self, head: Head) -> bool:
+        """Whether this is a probe of `/health`, beside the endpoint; `judge_head` answers that all is well."""
+        return head.verb in {"GET", "HEAD"} and head.path == self.options.path.rpartition("/")[0] + "/health"
+
+    def cors_headers(self, head: Head) -> list[tuple[bytes, bytes]]:
+        """What to add to the answer, whatever it is, so that a page of an allowed origin can read it."""
+        return gate.cors_headers(head, self.options)
+
+    def _verbs(self, headers: Headers) -> bytes:
+        """The verbs to offer: GET and DELETE belong to legacy sessions (rules D-9, W-48, X-29)."""
+        if self.options.sessions == "stateless" or mirrors.claims_modern(headers, None):
+            return b"POST"
+        return b"POST, GET, DELETE" if self.options.get_streams else b"POST, DELETE"
+
+    # -- POST ----------------------------------------------------------------------------------------------------------
+
+    def judge_post(self, head: Head) -> Answer | NeedsBody:
+        """Judge the form of a POST that is authorized, before its body is read."""
+        length = head.headers.get(b"content-length")
+        if length is not None:
+            if not length or not _DIGITS.issuperset(length):
+                return refusal(
+                    400, invalid_request(f"Content-Length {quoted(length)} is not a number of bytes")
+                )
+            # The count of digits first: int() is slow on, and then refuses, what is absurdly long.
+            if len(length) > 18 or int(length) > self.options.max_body_bytes:
+                return self.too_large()
+        if not is_json(head.headers):
+            stated = quoted(head.headers.get(b"content-type") or "")
+            return refusal(415, invalid_request(f"Content-Type {stated} is not application/json in UTF-8"))
+        accepted = read_accept(head.headers)
+        if not accepted.json and not accepted.sse:
+            return refusal(406, invalid_request("Accept must name application/json and text/event-stream"))
+        return NeedsBody(self.options.max_body_bytes)
+
+    def too_large(self) -> Answer:
+        """What to answer when a body turns out to be longer than it may be."""
+        limit = self.options.max_body_bytes
+        return refusal(
+            413, invalid_request(f"the body is longer than {limit} bytes, the option max_body_bytes")
+        )
+
+    def judge_body(
+        self, head: Head, body: bytes, principal: object
+    ) -> Answer | Serve[SessionT] | Initialize | AcceptNotification[SessionT] | DeliverResponse[SessionT]:
+        """Judge a POST whose head, authorization and form are in order.
+
+        Args:
+            head: which `judge_head` and `judge_post` let pass.
+            body: the whole of it.
+            principal: whom authorization found; None without authorization.
+        """
+        identity: RequestId | None = None
+        try:
+            message = decode(body)
+            if isinstance(message, Response):
+                return self._judge_response(head.headers, message, principal)
+            if isinstance(message, Request):
+                identity = message.id
+            routing = read_routing(message.params)
+            if mirrors.claims_modern(head.headers, routing):
+                return self._judge_modern(head.headers, message, routing)
+            return self._judge_legacy(head.headers, message, routing, principal)
+        except Undecodable as fault:
+            return refusal(400, fault.error, fault.id)
+        except _Refused as refused:
+            return refusal(refused.status, refused.error, identity)
+        except ProtocolError as error:  # `_meta`, in any era, or what makes a claim modern
+            return refusal(status_of(error.code, LATEST), error, identity)
+
+    def _judge_response(
+        self, headers: Headers, response: Response, principal: object
+    ) -> Answer | DeliverResponse[SessionT]:
+        if mirrors.claims_modern(headers, None):
+            raise invalid_request("a client of this revision sends requests and notifications, no responses")
+        if self.options.sessions == "stateless":
+            return ACCEPTED  # no request of ours can be waiting for it (rule W-49)
+        session = self._find_session(headers, principal)
+        self._legacy_revision(headers, session)
+        return DeliverResponse(response, session)
+
+    def _judge_modern(
+        self, headers: Headers, message: Request | Notification, routing: Routing
+    ) -> Answer | Serve[SessionT] | AcceptNotification[SessionT]:
+        if isinstance(message, Notification):
+            return AcceptNotification(message, mirrors.judge_notification(headers, message, routing), None)
+        claim, revision = mirrors.judge_request(headers, message, routing)
+        if not self.directory.offers(message.method, Era.MODERN):
+            raise method_not_found(message.method)
+        accepted = read_accept(headers)
+        if message.method == _LISTEN and not accepted.sse:
+            raise _Refused(
+                406, invalid_request(f"{_LISTEN} is answered as text/event-stream; Accept must name it")
+            )
+        return Serve(message, routing, revision, None, claim, accepted.json, accepted.sse)
+
+    def _judge_legacy(
+        self, headers: Headers, message: Request | Notification, routing: Routing, principal: object
+    ) -> Serve[SessionT] | Initialize | AcceptNotification[SessionT]:
+        """Whether the method exists is not judged here: a session may have features of its own, and answers in-band."""
+        stateless = self.options.sessions == "stateless"
+        if isinstance(message, Request) and message.method == "initialize":
+            if not stateless and headers.all(SESSION_HEADER):
+                self._find_session(headers, principal)
+                raise _Refused(
+                    400, invalid_request("this session has been initialized; a new one is opened without id")
+                )
+            return _judge_initialize(headers, message, routing)
+        session = None if stateless else self._find_session(headers, principal)
+        revision = self._legacy_revision(headers, session)
+        if isinstance(message, Notification):
+            return AcceptNotification(message, revision, session)
+        accepted = read_accept(headers)
+        return Serve(message, routing, revision, session, None, accepted.json, accepted.sse)
+
+    # -- GET and DELETE ------------------------------------------------------------------------------------------------
+
+    def judge_get(self, head: Head, principal: object) -> Answer | OpenStream[SessionT]:
+        """Judge a GET whose head and authorization are in order."""
+        if not read_accept(head.headers).sse:
+            return refusal(406, invalid_request("a GET opens a stream; Accept must name text/event-stream"))
+        try:
+            session = self._find_session(head.headers, principal)
+            self._legacy_revision(head.headers, session)
+        except _Refused as refused:
+            return refusal(refused.status, refused.error)
+        # An empty id is what EventSource has after a reset: it has seen nothing to go on from.
+        return OpenStream(session, head.headers.get(b"last-event-id") or None)
+
+    def judge_delete(self, head: Head, principal: object) -> Answer | EndSession[SessionT]:
+        """Judge a DELETE whose head and authorization are in order."""
+        try:
+            session = self._find_session(head.headers, principal)
+            self._legacy_revision(head.headers, session)
+        except _Refused as refused:
+            return refusal(refused.status, refused.error)
+        return EndSession(session)
+
+    # -- what legacy requests share ------------------------------------------------------------------------------------
+
+    def _find_session(self, headers: Headers, principal: object) -> SessionT:
+        """The session that a request names (rules W-32, W-33, W-46)."""
+        named = headers.all(SESSION_HEADER)
+        if len(named) != 1:
+            fault = (
+                f"exactly one header Mcp-Session-Id is needed, got {len(named)}; initialize opens a session"
+            )
+            raise _Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
+        session = self.directory.find_session(named[0], principal)
+        if session is None:
+            fault = f"no session {quoted(named[0])}: it has ended or never was; initialize again, without Mcp-Session-Id"
+            raise _Refused(404, ProtocolError(SERVER_ERROR, f"Session not found: {fault}"))
+        return session
+
+    def _legacy_revision(self, headers: Headers, session: SessionT | None) -> Revision:
+        """What governs a legacy request: its session's revision, else the header's, else the assumed one (rules W-38 to W-40)."""
+        stated = headers.all(mirrors.VERSION_HEADER)
+        revision = REVISIONS.get(stated[0]) if len(stated) == 1 else None
+        if stated and revision is None:
+            served = ", ".join(REVISIONS)
+            fault = f"MCP-Protocol-Version {quoted(', '.join(stated))} is not one of {served}"
+            raise _Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
+        return session.revision if session is not None else revision or ASSUMED
+
+
+def _judge_initialize(headers: Headers, request: Request, routing: Routing) -> Initialize:
+    """The version header is not looked at: it is for what follows the handshake (rules L-3, W-37)."""
+    try:
+        params = decode_params(InitializeParams, request.params)
+    except ProtocolError as error:
+        raise _Refused(status_of(error.code, ASSUMED), error) from None
+    accepted = read_accept(headers)
+    return Initialize(
+        request, routing, params, negotiate(params.protocol_version), accepted.json, accepted.sse
+    )

@@ -1,0 +1,153 @@
+"""Who may talk to the endpoint at all: the Host and Origin fields, and CORS for the origins that may.
+
+A page from anywhere can make its visitor's browser send requests to a server on the visitor's own machine, and can make its own name
+resolve to that machine (DNS rebinding). The browser then tells on it: Origin names the page, Host the name it used (rules W-41, W-43).
+"""
+
+import functools
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import attrs
+from attrs.validators import gt, in_, matches_re
+
+from mcpbus.protocol.errors import ProtocolError, invalid_request, quoted
+from mcpbus.transport.decisions import Head
+from mcpbus.transport.headers import Headers
+
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]*))?")
+_ORIGIN: Final = re.compile(r"https?://([^/]+)")
+_ALLOWABLE_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+")
+_TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+(\s*,\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+)*")
+_LONGEST_HOST: Final = 261  # a DNS name, a colon and a port
+
+# Read by pages that use the API of the browser to speak MCP; everything else is hidden from them unless it is named.
+_EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
+_PREFLIGHT_SECONDS: Final = b"600"
+
+
+def _names(value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError(f"expected a list of names, got the text {value!r}: write [{value!r}]")
+    return tuple(name.lower() for name in value)
+
+
+def _check_hosts(_: object, __: object, hosts: tuple[str, ...]) -> None:
+    for host in hosts:
+        if host != "*" and not _AUTHORITY.fullmatch(host):
+            raise ValueError(f"allowed_hosts: {host!r} is not a host; write name, name:port, or * for any")
+
+
+def _check_origins(_: object, __: object, origins: tuple[str, ...]) -> None:
+    for origin in origins:
+        if not _ALLOWABLE_ORIGIN.fullmatch(origin):
+            raise ValueError(
+                f"allowed_origins: {origin!r} is not an origin; write scheme://host[:port], or * for any"
+            )
+
+
+@attrs.frozen(kw_only=True)
+class HttpOptions:
+    """How the endpoint is served.
+
+    Attributes:
+        path: Where it is, below the mount point. `/health` answers beside it.
+        allowed_hosts: What the Host field may name besides the loopback names (localhost, 127.0.0.0/8, [::1]): `name` with
+            any port, `name:port`, or `*` for anything.
+        allowed_origins: What the Origin field may name besides loopback origins: `scheme://host[:port]` exactly, or `*`.
+        max_body_bytes: The longest body of a POST that is read.
+        sessions: `sessionful`: a legacy handshake opens a session that later requests name. `stateless`: nothing is
+            remembered between legacy requests, so any replica can answer any of them.
+        get_streams: Whether a legacy session may open a stream by GET for what belongs to no request.
+    """
+
+    path: str = attrs.field(default="/mcp", validator=matches_re(r"/[^?#\s]*"))
+    allowed_hosts: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_hosts)
+    allowed_origins: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_origins)
+    max_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=gt(0))
+    sessions: Literal["sessionful", "stateless"] = attrs.field(
+        default="sessionful", validator=in_(("sessionful", "stateless"))
+    )
+    get_streams: bool = True
+
+
+def judge_host(headers: Headers, options: HttpOptions) -> ProtocolError | None:
+    """Why the Host field is refused; None if it is not. A shell puts HTTP/2's `:authority` there, as ASGI has it."""
+    hosts = headers.all(b"host")
+    if len(hosts) != 1 or not hosts[0]:
+        return invalid_request("exactly one Host header is needed")
+    host = hosts[0].lower()
+    if _is_loopback(host) or "*" in options.allowed_hosts or host in options.allowed_hosts:
+        return None
+    authority = _AUTHORITY.fullmatch(host)
+    if authority is not None and authority[1] in options.allowed_hosts:
+        return None
+    return invalid_request(
+        f"Host {quoted(host)} is neither a loopback name nor one of the option allowed_hosts"
+    )
+
+
+def judge_origin(headers: Headers, options: HttpOptions) -> ProtocolError | None:
+    """Why the Origin field is refused; None if it is not. A client that is no browser sends none, and may."""
+    origins = headers.all(b"origin")
+    if not origins or (len(origins) == 1 and _allows(origins[0], options)):
+        return None
+    return invalid_request(
+        f"Origin {quoted(', '.join(origins))} is neither a loopback origin nor one of the option allowed_origins"
+    )
+
+
+def _allows(origin: str, options: HttpOptions) -> bool:
+    origin = origin.lower()
+    page = _ORIGIN.fullmatch(origin)
+    loopback = page is not None and _is_loopback(page[1])
+    return loopback or origin in options.allowed_origins or "*" in options.allowed_origins
+
+
+def _is_loopback(authority: str) -> bool:
+    return len(authority) <= _LONGEST_HOST and _remembered_loopback(authority)
+
+
+@functools.lru_cache(maxsize=256)
+def _remembered_loopback(authority: str) -> bool:
+    parts = _AUTHORITY.fullmatch(authority)
+    if parts is None:
+        return False
+    if parts[1] == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(parts[1].strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def cors_headers(head: Head, options: HttpOptions) -> list[tuple[bytes, bytes]]:
+    """What lets a page of an allowed origin read the answer; nothing for other callers."""
+    origins = head.headers.all(b"origin")
+    if len(origins) != 1 or not _allows(origins[0], options):
+        return []
+    return [
+        (b"access-control-allow-origin", origins[0].encode("latin-1")),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"Origin"),
+    ]
+
+
+def is_preflight(head: Head) -> bool:
+    """Whether a browser asks, in a page's name, if it may send the real request."""
+    asked = head.headers.get(b"access-control-request-method")
+    return head.verb == "OPTIONS" and asked is not None and head.headers.get(b"origin") is not None
+
+
+def preflight_headers(head: Head, verbs: bytes) -> list[tuple[bytes, bytes]]:
+    """The answer to a preflight, `cors_headers` apart. The fields asked for are allowed: Mcp-Param-* names no list can foresee."""
+    wanted = head.headers.get(b"access-control-request-headers") or ""
+    fields = [(b"access-control-allow-headers", wanted.encode())] if _TOKENS.fullmatch(wanted) else []
+    return [
+        (b"access-control-allow-methods", verbs),
+        *fields,
+        (b"access-control-max-age", _PREFLIGHT_SECONDS),
+        (b"vary", b"Access-Control-Request-Method, Access-Control-Request-Headers"),
+    ]

@@ -1,0 +1,141 @@
+"""What HTTP header fields say: a multimap of them, and readers for the few that matter here (RFC 9110)."""
+
+import base64
+import binascii
+import functools
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+_BLANKS: Final = " \t"
+# Commas and semicolons inside a quoted string separate nothing (RFC 9110, section 5.6).
+_ELEMENTS: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')
+_PARAMETERS: Final = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*")+')
+_ZERO: Final = re.compile(r"0(\.0*)?")
+_PLAIN: Final = re.compile(r"[\t -~]*")
+_SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+# Clients say the same few things for ever; what is longer is read each time, so that nobody can fill memory with it.
+_REMEMBERED_CHARACTERS: Final = 256
+
+
+class Headers:
+    """The header fields of one request: names compare without case, each may come several times."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take the fields in the order in which they arrived, as ASGI gives them."""
+        self._fields: dict[bytes, list[bytes]] = {}
+        for name, value in fields:
+            self._fields.setdefault(name.lower(), []).append(value)
+
+    def all(self, name: bytes) -> list[str]:
+        """Every copy of a field, without the blanks around it.
+
+        Args:
+            name: in lower case.
+        """
+        return [value.decode("latin-1").strip(_BLANKS) for value in self._fields.get(name, ())]
+
+    def get(self, name: bytes) -> str | None:
+        """The field's value, its copies joined as RFC 9110 section 5.3 has it; None if it is absent.
+
+        Args:
+            name: in lower case.
+        """
+        values = self._fields.get(name)
+        if values is None:
+            return None
+        return ", ".join(self.all(name)) if len(values) > 1 else values[0].decode("latin-1").strip(_BLANKS)
+
+    def __repr__(self) -> str:
+        return f"<Headers {', '.join(name.decode('latin-1') for name in self._fields)}>"
+
+
+@attrs.frozen
+class Accepted:
+    """Which of the two forms of an answer the client takes."""
+
+    json: bool
+    sse: bool
+
+
+def read_accept(headers: Headers) -> Accepted:
+    """Read Accept: order, parameters, wildcards and q=0 all count; no field at all accepts everything (rule W-3)."""
+    text = headers.get(b"accept")
+    if text is None:
+        return Accepted(json=True, sse=True)
+    return _remembered_accept(text) if len(text) <= _REMEMBERED_CHARACTERS else _read_accept(text)
+
+
+def _read_accept(text: str) -> Accepted:
+    ranges: dict[str, bool] = {}
+    for element in _ELEMENTS.findall(text):
+        name, *parameters = _PARAMETERS.findall(element) or [""]
+        weights = (
+            weight.strip(_BLANKS)
+            for key, _, weight in (p.partition("=") for p in parameters)
+            if _is_weight(key)
+        )
+        wanted = not any(_ZERO.fullmatch(weight) for weight in weights)
+        name = name.strip(_BLANKS).lower()
+        ranges[name] = ranges.get(name, False) or wanted
+    return Accepted(json=_wants(ranges, "application", "json"), sse=_wants(ranges, "text", "event-stream"))
+
+
+_remembered_accept = functools.lru_cache(maxsize=64)(_read_accept)
+
+
+def _is_weight(key: str) -> bool:
+    return key.strip(_BLANKS).lower() == "q"
+
+
+def _wants(ranges: dict[str, bool], kind: str, subtype: str) -> bool:
+    """The most specific range that matches decides (RFC 9110, section 12.5.1)."""
+    for name in (f"{kind}/{subtype}", f"{kind}/*", "*/*"):
+        if name in ranges:
+            return ranges[name]
+    return False
+
+
+def is_json(headers: Headers) -> bool:
+    """Whether Content-Type is application/json, in UTF-8 if it says a charset at all (rules W-4, J-11)."""
+    values = headers.all(b"content-type")
+    if len(values) != 1:
+        return False
+    name, *parameters = _PARAMETERS.findall(values[0]) or [""]
+    if name.strip(_BLANKS).lower() != "application/json":
+        return False
+    pairs = (parameter.partition("=") for parameter in parameters)
+    charsets = (
+        value.strip(_BLANKS).strip('"').lower()
+        for key, _, value in pairs
+        if key.strip(_BLANKS).lower() == "charset"
+    )
+    return all(charset in {"utf-8", "utf8"} for charset in charsets)
+
+
+def decode_mirrored(value: str) -> str:
+    """Read the value of Mcp-Name, which may be wrapped in a Base64 sentinel (rules X-22, X-23).
+
+    Args:
+        value: the field's value without the blanks around it. `=?base64?…?=`, markers exact, is decoded; all else is literal.
+
+    Raises:
+        ValueError: if it holds what a header must not, or its Base64 is not strict, or that does not hold UTF-8.
+    """
+    if not _PLAIN.fullmatch(value):
+        raise ValueError("it holds characters other than visible ASCII, which belong into =?base64?…?=")
+    wrapped = _SENTINEL.fullmatch(value)
+    if wrapped is None:
+        return value
+    try:
+        return base64.b64decode(wrapped[1], validate=True).decode()
+    except binascii.Error:
+        raise ValueError(
+            "its Base64 is malformed: the standard alphabet and full padding are needed"
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError("its Base64 does not hold UTF-8") from None

@@ -2,47 +2,20 @@
 """Where an actor can be reached, by anybody who was told of it."""
 
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import trio
 
 from actors import _ask
-from actors._dispatch import Dispatcher, wrong_thread
+from actors._dispatch import wrong_thread
 from actors._errors import LifecycleError
-from actors._lifecycle import RUNNING, STOPPED, STOPPING, State
-from actors._messages import Discard, StopReason
+from actors._lifecycle import RUNNING, STOPPING
+from actors._messages import Discard
 
 if TYPE_CHECKING:
     from actors._cell import Cell
-    from actors.system import System
 
 M_contra = TypeVar("M_contra", contravariant=True)
-
-
-class Tombstone:
-    """What an address points to once its actor has stopped; one for all that ended alike.
-
-    It stands in for the cell, so that the address of a stopped actor keeps nothing of it alive and
-    `Address.tell` needs no second look.
-    """
-
-    __slots__ = ("_dispatcher", "_state", "reason", "refusal", "system")
-
-    def __init__(self, system: "System", dispatcher: Dispatcher, reason: StopReason) -> None:
-        self.system = system
-        self.reason = reason
-        self.refusal = REFUSALS[reason]
-        self._dispatcher = dispatcher
-        self._state: State = STOPPED
-
-
-REFUSALS: Final = {
-    StopReason.STOPPED: Discard.STOPPED,
-    StopReason.FAILED: Discard.FAILED,
-    StopReason.PARENT: Discard.STOPPED,
-    StopReason.SYSTEM: Discard.CLOSED,
-    StopReason.RESTARTED: Discard.FAILED,
-}
 
 
 class Address(Generic[M_contra]):
@@ -59,7 +32,7 @@ class Address(Generic[M_contra]):
 
     __slots__ = ("_cell", "_name")
 
-    _cell: "Cell[Any] | Tombstone"
+    _cell: "Cell[Any]"
     _name: str | None
 
     def __init__(self) -> None:
@@ -86,15 +59,14 @@ class Address(Generic[M_contra]):
         if cell._state >= STOPPING:
             return cell.system.dead_letters.refuse(self, message, self.refusal)
         if dispatcher.busy:
-            # mypy: a tombstone is STOPPED, so this is a cell.
-            if cell._waiting >= cell._capacity:  # type: ignore[union-attr]
+            if cell._waiting >= cell._capacity:
                 return cell.system.dead_letters.refuse(self, message, Discard.FULL)
             dispatcher.accepted += 1
-            cell._waiting += 1  # type: ignore[union-attr]
-            dispatcher.queue.append((cell, message, False))  # type: ignore[arg-type]
+            cell._waiting += 1
+            dispatcher.queue.append((cell, message, False))
         else:
             dispatcher.accepted += 1
-            dispatcher.run(cell, message)  # type: ignore[arg-type]
+            dispatcher.run(cell, message)
         return None
 
     def permit(self) -> "Permit[M_contra] | None":
@@ -108,10 +80,10 @@ class Address(Generic[M_contra]):
         """
         cell = self._cell
         cell._dispatcher.check_thread()
-        if cell._state >= STOPPING or cell._permits + cell._reserved >= cell._capacity:  # type: ignore[union-attr]
+        if cell._state >= STOPPING or cell._permits + cell._reserved >= cell._capacity:
             return None
-        cell._permits += 1  # type: ignore[union-attr]
-        return Permit(self, cell)  # type: ignore[arg-type]
+        cell._permits += 1
+        return Permit(self, cell)
 
     async def ask(self, message: M_contra, timeout: float) -> Any:  # noqa: ASYNC109 - a bound of the question
         """Ask a question and wait for its answer; for tasks, as an actor cannot wait.
@@ -143,8 +115,7 @@ class Address(Generic[M_contra]):
     @property
     def refusal(self) -> Discard:
         """With what a message is refused once the actor has stopped."""
-        cell = self._cell
-        return cell.refusal if type(cell) is Tombstone else Discard.STOPPED
+        return self._cell.refusal()
 
     @property
     def name(self) -> str:

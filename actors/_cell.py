@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - cells read one another, and an address is the outside of a cell
 """What an actor is given of the world: its own address, and the powers it has."""
 
 import contextvars
@@ -10,8 +11,8 @@ from actors import _ending, _spawning, _tasks
 from actors._address import Address
 from actors._ask import Ask
 from actors._errors import LifecycleError
-from actors._lifecycle import STARTING, STOPPING, State
-from actors._messages import Stopped, StopReason
+from actors._lifecycle import STARTING, STOPPED, STOPPING, State
+from actors._messages import Discard, Stopped, StopReason
 from actors._supervision import Strategy
 from actors._tasks import Task
 from actors._timers import Timer
@@ -34,6 +35,23 @@ class Actor(Protocol[M_contra]):
 
     def handle(self, message: M_contra, /) -> None:
         """Handle a message. It cannot wait; what it raises is for the supervisor."""
+
+
+class _Nobody:
+    """The actor of a cell that has none, before its factory returns and after its end."""
+
+    __slots__ = ()
+
+    def handle(self, message: object, /) -> None:
+        raise LifecycleError(f"nobody is there to handle {message!r}")
+
+
+NOBODY: Final = _Nobody()
+
+
+def make_nobody(cell: "Cell[Any]", /) -> Actor[Any]:
+    """Take the place of the factory of a cell that has ended."""
+    raise LifecycleError(f"{cell!r} starts no actor any more")
 
 
 class Cell(Generic[M]):
@@ -72,7 +90,7 @@ class Cell(Generic[M]):
         "system",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made in one place; keywords would cost a tenth of a spawn
         self,
         system: "System",
         dispatcher: "Dispatcher",
@@ -86,12 +104,12 @@ class Cell(Generic[M]):
         self.address: Address[M]
         self._dispatcher = dispatcher
         self._parent = parent
-        self._factory: Callable[..., Actor[M]] | None = factory
-        self._args: tuple[Any, ...] | None = args
+        self._factory = factory
+        self._args = args
         self._capacity = capacity
         self._strategy = strategy
         self._state: State = STARTING
-        self._actor: Actor[M] | None = None
+        self._actor: Actor[M] = NOBODY
         self._waiting = 0  # in the user lane, within the capacity
         self._reserved = 0  # in the user lane, in reserved room
         self._permits = 0  # reserved and not yet used
@@ -191,11 +209,11 @@ class Cell(Generic[M]):
         if self._state >= STOPPING:
             raise self._gone()
         self._dispatcher.check_thread()
-        other = address._cell  # noqa: SLF001 - an address is the outside of a cell
+        other = address._cell
         if other is self or other.system is not self.system:
             raise ValueError(f"{self.address.name} cannot watch {address.name}: itself, or of another system")
-        if not isinstance(other, Cell):
-            self._dispatcher.notify(self, Stopped(address, other.reason))
+        if other._state is STOPPED:
+            self._dispatcher.notify(self, Stopped(address, other.end_reason()))
             return
         other.add_watcher(self)
         if self._watching is None:
@@ -207,9 +225,7 @@ class Cell(Generic[M]):
         """Watch no longer. A `Stopped` that is on its way still arrives."""
         if self._watching is not None and address in self._watching:
             self._watching.remove(address)
-            other = address._cell  # noqa: SLF001 - as in watch()
-            if isinstance(other, Cell):
-                other.remove_watcher(self)
+            address._cell.remove_watcher(self)
 
     @trio.lowlevel.enable_ki_protection
     def stop(self, reason: StopReason | None = None) -> None:
@@ -235,11 +251,12 @@ class Cell(Generic[M]):
             RuntimeError: Called from a thread that trio does not run in.
         """
         self._dispatcher.check_thread()
-        child = address._cell  # noqa: SLF001 - as in watch()
-        if isinstance(child, Cell):
-            if child._parent is not self:
-                raise ValueError(f"{address.name} is not a child of {self.address.name}")
-            _ending.ask_to_stop(child, StopReason.PARENT)
+        child = address._cell
+        if child._state is STOPPED:
+            return
+        if child._parent is not self:
+            raise ValueError(f"{address.name} is not a child of {self.address.name}")
+        _ending.ask_to_stop(child, StopReason.PARENT)
 
     def on_stop(self, callback: Callable[[StopReason], object]) -> None:
         """Call back once when this instance ends in any way, also when ``handle`` raised.
@@ -275,6 +292,25 @@ class Cell(Generic[M]):
         if self._watching is not None:
             self._watching.discard(address)
         self._dispatcher.notify(self, Stopped(address, reason))
+
+    def refusal(self) -> Discard:
+        """Return with what a message is refused once this cell is stopping; for this package."""
+        return Discard.STOPPED
+
+    def end_reason(self) -> StopReason:
+        """Return why this actor ended; for this package, and only a stopped one knows."""
+        raise LifecycleError(f"{self.address.name} has not stopped")
+
+    def empty(self) -> None:
+        """Let go of everything at the end of the life; for this package.
+
+        The cell may be kept by whoever wrote the actor. Emptied, it keeps nothing else in memory, and
+        what it held is freed without the help of the garbage collector.
+        """
+        self._actor = NOBODY
+        self._factory = make_nobody
+        self._args = ()
+        self._parent = self._strategy = self._watchers = self._children = self._failures = None
 
     def _gone(self) -> LifecycleError:
         return LifecycleError(f"{self.address.name} has stopped and can do nothing any more")

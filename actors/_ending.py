@@ -45,9 +45,7 @@ def end(cell: "Cell[Any]", reason: StopReason) -> None:
             watcher.watched_ended(address, reason)
     if system.registry:
         system.registry.forget(address)
-    # The cell may be kept by whoever wrote the actor; what it held is let go of here, and without
-    # the help of the garbage collector.
-    cell._actor = cell._factory = cell._args = cell._strategy = cell._watchers = cell._parent = None
+    cell.empty()
 
 
 def end_children(cell: "Cell[Any]") -> None:
@@ -76,13 +74,17 @@ def release(cell: "Cell[Any]", reason: StopReason) -> None:
             address._cell.remove_watcher(cell)
         cell._watching = None
     if cell._callbacks:
-        callbacks = cell._callbacks
-        cell._callbacks = None
-        for callback in callbacks:
-            try:
-                callback(reason)
-            except Exception:
-                cell.system.failures += 1
-                logger.exception("%s: a callback of on_stop raised", cell.address.name)
-            except BaseException as error:  # noqa: BLE001 - it ends the system instead of the caller
-                cell.system.surface(error)
+        _call_back(cell, reason)
+
+
+def _call_back(cell: "Cell[Any]", reason: StopReason) -> None:
+    callbacks = cell._callbacks or ()
+    cell._callbacks = None
+    for callback in callbacks:
+        try:
+            callback(reason)
+        except Exception:
+            cell.system.failures += 1
+            logger.exception("%s: a callback of on_stop raised", cell.address.name)
+        except BaseException as error:  # noqa: BLE001 - it ends the system instead of the caller
+            cell.system.surface(error)

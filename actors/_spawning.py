@@ -25,7 +25,7 @@ new_address = Address.__new__
 
 
 @trio.lowlevel.enable_ki_protection
-def spawn(
+def spawn(  # noqa: PLR0917 - called in two places
     system: "System",
     parent: "Cell[Any] | None",
     factory: "Callable[..., Actor[M]]",

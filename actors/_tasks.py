@@ -75,7 +75,8 @@ def start(
 ) -> Task:
     """Start a task for an actor; see `Cell.start_task`."""
     task = Task(cell)
-    context.run(cell._dispatcher.nursery.start_soon, _run, task, function, args, name=name)
+    start_soon = cell._dispatcher.nursery.start_soon
+    context.run(start_soon, _run, task, function, args, name=name)  # type: ignore[arg-type] # mypy loses `name`
     tasks = cell._tasks
     if tasks is None:
         cell._tasks = {task}

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple
 import trio
 
 from actors import _ending, _spawning
-from actors._address import Address, Tombstone
+from actors._address import Address
 from actors._cell import CAPACITY, Actor, Cell
 from actors._dead_letters import DeadLetters
 from actors._dispatch import Dispatcher
@@ -17,6 +17,7 @@ from actors._registry import Registry
 from actors._statistics import Statistics
 from actors._supervision import Strategy
 from actors._timers import Timers
+from actors._tombstone import Tombstone
 
 M = TypeVar("M")
 Args = TypeVarTuple("Args")
@@ -89,8 +90,7 @@ class System:
         cell = address._cell  # noqa: SLF001 - an address is the outside of a cell
         if cell.system is not self:
             raise ValueError(f"{address.name} belongs to another system than {self.name!r}")
-        if isinstance(cell, Cell):
-            _ending.ask_to_stop(cell, StopReason.STOPPED)
+        _ending.ask_to_stop(cell, StopReason.STOPPED)
 
     def tap_dead_letters(self, callback: Callable[[DeadLetter], object]) -> Callable[[], None]:
         """Show a callback every message that is refused, discarded, or raised on from now on.
@@ -150,7 +150,7 @@ class System:
         return f"<System {self.name!r} {'closed' if self.closed else 'open'}>"
 
 
-async def _raise(error: BaseException) -> NoReturn:  # noqa: RUF029 - a task has to be async
+async def _raise(error: BaseException) -> NoReturn:
     raise error
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from actors._ask import Ask
-from actors._messages import DeadLetter, Discard
+from actors._messages import DeadLetter, Discard, Failed, TaskEnded
 
 if TYPE_CHECKING:
     from actors._address import Address
@@ -47,10 +47,14 @@ class DeadLetters:
 
     @trio.lowlevel.enable_ki_protection
     def post(self, recipient: "Address[Any]", message: Any, reason: Discard) -> None:
-        """Take a message that will not be handled; a question among them ends here."""
+        """Take a message that will not be handled; a question among them ends here.
+
+        The failure of a task is logged, as its owner will not see to it."""
         self.counts[reason] += 1
         if isinstance(message, Ask):
             message.fail(reason)
+        elif isinstance(message, TaskEnded) and isinstance(message.outcome, Failed):
+            logger.error("a task of %s raised, unheard", recipient.name, exc_info=message.outcome.exception)
         # A tap that itself tells a dead address would go on for ever: such letters are only counted.
         if self._taps and not self._tapping:
             self._tapping = True

@@ -7,7 +7,6 @@ on the stack of whoever told it something.
 """
 
 import contextvars
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,8 +17,6 @@ from actors._messages import Failed, Outcome, Succeeded, TaskCancelled, TaskEnde
 if TYPE_CHECKING:
     from actors._address import Address
     from actors._cell import Cell
-
-logger = logging.getLogger("actors")
 
 CANCELLED: Final = TaskCancelled()
 
@@ -58,12 +55,9 @@ class Task:
 
     def _end_unheard(self, outcome: Outcome) -> None:
         """Report the end of a task whose owner is gone: it was cancelled, so anything else is news."""
-        if outcome is CANCELLED:
-            return
-        if isinstance(outcome, Failed):
-            logger.error("a task of %s raised after its end", self.owner.name, exc_info=outcome.exception)
-        dead_letters = self.owner._cell.system.dead_letters
-        dead_letters.refuse(self.owner, TaskEnded(self, outcome), self.owner.refusal)
+        if outcome is not CANCELLED:
+            dead_letters = self.owner._cell.system.dead_letters
+            dead_letters.refuse(self.owner, TaskEnded(self, outcome), self.owner.refusal)
 
 
 def start(
@@ -76,7 +70,8 @@ def start(
     """Start a task for an actor; see `Cell.start_task`."""
     task = Task(cell)
     start_soon = cell._dispatcher.nursery.start_soon
-    context.run(start_soon, _run, task, function, args, name=name)  # type: ignore[arg-type] # mypy loses `name`
+    # A copy, as the caller may be running in that very context, which cannot be entered twice.
+    context.copy().run(start_soon, _run, task, function, args, name=name)  # type: ignore[arg-type] # mypy loses `name`
     tasks = cell._tasks
     if tasks is None:
         cell._tasks = {task}
@@ -92,10 +87,14 @@ async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[
             outcome = Succeeded(await function(*args))
     except Exception as error:  # noqa: BLE001 - the owner is told
         outcome = Failed(error)
-    except trio.Cancelled:
-        task._end(task._cell, CANCELLED)
-        raise
     except BaseException as error:
-        task._end(task._cell, Failed(error))
+        task._end(task._cell, CANCELLED if _is_cancellation(error) else Failed(error))
         raise
     task._end(task._cell, outcome)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Tell whether the system's own cancellation is all there is to an exception."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1] is None
+    return isinstance(error, trio.Cancelled)

@@ -1,0 +1,381 @@
+"""A random program for actors, and a ledger of everything that becomes of it.
+
+Messages are small scripts: what their recipient does in the turn in which it handles them. A program is
+one list of steps for each of a few tasks outside, which run side by side with random scheduling under a
+virtual clock. Everything is written into the ledger from the outside, independently of the library's
+own accounts, so that the two can be compared.
+"""
+
+import contextvars
+import itertools
+import logging
+from collections import defaultdict
+from typing import Any
+from unittest import mock
+
+import attrs
+import trio
+import trio.testing
+from hypothesis import strategies as st
+
+import actors
+import actors.testing
+from actors import _dispatch
+
+NAMES = ("alpha", "beta", "gamma")
+STRATEGIES = {
+    "restart": lambda *_: actors.Directive.RESTART,
+    "stop": lambda *_: actors.Directive.STOP,
+    "escalate": lambda *_: actors.Directive.ESCALATE,
+    "blunder": lambda *_: 1 / 0,
+    "none": None,
+}
+
+
+class CrashError(Exception):
+    """What scripts and tasks raise."""
+
+
+@attrs.frozen(eq=False)
+class Order:
+    """One message: numbered, so that its fate can be told, and in the sequence of its sender."""
+
+    number: int
+    sender: object
+    script: tuple[tuple[Any, ...], ...]
+
+
+def scripts(depth: int = 2) -> st.SearchStrategy[tuple[tuple[Any, ...], ...]]:
+    """What a recipient does in one turn."""
+    index = st.integers(0, 7)
+    delay = st.sampled_from([0.0, 0.5, 1.0, 2.0])
+    leaf = (
+        st.tuples(st.just("raise"))
+        | st.tuples(st.just("stop"))
+        | st.tuples(st.just("spawn"), st.sampled_from(sorted(STRATEGIES)), st.integers(1, 3))
+        | st.tuples(st.just("stop child"), index)
+        | st.tuples(st.just("watch"), index)
+        | st.tuples(st.just("unwatch"), index)
+        | st.tuples(st.just("register"), st.sampled_from(NAMES))
+        | st.tuples(st.just("task"), st.sampled_from(["return", "raise", "sleep", "linger"]))
+        | st.tuples(st.just("cancel task"), index)
+        | st.tuples(st.just("cancel timer"), index)
+        | st.tuples(st.just("reply"), index)
+    )
+    if not depth:
+        return st.lists(leaf, max_size=3).map(tuple)
+    inner = scripts(depth - 1)
+    action = (
+        leaf
+        | st.tuples(st.just("tell"), index, inner)
+        | st.tuples(st.just("tell"), index, inner)
+        | st.tuples(st.just("permit"), index, inner)
+        | st.tuples(st.just("after"), delay, inner)
+    )
+    return st.lists(action, max_size=4).map(tuple)
+
+
+def programs() -> st.SearchStrategy[list[list[tuple[Any, ...]]]]:
+    """What a few tasks outside do, side by side."""
+    index = st.integers(0, 7)
+    step = (
+        st.tuples(st.just("sleep"), st.sampled_from([0.0, 0.0, 0.5, 1.0, 6.0]))
+        | st.tuples(st.just("tell"), index, scripts())
+        | st.tuples(st.just("tell"), index, scripts())
+        | st.tuples(st.just("permit"), index, scripts())
+        | st.tuples(st.just("ask"), index, scripts(), st.sampled_from([0.0, 0.5, 3.0]))
+        | st.tuples(st.just("spawn"), st.sampled_from(sorted(STRATEGIES)), st.integers(1, 3))
+        | st.tuples(st.just("stop"), index)
+    )
+    return st.lists(st.lists(step, max_size=10), min_size=1, max_size=3)
+
+
+class Scripted:
+    """The actor of the swarm: does what its messages say."""
+
+    def __init__(self, cell: actors.Cell[Any], swarm: "Swarm") -> None:
+        self.cell = cell
+        self.swarm = swarm
+        self.dead = False
+        self.at_work = False
+        self.children: list[actors.Address[Any]] = []
+        self.tasks: list[actors.Task] = []
+        self.timers: list[actors.Timer] = []
+        self.asks: list[actors.Ask[Any]] = []
+        cell.on_stop(self.ended)
+        swarm.instances.append(self)
+        swarm.bound[cell.address].add(id(cell))
+
+    def ended(self, reason: actors.StopReason) -> None:
+        self.dead = True
+
+    def handle(self, message: Any) -> None:
+        swarm = self.swarm
+        if self.at_work:
+            swarm.faults.append(f"{self.cell.address} was interleaved")
+        if self.dead:
+            swarm.faults.append(f"{self.cell.address} handled {message} after its end")
+        self.at_work = True
+        swarm.observe(self.cell)
+        if isinstance(message, actors.Ask):
+            self.asks.append(message)
+            message = message.message
+        try:
+            if isinstance(message, Order):
+                swarm.handled[message.number].append(self.cell.address)
+                swarm.order[message.sender, self.cell.address].append(message.number)
+                for verb, *args in message.script:
+                    getattr(self, verb.replace(" ", "_") + "_")(*args)
+            elif isinstance(message, actors.TaskEnded):
+                swarm.ends.append(message)
+        except BaseException:
+            self.dead = True
+            raise
+        finally:
+            self.at_work = False
+
+    def raise_(self) -> None:
+        raise self.swarm.crash()
+
+    def stop_(self) -> None:
+        self.cell.stop()
+
+    def spawn_(self, strategy: str, capacity: int) -> None:
+        if not self.cell.address.stopped and len(self.swarm.addresses) < 30:
+            child = self.cell.spawn(Scripted, self.swarm, capacity=capacity, strategy=STRATEGIES[strategy])
+            self.children.append(child)
+            self.swarm.addresses.append(child)
+
+    def stop_child_(self, index: int) -> None:
+        if self.children:
+            self.cell.stop_child(self.children[index % len(self.children)])
+
+    def watch_(self, index: int) -> None:
+        other = self.swarm.pick(index)
+        if other is not self.cell.address and not self.cell.address.stopped:
+            self.cell.watch(other)
+
+    def unwatch_(self, index: int) -> None:
+        self.cell.unwatch(self.swarm.pick(index))
+
+    def register_(self, name: str) -> None:
+        registry = self.cell.system.registry
+        if name not in registry and not self.cell.address.stopped:
+            registry.register(name, self.cell.address)
+
+    def task_(self, kind: str) -> None:
+        if not self.cell.address.stopped:
+            self.swarm.planned += 1
+            self.tasks.append(self.cell.start_task(self.swarm.work, kind, context=contextvars.Context()))
+
+    def cancel_task_(self, index: int) -> None:
+        if self.tasks:
+            self.tasks[index % len(self.tasks)].cancel()
+
+    def cancel_timer_(self, index: int) -> None:
+        if self.timers:
+            self.timers[index % len(self.timers)].cancel()
+
+    def reply_(self, index: int) -> None:
+        if self.asks:
+            self.asks[index % len(self.asks)].reply("answer")
+
+    def tell_(self, index: int, script: Any) -> None:
+        self.swarm.tell(self, index, script)
+
+    def permit_(self, index: int, script: Any) -> None:
+        self.swarm.tell_with_permit(self, index, script)
+
+    def after_(self, seconds: float, script: Any) -> None:
+        if not self.cell.address.stopped:
+            # A timer may be cancelled, so its message is counted as told only when it is handled.
+            self.swarm.timers += 1
+            self.timers.append(self.cell.after(seconds, Order(next(self.swarm.numbers), self, script)))
+
+
+class Swarm:
+    """A system at work, and the ledger."""
+
+    def __init__(self) -> None:
+        self.numbers = itertools.count()
+        self.system: actors.System
+        self.addresses: list[actors.Address[Any]] = []
+        self.instances: list[Scripted] = []
+        self.bound: dict[Any, set[int]] = defaultdict(set)
+        self.accepted: set[int] = set()
+        self.refused: dict[int, actors.Discard] = {}
+        self.handled: dict[int, list[Any]] = defaultdict(list)
+        self.letters: dict[int, list[actors.Discard]] = defaultdict(list)
+        self.order: dict[Any, list[int]] = defaultdict(list)
+        self.ends: list[actors.TaskEnded] = []
+        self.crashes: list[CrashError] = []
+        self.seen: set[int] = set()
+        self.planned = 0
+        self.ended = 0
+        self.timers = 0
+        self.asks: list[object] = []
+        self.asks_put = 0
+        self.faults: list[str] = []
+        self.checks: list[Any] = []
+
+    def crash(self) -> CrashError:
+        self.crashes.append(CrashError(str(len(self.crashes))))
+        return self.crashes[-1]
+
+    def pick(self, index: int) -> actors.Address[Any]:
+        return self.addresses[index % len(self.addresses)]
+
+    def tell(self, sender: object, index: int, script: Any) -> None:
+        address = self.pick(index)
+        order = Order(next(self.numbers), sender, script)
+        stopped = address.stopped
+        try:
+            discard = address.tell(order)
+        except BaseException as error:
+            self.faults.append(f"tell raised {error!r}")
+            raise
+        if stopped and discard is None:
+            self.faults.append(f"{address} accepted a message after its end")
+        self.note(order, discard)
+
+    def tell_with_permit(self, sender: object, index: int, script: Any) -> None:
+        permit = self.pick(index).permit()
+        if permit is not None:
+            order = Order(next(self.numbers), sender, script)
+            discard = permit.tell(order)
+            if discard is actors.Discard.FULL:
+                self.faults.append("a permit was refused for want of room")
+            self.note(order, discard)
+
+    def note(self, order: Order, discard: actors.Discard | None) -> None:
+        if discard is None:
+            self.accepted.add(order.number)
+        else:
+            self.refused[order.number] = discard
+
+    def letter(self, letter: actors.DeadLetter) -> None:
+        message = letter.message
+        if isinstance(message, actors.Ask):
+            message = message.message
+        if isinstance(message, Order):
+            self.letters[message.number].append(letter.reason)
+        if isinstance(message, actors.TaskEnded):
+            self.ends.append(message)
+
+    def observe(self, cell: Any) -> None:
+        if cell._waiting > cell._capacity:
+            self.faults.append(f"{cell._waiting} messages wait where {cell._capacity} may")
+        # Besides permits, only ends of tasks and timers that it started itself may wait there.
+        if cell._reserved > cell._capacity + self.planned + self.timers:
+            self.faults.append(f"{cell._reserved} messages wait in reserved room")
+
+    async def work(self, kind: str) -> str:
+        try:
+            if kind == "raise":
+                raise self.crash()
+            if kind == "sleep":
+                await trio.sleep(1)
+            if kind == "linger":
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await trio.sleep(0.5)
+            return kind
+        finally:
+            self.ended += 1
+
+    async def outside(self, number: int, steps: list[tuple[Any, ...]]) -> None:
+        sender = f"task {number}"
+        for verb, *args in steps:
+            if verb == "sleep":
+                await trio.sleep(*args)
+            elif verb == "tell":
+                self.tell(sender, *args)
+            elif verb == "permit":
+                self.tell_with_permit(sender, *args)
+            elif verb == "spawn" and len(self.addresses) < 30:
+                self.spawn(*args)
+            elif verb == "stop":
+                self.system.stop(self.pick(*args))
+            elif verb == "ask":
+                await self.ask(sender, *args)
+            for check in self.checks:
+                check(self)
+
+    async def ask(self, sender: object, index: int, script: Any, seconds: float) -> None:
+        self.asks_put += 1
+        order = Order(next(self.numbers), sender, script)
+        latest = trio.current_time() + seconds
+        try:
+            self.asks.append(await self.pick(index).ask(order, timeout=seconds))
+        except actors.AskRefusedError as error:
+            self.asks.append(error)
+            self.refused[order.number] = error.discard
+            return
+        except actors.AskError as error:
+            self.asks.append(error)
+        if trio.current_time() > latest:
+            self.faults.append("an ask outlasted its timeout")
+        self.accepted.add(order.number)
+
+    def spawn(self, strategy: str, capacity: int) -> None:
+        self.addresses.append(
+            self.system.spawn(Scripted, self, capacity=capacity, strategy=STRATEGIES[strategy])
+        )
+
+    async def main(self, program: list[list[tuple[Any, ...]]]) -> None:
+        async with actors.open_system("swarm", dead_letter=self.letter) as system:
+            self.system = system
+            for strategy in ("none", "restart", "stop"):
+                self.spawn(strategy, 2)
+            async with trio.open_nursery() as nursery:
+                for number, steps in enumerate(program):
+                    nursery.start_soon(self.outside, number, steps)
+            for check in self.checks:
+                check(self)
+            await trio.sleep(100)
+            await actors.testing.settle(system)
+            for check in self.checks:
+                check(self)
+
+    def run(self, program: list[list[tuple[Any, ...]]], budget: int = 3) -> "Swarm":
+        """Run a program to its end, and collect what surfaced and what was logged."""
+        handler = _Collector(self.seen)
+        logger = logging.getLogger("actors")
+        logger.addHandler(handler)
+        propagate, logger.propagate = logger.propagate, False
+        try:
+            with mock.patch.object(_dispatch, "BUDGET", budget):
+                trio.run(self.main, program, clock=trio.testing.MockClock(autojump_threshold=0))
+        except BaseExceptionGroup as group:
+            self.collect(group)
+        finally:
+            logger.removeHandler(handler)
+            logger.propagate = propagate
+        return self
+
+    def collect(self, error: BaseException) -> None:
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                self.collect(inner)
+        elif isinstance(error, CrashError | ZeroDivisionError):
+            self.seen.add(id(error))
+            if error.__context__ is not None:
+                self.collect(error.__context__)
+        else:
+            raise error
+
+
+class _Collector(logging.Handler):
+    """Notes which exceptions were logged."""
+
+    def __init__(self, seen: set[int]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        while error is not None:
+            self.seen.add(id(error))
+            error = error.__context__

@@ -1,0 +1,170 @@
+"""What a tool takes: the input schema that lists show, and the decoder from raw JSON to the function's arguments.
+
+Both are built once, at registration. There are two kinds: read from the signature (`TypedArguments`), and written
+by hand (`HandWrittenArguments`, where the schema is the author's and the function takes one dict).
+"""
+
+import copy
+import re
+from functools import partial
+from typing import Any, Protocol
+
+import attrs
+import msgspec
+
+from mcpbus.features import jsontypes
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.handwritten import HandWritten, JsonSchema, compile_schema
+from mcpbus.features.signature import Parameter, Signature
+
+
+class InvalidArgumentsError(Exception):
+    """Arguments that the tool's input schema does not admit; the text names each and may go to the model."""
+
+
+class Arguments(Protocol):
+    """What a tool takes."""
+
+    @property
+    def schema(self) -> msgspec.Raw:
+        """The input schema, encoded, on one line."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The input schema, decoded."""
+
+    def decode(self, raw: bytes | msgspec.Raw) -> dict[str, Any]:
+        """The function's keyword arguments, from a JSON object.
+
+        Raises:
+            InvalidArgumentsError: the object is not what the schema says.
+        """
+
+
+def read_arguments(signature: Signature, input_schema: HandWritten | None) -> Arguments:
+    """What the function of `signature` takes, under `input_schema` if its author wrote one.
+
+    Raises:
+        RegistrationError: an annotation without a JSON form, or a schema that cannot be used.
+    """
+    if input_schema is not None:
+        return _hand_written(signature, input_schema)
+    return _typed(signature)
+
+
+@attrs.frozen
+class TypedArguments:
+    """Arguments as a function's signature declares them."""
+
+    schema: msgspec.Raw
+    document: dict[str, Any]
+    _decode: Any = attrs.field(repr=False)
+
+    def decode(self, raw: bytes | msgspec.Raw) -> dict[str, Any]:
+        """See `Arguments.decode`."""
+        try:
+            return msgspec.structs.asdict(self._decode(raw))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidArgumentsError(_explain(str(error), self.document)) from error
+
+
+@attrs.frozen
+class HandWrittenArguments:
+    """Arguments under a hand-written schema: the function's one parameter receives them all."""
+
+    _schema: JsonSchema
+    _parameter: str
+    _convert: Any = attrs.field(repr=False)
+
+    @property
+    def schema(self) -> msgspec.Raw:
+        """See `Arguments.schema`."""
+        return self._schema.text
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """See `Arguments.document`."""
+        document: dict[str, Any] = self._schema.document
+        return document
+
+    def decode(self, raw: bytes | msgspec.Raw) -> dict[str, Any]:
+        """See `Arguments.decode`."""
+        try:
+            value = msgspec.json.decode(raw)
+            if (faults := self._schema.faults(value)) is not None:
+                raise InvalidArgumentsError(f"the arguments do not match the input schema: {faults}")
+            return {self._parameter: self._convert(value)}
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidArgumentsError(_explain(str(error), self.document)) from error
+
+
+def _typed(signature: Signature) -> TypedArguments:
+    fields = [_field(parameter) for parameter in signature.parameters]
+    try:
+        struct = msgspec.defstruct(
+            "Arguments", fields, namespace={"__doc__": None}, forbid_unknown_fields=True, kw_only=True
+        )
+        decoder = jsontypes.decoder_for(struct)
+        document = jsontypes.schema_of(struct)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise RegistrationError(
+            f"{signature.owner}: its parameters have no JSON form: {error}. Use builtins, Literal, Enum, TypedDict, "
+            f"dataclasses, attrs, msgspec Structs or pydantic models, or give an input_schema by hand"
+        ) from error
+    document.pop("title", None)
+    for parameter in signature.parameters:
+        if not parameter.required:
+            document["properties"][parameter.name]["default"] = jsontypes.to_builtins(parameter.default)
+    return TypedArguments(msgspec.Raw(msgspec.json.encode(document)), document, decoder.decode)
+
+
+def _field(parameter: Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if parameter.required:
+        return parameter.name, parameter.annotation
+    if isinstance(parameter.default, list | dict | set | bytearray):
+        # One call must not see what another did to the default.
+        return (
+            parameter.name,
+            parameter.annotation,
+            msgspec.field(default_factory=partial(copy.deepcopy, parameter.default)),
+        )
+    return parameter.name, parameter.annotation, parameter.default
+
+
+def _hand_written(signature: Signature, input_schema: HandWritten) -> HandWrittenArguments:
+    schema = compile_schema(input_schema, f"{signature.owner}, input_schema")
+    if not isinstance(schema.document, dict) or schema.document.get("type") != "object":
+        raise RegistrationError(f'{signature.owner}: the root of an input_schema must say "type": "object"')
+    parameter = signature.only_parameter
+    return HandWrittenArguments(
+        schema, parameter.name, partial(jsontypes.convert_strictly, kind=parameter.annotation)
+    )
+
+
+_FAULT = re.compile(r"^(?P<fault>.+?)(?: - at `\$\.?(?P<place>.*)`)?$", re.DOTALL)
+_FIELD = re.compile(r"^Object (?P<kind>missing required|contains unknown) field `(?P<name>.*)`$", re.DOTALL)
+
+
+def _explain(fault: str, document: dict[str, Any]) -> str:
+    """Reword a fault of the decoder for somebody who sees arguments and not Python."""
+    found = _FAULT.match(fault)
+    fault, place = (found["fault"], found["place"]) if found else (fault, None)
+    field = _FIELD.match(fault)
+    if field is None:
+        return f"argument `{place}`: {fault}" if place else fault
+    name = f"{place}.{field['name']}" if place else field["name"]
+    if field["kind"] == "missing required":
+        kind = _kind(document["properties"][name]) if not place else ""
+        return f"missing required argument `{name}`{kind}"
+    known = (
+        "" if place else "; expected " + (", ".join(f"`{key}`" for key in document["properties"]) or "none")
+    )
+    return f"unknown argument `{name}`{known}"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """The expected type in a word or two, or nothing where one word would not do."""
+    if "enum" in schema:
+        return " (one of " + ", ".join(map(str, schema["enum"])) + ")"
+    kind = schema.get("type") or schema.get("$ref", "").rpartition("/")[2]
+    return f" ({kind})" if isinstance(kind, str) and kind else ""

@@ -1,0 +1,231 @@
+"""A request for which an author's function runs: found and checked at once, run in a task of its own, answered in bytes.
+
+Whatever goes wrong in the function is translated here, once: a `ToolError` for the model, a `ProtocolError` for the
+client, everything else for the server's log alone.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Never, Protocol
+
+import attrs
+import msgspec
+
+from mcpbus.context import Context
+from mcpbus.features.arguments import InvalidArgumentsError
+from mcpbus.features.completion import NOTHING, Completer, encode_completion
+from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
+from mcpbus.features.prompt import Prompt
+from mcpbus.features.resource import Resource
+from mcpbus.features.results import Tail
+from mcpbus.features.run import Invocation, sole_cause
+from mcpbus.features.tool import Tool, error_result
+from mcpbus.protocol.errors import (
+    INTERNAL_ERROR,
+    ProtocolError,
+    internal_error,
+    invalid_params,
+    resource_not_found,
+)
+from mcpbus.protocol.revisions import InvalidArguments, Revision
+
+if TYPE_CHECKING:
+    from mcpbus.features.catalogue import Features
+    from mcpbus.server import Server
+    from mcpbus.session import Session
+
+_log = logging.getLogger("mcpbus")
+
+
+@attrs.frozen
+class Caller:
+    """Who asks, under which rules, and what they may see."""
+
+    server: "Server"
+    features: "Features"
+    """The server's, or the session's over them."""
+    revision: Revision
+    principal: Any = None
+    session: "Session | None" = None
+    client_capabilities: dict[str, Any] = attrs.field(factory=dict)
+    client_info: dict[str, Any] | None = None
+
+    @property
+    def tail(self) -> Tail:
+        """What ends each result for this caller."""
+        return self.server.tail(self.revision)
+
+
+class Prepared(Protocol):
+    """A call that is ready to run."""
+
+    @property
+    def label(self) -> str:
+        """What is called, for people: ``tools/call forecast``."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds after which `run` ends the call by itself; None for no limit."""
+
+    async def run(self, ctx: Context) -> bytes:
+        """Run the function, once.
+
+        Returns:
+            The encoded result object.
+
+        Raises:
+            ProtocolError: what to answer instead. Any other exception of the function has been logged.
+        """
+
+
+@attrs.frozen
+class ToolCall:
+    """tools/call of one tool."""
+
+    caller: Caller
+    tool: Tool
+    arguments: msgspec.Raw
+
+    @property
+    def label(self) -> str:
+        """See `Prepared.label`."""
+        return f"tools/call {self.tool.name}"
+
+    @property
+    def timeout(self) -> float | None:
+        """See `Prepared.timeout`."""
+        return self.tool.function.timeout
+
+    async def run(self, ctx: Context) -> bytes:
+        """See `Prepared.run`; what goes wrong in the tool is a result, which the model gets to see."""
+        tool, caller = self.tool, self.caller
+        revision, tail = caller.revision, caller.tail
+        try:
+            arguments = tool.arguments.decode(self.arguments)
+            invocation = Invocation(ctx, "tools/call", tool.name, arguments)
+            value = await caller.server.runner.call(tool.function, invocation)
+            return tool.encode_result(value, revision, tail)
+        except InvalidArgumentsError as error:
+            text = f"Invalid arguments for tool {tool.name}: {error}"
+            if revision.invalid_arguments is InvalidArguments.ERROR:
+                raise invalid_params(text) from error
+            return error_result(text, tail)
+        except Exception as error:  # told apart below: to the model, to the client, or to the log
+            cause = sole_cause(error)
+            if isinstance(cause, ToolError):
+                return error_result(str(cause), tail)
+            if isinstance(cause, CallTimeoutError):
+                return error_result(f"Tool {tool.name} {cause}", tail)
+            if isinstance(cause, ProtocolError):
+                raise cause from error
+            _log_failure(self.label, error)
+            return error_result(f"Tool {tool.name} failed", tail)
+
+
+@attrs.frozen
+class PromptGet:
+    """prompts/get of one prompt."""
+
+    caller: Caller
+    prompt: Prompt
+    arguments: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """See `Prepared.label`."""
+        return f"prompts/get {self.prompt.name}"
+
+    @property
+    def timeout(self) -> float | None:
+        """See `Prepared.timeout`."""
+        return self.prompt.function.timeout
+
+    async def run(self, ctx: Context) -> bytes:
+        """See `Prepared.run`."""
+        prompt, caller = self.prompt, self.caller
+        try:
+            invocation = Invocation(ctx, "prompts/get", prompt.name, self.arguments)
+            value = await caller.server.runner.call(prompt.function, invocation)
+            return prompt.encode_result(value, caller.revision, caller.tail)
+        except Exception as error:  # noqa: BLE001  # translated
+            _raise_translated(error, self.label)
+
+
+@attrs.frozen
+class ResourceRead:
+    """resources/read of one URI."""
+
+    caller: Caller
+    resource: Resource
+    uri: str
+    variables: Mapping[str, str | list[str]]
+
+    @property
+    def label(self) -> str:
+        """See `Prepared.label`."""
+        return f"resources/read {self.uri}"
+
+    @property
+    def timeout(self) -> float | None:
+        """See `Prepared.timeout`."""
+        return self.resource.function.timeout
+
+    async def run(self, ctx: Context) -> bytes:
+        """See `Prepared.run`."""
+        resource, caller = self.resource, self.caller
+        try:
+            invocation = Invocation(ctx, "resources/read", self.uri, resource.bind(self.variables))
+            value = await caller.server.runner.call(resource.function, invocation)
+            return resource.encode_result(value, self.uri, caller.revision, caller.tail)
+        except Exception as error:
+            if isinstance(sole_cause(error), ResourceNotFoundError):
+                raise resource_not_found(self.uri, caller.revision.resource_not_found) from error
+            _raise_translated(error, self.label)
+
+
+@attrs.frozen
+class Complete:
+    """completion/complete of one argument; without a function there is nothing to propose."""
+
+    caller: Caller
+    ref: str
+    completer: Completer | None
+    value: str
+    chosen: dict[str, str]
+
+    @property
+    def label(self) -> str:
+        """See `Prepared.label`."""
+        return f"completion/complete {self.ref}"
+
+    @property
+    def timeout(self) -> float | None:
+        """See `Prepared.timeout`."""
+        return None if self.completer is None else self.completer.function.timeout
+
+    async def run(self, ctx: Context) -> bytes:
+        """See `Prepared.run`."""
+        completer, caller = self.completer, self.caller
+        if completer is None:
+            return encode_completion(NOTHING, caller.tail)
+        try:
+            arguments = completer.bind(self.value, self.chosen)
+            invocation = Invocation(ctx, "completion/complete", self.ref, arguments)
+            value = await caller.server.runner.call(completer.function, invocation)
+            return completer.encode_result(value, caller.tail)
+        except Exception as error:  # noqa: BLE001  # translated
+            _raise_translated(error, self.label)
+
+
+def _raise_translated(error: Exception, label: str) -> Never:
+    cause = sole_cause(error)
+    if isinstance(cause, ProtocolError):
+        raise cause from error
+    if isinstance(cause, CallTimeoutError):
+        raise ProtocolError(INTERNAL_ERROR, f"{label} {cause}") from error
+    _log_failure(label, error)
+    raise internal_error() from error
+
+
+def _log_failure(label: str, error: Exception) -> None:
+    _log.error("%s failed", label, exc_info=error)

@@ -1,0 +1,228 @@
+"""All that a server offers: its tools, resources, templates, prompts and completions, and who sees which tool."""
+
+import logging
+from collections.abc import Callable, Hashable
+from typing import Any, Literal, TypeAlias, Unpack
+
+from mcpbus.features.completion import Completer, make_completer
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.prompt import Prompt, PromptOptions, make_prompt
+from mcpbus.features.registry import Entry, Registry
+from mcpbus.features.resource import Resource, ResourceOptions, make_resource
+from mcpbus.features.tool import Tool, ToolOptions, Visible, tool
+from mcpbus.features.uris import is_template
+
+Kind: TypeAlias = Literal["tools", "prompts", "resources"]
+"""What a change is about; the last part of the notification's name."""
+Capability: TypeAlias = Literal["tools", "prompts", "resources", "completions"]
+
+_log = logging.getLogger("mcpbus")
+
+
+class Features:
+    """What a server offers, or one session of it.
+
+    Args:
+        visible: who sees which tool; everybody sees every one if left out.
+        declared: capabilities that are offered while nothing is registered under them yet.
+        base: the features underneath those of a session.
+    """
+
+    def __init__(
+        self,
+        *,
+        visible: Visible | None = None,
+        declared: frozenset[Capability] = frozenset(),
+        base: "Features | None" = None,
+    ) -> None:
+        self._visible = visible
+        self._declared = declared
+        self._base = base
+        self._completes = False
+        self._listeners: list[Callable[[Kind], None]] = []
+        self.tools: Registry[Tool] = Registry(
+            "tool", lambda: self._tell("tools"), None if base is None else base.tools
+        )
+        if base is None:
+            self.resources: Registry[Resource] = Registry("resource", lambda: self._tell("resources"))
+            self.templates: Registry[Resource] = Registry(
+                "resource template", lambda: self._tell("resources")
+            )
+            self.prompts: Registry[Prompt] = Registry("prompt", lambda: self._tell("prompts"))
+            self.completers: dict[tuple[str, str], Completer] = {}
+        else:
+            self.resources, self.templates, self.prompts = base.resources, base.templates, base.prompts
+            self.completers = base.completers
+
+    def overlay(self) -> "Features":
+        """Features with room for tools of their own over these, which they follow in all else.
+
+        What is added to or removed from the overlay is told to its own listeners only.
+        """
+        return Features(visible=self._visible, declared=self._declared, base=self)
+
+    def on_change(self, listener: Callable[[Kind], None]) -> Callable[[], None]:
+        """Have `listener` called after each addition and removal, and return what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def offers(self, capability: Capability) -> bool:
+        """Whether a client is told of `capability`: from the first registration on, for good (rules M-6 and M-13)."""
+        if capability in self._declared:
+            return True
+        match capability:
+            case "tools":
+                return self.tools.used
+            case "prompts":
+                return self.prompts.used
+            case "resources":
+                return self.resources.used or self.templates.used
+            case "completions":
+                return self._completes or (self._base is not None and self._base.offers("completions"))
+
+    def add_tool(self, function: Callable[..., Any] | Tool, **options: Unpack[ToolOptions]) -> Tool:
+        """Register a tool: a function with options, or one that `mcpbus.tool` made.
+
+        Raises:
+            RegistrationError: its name is taken, or it cannot be a tool as it is written.
+        """
+        if isinstance(function, Tool) and options:
+            raise RegistrationError(f"tool {function.name!r} is made already; give {', '.join(options)} where it is made")
+        made = function if isinstance(function, Tool) else tool(function, **options)
+        self.tools.add(made.name, made)
+        return made
+
+    def remove_tool(self, name: str) -> Tool:
+        """Take a tool out; calls of it that run already go on.
+
+        Raises:
+            RegistrationError: there is none of that name here.
+        """
+        return self.tools.remove(name)
+
+    def add_resource(
+        self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]
+    ) -> Resource:
+        """Register a resource, or a template if `uri` has variables.
+
+        Raises:
+            RegistrationError: its URI is taken, or it cannot be a resource as it is written.
+        """
+        resource = make_resource(uri, function, options)
+        registry = self.resources if resource.template is None else self.templates
+        registry.add(uri, resource)
+        return resource
+
+    def remove_resource(self, uri: str) -> Resource:
+        """Take out the resource or template that was registered as `uri`, with its completions.
+
+        Raises:
+            RegistrationError: there is none.
+        """
+        if uri in self.templates:
+            self._forget_completers(uri)
+            return self.templates.remove(uri)
+        return self.resources.remove(uri)
+
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
+        """Register a prompt.
+
+        Raises:
+            RegistrationError: its name is taken, or it cannot be a prompt as it is written.
+        """
+        prompt = make_prompt(function, options)
+        self.prompts.add(prompt.name, prompt)
+        return prompt
+
+    def remove_prompt(self, name: str) -> Prompt:
+        """Take a prompt out, with its completions.
+
+        Raises:
+            RegistrationError: there is none of that name.
+        """
+        self._forget_completers(name)
+        return self.prompts.remove(name)
+
+    def add_completer(
+        self, ref: str, argument: str, function: Callable[..., Any], *, thread: bool, timeout: float | None
+    ) -> Completer:
+        """Register what proposes values for `argument` of `ref`, a prompt's name or a template's text.
+
+        Raises:
+            RegistrationError: there is no such prompt or template yet, or it has no such argument, or there is a
+                completion for it already, or the function cannot be one.
+        """
+        known = self.template_variables(ref) if is_template(ref) else self.prompt_arguments(ref)
+        if known is None:
+            raise RegistrationError(
+                f"completion of {argument!r}: register the prompt or template {ref!r} before it"
+            )
+        if argument not in known:
+            raise RegistrationError(
+                f"completion of {argument!r}: {ref!r} has {', '.join(known) or 'no arguments'}"
+            )
+        if (ref, argument) in self.completers:
+            raise RegistrationError(f"completion of {argument!r} in {ref!r} is registered already")
+        completer = make_completer(ref, argument, function, thread=thread, timeout=timeout)
+        self.completers[ref, argument] = completer
+        self._completes = True
+        return completer
+
+    def prompt_arguments(self, name: str) -> list[str] | None:
+        """The names of what a prompt takes; None if there is no such prompt."""
+        return _argument_names(self.prompts.get(name))
+
+    def template_variables(self, uri: str) -> list[str] | None:
+        """The names of a template's variables; None if there is no such template."""
+        return _argument_names(self.templates.get(uri))
+
+    def find_tool(self, name: str, principal: Any) -> Tool | None:
+        """The tool of this name, if there is one and `principal` may see it."""
+        found = self.tools.get(name)
+        return found if found is not None and self._shows(found, principal) else None
+
+    def find_resource(self, uri: str) -> tuple[Resource, dict[str, Any]] | None:
+        """What answers `uri`, and its variables: a resource of just this URI, else the first template that matches."""
+        resource = self.resources.get(uri)
+        if resource is not None:
+            return resource, {}
+        for entry in self.templates.entries():
+            if entry.item.template is not None and (values := entry.item.template.match(uri)) is not None:
+                return entry.item, values
+        return None
+
+    def visible_tools(self, principal: Any) -> tuple[list[Entry[Tool]], Hashable]:
+        """The tools that `principal` sees, and a key that is equal for equal sets of them."""
+        entries = self.tools.entries()
+        if not self.selective:
+            return entries, None
+        seen = [entry for entry in entries if self._shows(entry.item, principal)]
+        return seen, tuple(entry.position for entry in seen)
+
+    @property
+    def selective(self) -> bool:
+        """Whether two principals may see different tools."""
+        return self._visible is not None or any(
+            entry.item.visible is not None for entry in self.tools.entries()
+        )
+
+    def _shows(self, item: Tool, principal: Any) -> bool:
+        try:
+            return all(
+                visible(principal, item) for visible in (self._visible, item.visible) if visible is not None
+            )
+        except Exception:  # noqa: BLE001  # who may see it cannot be told, so nobody may
+            _log.exception("visible= failed for tool %s, which stays hidden", item.name)
+            return False
+
+    def _forget_completers(self, ref: str) -> None:
+        for key in [key for key in self.completers if key[0] == ref]:
+            del self.completers[key]
+
+    def _tell(self, kind: Kind) -> None:
+        for listener in tuple(self._listeners):
+            listener(kind)
+
+
+def _argument_names(owner: Prompt | Resource | None) -> list[str] | None:
+    return None if owner is None else [parameter.name for parameter in owner.function.signature.parameters]

@@ -1,0 +1,191 @@
+"""What a function may return besides plain values, and how values become content blocks.
+
+A block that a revision does not know is turned into the nearest one that it knows, so that an author writes for the
+latest revision and every client gets what it can show: audio becomes an embedded resource in 2024-11-05, a resource
+link becomes text before 2025-06-18 (rules F-16 and O-3).
+"""
+
+from base64 import b64encode
+from typing import Any
+
+import attrs
+import msgspec
+
+from mcpbus.features import jsontypes
+from mcpbus.protocol.messages import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    MetaObject,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from mcpbus.protocol.revisions import Revision
+
+
+@attrs.frozen
+class Image:
+    """An image, such as ``Image(png_bytes)``."""
+
+    data: bytes
+    mime_type: str = "image/png"
+    annotations: Annotations | None = attrs.field(default=None, kw_only=True)
+    meta: MetaObject | None = attrs.field(default=None, kw_only=True)
+
+    def to_block(self) -> ImageContent:
+        """The image as it goes over the wire, in Base64."""
+        return ImageContent(_base64(self.data), self.mime_type, self.annotations, self.meta)
+
+
+@attrs.frozen
+class Audio:
+    """A piece of audio, such as ``Audio(wav_bytes)``."""
+
+    data: bytes
+    mime_type: str = "audio/wav"
+    annotations: Annotations | None = attrs.field(default=None, kw_only=True)
+    meta: MetaObject | None = attrs.field(default=None, kw_only=True)
+
+    def to_block(self) -> AudioContent:
+        """The audio as it goes over the wire, in Base64."""
+        return AudioContent(_base64(self.data), self.mime_type, self.annotations, self.meta)
+
+
+@attrs.frozen
+class File:
+    """A file's contents: an embedded resource in a tool's or prompt's result, the contents of a resource in its own.
+
+    Args:
+        data: text, or bytes.
+        uri: what names it; a resource that is read has its own and needs none here.
+        mime_type: ``text/plain`` or ``application/octet-stream`` if left out, by the kind of `data`.
+        annotations: hints for the client; only where the file is embedded.
+        meta: the ``_meta`` of the contents.
+    """
+
+    data: str | bytes
+    uri: str | None = None
+    mime_type: str | None = None
+    annotations: Annotations | None = attrs.field(default=None, kw_only=True)
+    meta: MetaObject | None = attrs.field(default=None, kw_only=True)
+
+    def to_block(self) -> EmbeddedResource:
+        """The file as an embedded resource.
+
+        Raises:
+            ValueError: it has no `uri`.
+        """
+        if self.uri is None:
+            raise ValueError("a File in a result needs a uri, by which the client may name it")
+        return EmbeddedResource(self.to_contents(self.uri, None), self.annotations)
+
+    def to_contents(self, uri: str, mime_type: str | None) -> TextResourceContents | BlobResourceContents:
+        """The file as the contents of a resource; its own `uri` and `mime_type` come first."""
+        uri = self.uri or uri
+        mime_type = self.mime_type or mime_type
+        if isinstance(self.data, str):
+            return TextResourceContents(uri, self.data, mime_type or "text/plain", self.meta)
+        return BlobResourceContents(
+            uri, _base64(self.data), mime_type or "application/octet-stream", self.meta
+        )
+
+
+@attrs.frozen
+class ToolResult:
+    """A tool's result in full, where a plain return value does not say enough.
+
+    Args:
+        content: what the model reads: a value, or a list of values and content blocks.
+        structured: the ``structuredContent``, any JSON value; it must conform to the tool's output schema.
+            Clients of 2025-06-18 and 2025-11-25 get it only if it is an object, older ones never. If `content` is
+            left out, they read its JSON.
+        is_error: whether the tool failed.
+        meta: the ``_meta`` of the result.
+    """
+
+    content: Any = None
+    structured: Any = msgspec.UNSET
+    is_error: bool = attrs.field(default=False, kw_only=True)
+    meta: MetaObject | None = attrs.field(default=None, kw_only=True)
+
+
+HELPERS = (Image, Audio, File)
+BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+CONTENT = HELPERS + BLOCKS
+"""The types whose values are content and not data."""
+
+
+def to_blocks(value: Any) -> list[ContentBlock]:
+    """`value` as content blocks: text as text, content as itself, anything else as its JSON.
+
+    A list or tuple that holds content gives one block for each element; one of plain values only is data.
+
+    Raises:
+        TypeError: `value` has no JSON form.
+        ValueError: a File without a uri.
+    """
+    match value:
+        case None:
+            return []
+        case str():
+            return [TextContent(value)]
+        case Image() | Audio() | File():
+            return [value.to_block()]
+        case TextContent() | ImageContent() | AudioContent() | ResourceLink() | EmbeddedResource():
+            return [value]
+        case list() | tuple() if any(isinstance(element, CONTENT) for element in value):
+            return [block for element in value for block in to_blocks(element)]
+        case _:
+            return [TextContent(jsontypes.encode(value).decode())]
+
+
+def encode_content(value: Any, revision: Revision) -> bytes:
+    """The JSON array of content blocks for `value`, as `revision` knows them; raises as `to_blocks` does."""
+    if type(value) is str:
+        return encode_text(value)
+    return jsontypes.encode([adapt(block, revision) for block in to_blocks(value)])
+
+
+def encode_text(text: str) -> bytes:
+    """The JSON array of one text block."""
+    return b'[{"type":"text","text":%b}]' % jsontypes.encode(text)
+
+
+def adapt(block: ContentBlock, revision: Revision) -> ContentBlock:
+    """`block` as a client of `revision` understands it."""
+    if isinstance(block, AudioContent) and not revision.audio:
+        # The URI is only there because the revision wants one; nothing can be read by it.
+        blob = BlobResourceContents("urn:mcpbus:audio", block.data, block.mime_type)
+        return EmbeddedResource(blob, block.annotations)
+    if isinstance(block, ResourceLink) and not revision.resource_link:
+        return TextContent(_link_text(block), known_annotations(block.annotations, revision))
+    changes: dict[str, Any] = {}
+    if not revision.item_meta:
+        changes["meta"] = None
+    if not revision.last_modified:
+        changes["annotations"] = known_annotations(block.annotations, revision)
+        if isinstance(block, EmbeddedResource):
+            changes["resource"] = msgspec.structs.replace(block.resource, meta=None)
+    if isinstance(block, ResourceLink) and not revision.icons:
+        changes["icons"] = None
+    return msgspec.structs.replace(block, **changes) if changes else block
+
+
+def known_annotations(annotations: Annotations | None, revision: Revision) -> Annotations | None:
+    """`annotations` without what `revision` lacks."""
+    if annotations is None or revision.last_modified:
+        return annotations
+    return msgspec.structs.replace(annotations, last_modified=None)
+
+
+def _link_text(link: ResourceLink) -> str:
+    text = f"{link.title or link.name}: {link.uri}"
+    return f"{text} ({link.description})" if link.description else text
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")

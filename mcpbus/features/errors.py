@@ -1,0 +1,34 @@
+"""What can go wrong with what an author writes: one class for each side whose fault it is."""
+
+
+class RegistrationError(ValueError):
+    """A tool, resource, prompt or completion cannot be registered as written: the author's fault.
+
+    Raised while the program starts (or when something is added at run time), never while a client waits.
+    The message names the thing, the rule and the way out.
+    """
+
+
+class ToolError(Exception):
+    """A tool failed, and the model may read why.
+
+    Raise it in a tool: its text becomes the tool's result with ``isError`` set, so that the model can correct
+    itself. Any other exception is logged on the server and its text never leaves it.
+    """
+
+
+class ResourceNotFoundError(Exception):
+    """What a URI names does not exist.
+
+    Raise it in a resource function; the client gets the code that its revision gives to a missing resource
+    (-32002 before 2026-07-28, -32602 since), with the URI in ``data.uri``.
+    """
+
+
+class CallTimeoutError(Exception):
+    """A function did not end within the `timeout` it was registered with."""
+
+    def __init__(self, seconds: float) -> None:
+        """Say how long was waited, in seconds."""
+        super().__init__(f"timed out after {seconds:g} s")
+        self.seconds = seconds

@@ -1,0 +1,131 @@
+"""What lies between Python types and JSON: msgspec, with pydantic models taught to it where pydantic is installed.
+
+`schema_of` gives the JSON Schema of a type in the form the protocol wants: an object's schema is at the root and
+not behind a ``$ref``, because clients look for ``type: object`` there; what it refers to is under ``$defs``.
+"""
+
+import sys
+from typing import Any
+
+import msgspec
+
+_REFERENCE = "#/$defs/{name}"
+
+
+def decoder_for(kind: Any, *, strict: bool = True) -> "msgspec.json.Decoder[Any]":
+    """A decoder of JSON text into `kind`.
+
+    Raises:
+        TypeError: `kind` cannot be told from JSON.
+    """
+    return msgspec.json.Decoder(kind, strict=strict, dec_hook=_decode_model)
+
+
+def convert(value: Any, kind: Any) -> Any:
+    """Turn a string of the protocol (a prompt's argument, a URI's variable) into `kind`, ``"3"`` into 3.
+
+    Raises:
+        msgspec.ValidationError: it is not one.
+    """
+    return msgspec.convert(value, kind, strict=False, dec_hook=_decode_model)
+
+
+def convert_strictly(value: Any, kind: Any) -> Any:
+    """Turn decoded JSON into `kind`.
+
+    Raises:
+        msgspec.ValidationError: it is not one.
+    """
+    return msgspec.convert(value, kind, dec_hook=_decode_model)
+
+
+def to_builtins(value: Any) -> Any:
+    """`value` as JSON would show it, in plain dicts, lists and scalars."""
+    return msgspec.to_builtins(value, enc_hook=_encode_model)
+
+
+def schema_of(kind: Any, *, serialized: bool = False) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of `kind`; `serialized` asks for the shape of what is sent rather than received.
+
+    Raises:
+        TypeError: `kind` has no JSON form.
+    """
+    models: dict[str, Any] = {}
+
+    def describe_model(unknown: Any) -> dict[str, Any]:
+        if not _is_model(unknown):
+            # msgspec turns this into a TypeError that names the type.
+            raise NotImplementedError
+        prefix = unknown.__qualname__.replace("/", ".")
+        schema: dict[str, Any] = unknown.model_json_schema(
+            ref_template=f"#/$defs/{prefix}.{{model}}", mode="serialization" if serialized else "validation"
+        )
+        for name, definition in schema.pop("$defs", {}).items():
+            qualified = f"{prefix}.{name}"
+            if models.setdefault(qualified, definition) != definition:
+                raise TypeError(f"two different pydantic models are called {qualified}")
+        return schema
+
+    (root,), definitions = msgspec.json.schema_components(
+        [kind], schema_hook=describe_model, ref_template=_REFERENCE
+    )
+    definitions = {**definitions, **models}
+    schema = dict(root)
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(_REFERENCE.format(name=""))
+        schema = {**definitions[name], **{key: value for key, value in schema.items() if key != "$ref"}}
+        if not _refers(definitions, name):
+            del definitions[name]
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def has_models(kind: Any) -> bool:
+    """Whether a pydantic model is `kind`, or is anywhere inside it."""
+    found = False
+
+    def note(unknown: Any) -> dict[str, Any]:
+        nonlocal found
+        found = found or _is_model(unknown)
+        return {}
+
+    msgspec.json.schema_components([kind], schema_hook=note)
+    return found
+
+
+def _refers(schema: Any, name: str) -> bool:
+    """Whether a definition is also reached from within, as that of a recursive type is."""
+    if isinstance(schema, dict):
+        return schema.get("$ref") == _REFERENCE.format(name=name) or any(
+            _refers(part, name) for part in schema.values()
+        )
+    return isinstance(schema, list | tuple) and any(_refers(part, name) for part in schema)
+
+
+def _is_model(kind: Any) -> bool:
+    # Whoever has a pydantic model has imported pydantic; nobody else pays for it.
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+
+
+def _decode_model(kind: Any, value: Any) -> Any:
+    if not _is_model(kind):
+        raise NotImplementedError
+    try:
+        return kind.model_validate(value)
+    except ValueError as error:
+        # pydantic's own text spans lines and links to its site; the place and the rule are what a model needs.
+        faults = error.errors(include_url=False, include_input=False, include_context=False)  # type: ignore[attr-defined]
+        told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'value'}: {fault['msg']}" for fault in faults)
+        raise ValueError(told) from error
+
+
+def _encode_model(value: Any) -> Any:
+    if _is_model(type(value)):
+        return value.model_dump(mode="json", by_alias=True)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+encode = msgspec.json.Encoder(enc_hook=_encode_model).encode
+"""Encode any value that a function may return; raises TypeError for what JSON cannot hold."""

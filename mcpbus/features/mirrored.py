@@ -1,0 +1,86 @@
+"""Tool parameters that HTTP clients mirror into ``Mcp-Param-*`` headers: those whose schema has ``x-mcp-header``.
+
+What is read here is what the transport compares; an annotation that clients would drop the tool for is refused at
+registration. Source: requirements X-40 to X-46 (SEP-2243).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import attrs
+
+from mcpbus.features.errors import RegistrationError
+
+_KEY = "x-mcp-header"
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+@attrs.frozen
+class MirroredParameter:
+    """One parameter and its header."""
+
+    path: tuple[str, ...]
+    """The members that lead to it from the arguments object."""
+    header: str
+    """The whole name, as written; header names compare without regard to case."""
+    kind: Literal["string", "integer", "boolean"]
+
+
+def mirrored_parameters(schema: dict[str, Any], owner: str) -> tuple[MirroredParameter, ...]:
+    """The mirrored parameters of an input schema, in its order.
+
+    Raises:
+        RegistrationError: an annotation is not a header token, not unique, not on a string, integer or boolean, or
+            somewhere that ``properties`` alone do not lead to.
+    """
+    found = []
+    seen: set[str] = set()
+    for path, part in _reachable(schema, ()):
+        token, kind = part[_KEY], part.get("type")
+        name = ".".join(path)
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            raise RegistrationError(f"{owner}: {_KEY} of {name!r} is not a header token: {token!r}")
+        if token.lower() in seen:
+            raise RegistrationError(f"{owner}: {_KEY} {token!r} is used twice; header names ignore case")
+        if kind not in {"string", "integer", "boolean"}:
+            raise RegistrationError(
+                f"{owner}: {_KEY} on {name!r}, which is not a string, integer or boolean: {kind!r}"
+            )
+        seen.add(token.lower())
+        found.append(MirroredParameter(path, f"Mcp-Param-{token}", kind))
+    if _count(schema) != len(found):
+        raise RegistrationError(
+            f"{owner}: {_KEY} is only valid on properties reached by 'properties' from the root"
+        )
+    return tuple(found)
+
+
+def _reachable(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        for name, part in properties.items():
+            if isinstance(part, dict):
+                if _KEY in part:
+                    yield (*path, name), part
+                yield from _reachable(part, (*path, name))
+
+
+# Keywords whose value is data, in which the annotation's name would mean nothing.
+_DATA = frozenset({"const", "default", "enum", "examples"})
+
+
+def _count(schema: Any) -> int:
+    """How often the annotation occurs as a keyword, anywhere."""
+    if isinstance(schema, list):
+        return sum(map(_count, schema))
+    if not isinstance(schema, dict):
+        return 0
+    count = 1 if _KEY in schema else 0
+    for keyword, part in schema.items():
+        if keyword in {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}:
+            # Here the members are names of the author's and not keywords.
+            count += sum(map(_count, part.values())) if isinstance(part, dict) else 0
+        elif keyword not in _DATA:
+            count += _count(part)
+    return count

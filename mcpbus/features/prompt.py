@@ -1,0 +1,139 @@
+"""A prompt: a function whose arguments a person fills, and whose result is a conversation's beginning."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict
+
+import attrs
+import msgspec
+
+from mcpbus.features import jsontypes
+from mcpbus.features.arguments import InvalidArgumentsError
+from mcpbus.features.content import CONTENT, adapt, to_blocks
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.results import Tail
+from mcpbus.features.run import Function
+from mcpbus.features.signature import Parameter, describe, name_of, read_signature
+from mcpbus.features.tool import check_timeout
+from mcpbus.protocol import messages as wire
+from mcpbus.protocol.revisions import Revision
+
+
+class PromptOptions(TypedDict, total=False):
+    """How a prompt is registered, by keyword."""
+
+    name: str
+    """The function's name if left out."""
+    title: str
+    description: str
+    """The docstring if left out."""
+    icons: Iterable[wire.Icon]
+    meta: wire.MetaObject
+    timeout: float
+    """Seconds after which the call is cancelled and answered with an error; no limit if left out."""
+    thread: bool
+    """False runs a plain function on the trio thread, which it must not block; True by default."""
+
+
+@attrs.frozen(eq=False)
+class Prompt:
+    """A registered prompt."""
+
+    name: str
+    function: Function = attrs.field(repr=False)
+    title: str | None = None
+    description: str | None = attrs.field(default=None, repr=False)
+    icons: tuple[wire.Icon, ...] = attrs.field(default=(), repr=False)
+    meta: wire.MetaObject | None = attrs.field(default=None, repr=False)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What the prompt takes."""
+        return self.function.signature.parameters
+
+    def describe(self, revision: Revision) -> wire.Prompt:
+        """The prompt as a list of `revision` shows it."""
+        return wire.Prompt(
+            self.name,
+            self.title if revision.titles else None,
+            self.description,
+            [_argument(parameter, revision) for parameter in self.parameters] or None,
+            list(self.icons) if revision.icons and self.icons else None,
+            self.meta if revision.item_meta else None,
+        )
+
+    def bind(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """The function's arguments from the strings that a client gives.
+
+        Raises:
+            InvalidArgumentsError: a required one is missing, one is not known, or one is not of its type.
+        """
+        arguments = {}
+        for parameter in self.parameters:
+            if parameter.name in given:
+                try:
+                    arguments[parameter.name] = jsontypes.convert(given[parameter.name], parameter.annotation)
+                except msgspec.ValidationError as error:
+                    raise InvalidArgumentsError(f"argument `{parameter.name}`: {error}") from error
+            elif parameter.required:
+                raise InvalidArgumentsError(f"missing required argument `{parameter.name}`")
+        if unknown := given.keys() - {parameter.name for parameter in self.parameters}:
+            known = ", ".join(f"`{parameter.name}`" for parameter in self.parameters) or "none"
+            raise InvalidArgumentsError(f"unknown argument `{min(unknown)}`; expected {known}")
+        return arguments
+
+    def encode_result(self, value: Any, revision: Revision, tail: Tail) -> bytes:
+        """The result object for what the function returned: messages, or values that the user says.
+
+        Raises:
+            TypeError: it has no JSON form.
+            ValueError: it holds a File without a uri.
+        """
+        messages = [
+            wire.PromptMessage(message.role, adapt(message.content, revision)) for message in _messages(value)
+        ]
+        start = b'{"description":%b,' % jsontypes.encode(self.description) if self.description else b"{"
+        return start + b'"messages":%b%b' % (jsontypes.encode(messages), tail.plain)
+
+
+def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
+    """Make a prompt of `function`.
+
+    Raises:
+        RegistrationError: it cannot be one as it is written.
+    """
+    name = options.get("name") or name_of(function)
+    owner = f"prompt {name!r}"
+    signature = read_signature(function, owner)
+    for parameter in signature.parameters:
+        try:
+            msgspec.json.Decoder(parameter.annotation)
+        except TypeError as error:
+            raise RegistrationError(f"{owner}, parameter {parameter.name!r}: {error}") from error
+    return Prompt(
+        name,
+        Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
+        options.get("title"),
+        options.get("description", describe(function)),
+        tuple(options.get("icons", ())),
+        options.get("meta"),
+    )
+
+
+def _argument(parameter: Parameter, revision: Revision) -> wire.PromptArgument:
+    meta = parameter.meta
+    return wire.PromptArgument(
+        parameter.name,
+        meta.title if meta is not None and revision.titles else None,
+        None if meta is None else meta.description,
+        parameter.required or None,
+    )
+
+
+def _messages(value: Any) -> list[wire.PromptMessage]:
+    if isinstance(value, wire.PromptMessage):
+        return [value]
+    if isinstance(value, list | tuple) and any(
+        isinstance(item, (wire.PromptMessage, str, *CONTENT)) for item in value
+    ):
+        return [message for item in value for message in _messages(item)]
+    return [wire.PromptMessage("user", block) for block in to_blocks(value)]

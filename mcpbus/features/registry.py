@@ -1,0 +1,145 @@
+"""What a server offers, by name: unique, in the order of registration, with what was encoded kept until a change.
+
+A registry may be laid over another one. Its own items then stand before those of the same name underneath, which
+stay what they are for everybody else: so a session has tools of its own.
+"""
+
+from collections.abc import Callable, Hashable
+from itertools import count
+from operator import attrgetter
+from typing import Generic, TypeVar
+
+import attrs
+
+from mcpbus.features.errors import RegistrationError
+
+# Encoded pages kept per registry: revisions x pages x sets of visible items. Beyond it the oldest half goes, so that
+# neither a server with a view for each principal nor a client that walks through cursors can fill the memory.
+_KEPT_PAGES = 256
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@attrs.frozen
+class Entry(Generic[T_co]):
+    """One registered item."""
+
+    position: int
+    """Grows from registration to registration and is never used again: what a page of a list ends at."""
+    key: str
+    item: T_co
+
+
+class Registry(Generic[T]):
+    """Items of one kind by key.
+
+    Args:
+        noun: what messages call one item, such as ``tool``.
+        changed: called after each addition and removal.
+        base: the registry underneath, or None.
+    """
+
+    __slots__ = (
+        "_base",
+        "_changed",
+        "_entries",
+        "_kept",
+        "_kept_of",
+        "_noun",
+        "_positions",
+        "_used",
+        "_version",
+    )
+
+    def __init__(self, noun: str, changed: Callable[[], None], base: "Registry[T] | None" = None) -> None:
+        self._noun = noun
+        self._changed = changed
+        self._base = base
+        self._entries: dict[str, Entry[T]] = {}
+        self._positions: count[int] = count(1) if base is None else base._positions  # noqa: SLF001  # its own kind
+        self._used = False
+        self._version = 0
+        self._kept: dict[Hashable, bytes] = {}
+        self._kept_of = 0
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was ever registered: what was once offered stays offered, if only as an empty list."""
+        return self._used or (self._base is not None and self._base.used)
+
+    @property
+    def version(self) -> int:
+        """Grows with each change, here and underneath."""
+        return self._version + (0 if self._base is None else self._base.version)
+
+    def add(self, key: str, item: T) -> None:
+        """Register `item`.
+
+        Raises:
+            RegistrationError: the key is taken.
+        """
+        if key in self._entries:
+            raise RegistrationError(
+                f"{self._noun} {key!r} is registered already; give this one another name, or remove the other first"
+            )
+        self._entries[key] = Entry(next(self._positions), key, item)
+        self._used = True
+        self._note_change()
+
+    def remove(self, key: str) -> T:
+        """Take out what is registered under `key`, and return it.
+
+        Raises:
+            RegistrationError: nothing is, or only underneath.
+        """
+        if key not in self._entries:
+            there = ", ".join(self._entries) or "none"
+            raise RegistrationError(f"{self._noun} {key!r} is not registered here; there is {there}")
+        entry = self._entries.pop(key)
+        self._note_change()
+        return entry.item
+
+    def get(self, key: str) -> T | None:
+        """The item of this key, or None."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            return entry.item
+        return None if self._base is None else self._base.get(key)
+
+    def entries(self) -> list[Entry[T]]:
+        """What there is, in the order of registration."""
+        own = self._entries
+        if self._base is None:
+            return list(own.values())
+        underneath = [entry for entry in self._base.entries() if entry.key not in own]
+        return sorted([*underneath, *own.values()], key=attrgetter("position"))
+
+    def kept(self, key: Hashable, build: Callable[[], bytes]) -> bytes:
+        """What `build` returned for `key` since the last change, building it if there was none."""
+        if self._base is not None and not self._entries:
+            # Ten thousand sessions without tools of their own share what their server encoded.
+            return self._base.kept(key, build)
+        if self._kept_of != self.version:
+            self._kept.clear()
+            self._kept_of = self.version
+        data = self._kept.get(key)
+        if data is None:
+            if len(self._kept) >= _KEPT_PAGES:
+                for old in list(self._kept)[: _KEPT_PAGES // 2]:
+                    del self._kept[old]
+            data = self._kept[key] = build()
+        return data
+
+    def _note_change(self) -> None:
+        self._version += 1
+        self._changed()
+
+    def __len__(self) -> int:
+        return len(self.entries())
+
+    def __contains__(self, key: str) -> bool:
+        return self.get(key) is not None
+
+    def __repr__(self) -> str:
+        return f"<Registry of {self._noun}s: {', '.join(entry.key for entry in self.entries()) or 'empty'}>"

@@ -1,0 +1,193 @@
+"""A resource: a function behind one URI, or behind all the URIs of a template."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict
+
+import attrs
+import msgspec
+
+from mcpbus.features import jsontypes
+from mcpbus.features.content import File, known_annotations
+from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
+from mcpbus.features.results import CacheScope, Tail
+from mcpbus.features.run import Function
+from mcpbus.features.signature import MISSING, Signature, describe, name_of, read_signature
+from mcpbus.features.tool import check_timeout
+from mcpbus.features.uris import Template, check_uri, compile_template, is_template
+from mcpbus.protocol import messages as wire
+from mcpbus.protocol.revisions import Revision
+
+
+class ResourceOptions(TypedDict, total=False):
+    """How a resource is registered, by keyword."""
+
+    name: str
+    """The function's name if left out."""
+    title: str
+    description: str
+    """The docstring if left out."""
+    mime_type: str
+    """If left out: ``text/plain`` for str, ``application/octet-stream`` for bytes, ``application/json`` for data."""
+    annotations: wire.Annotations
+    size: int
+    """In bytes; only for a fixed URI."""
+    icons: Iterable[wire.Icon]
+    meta: wire.MetaObject
+    timeout: float
+    """Seconds after which reading is cancelled and answered with an error; no limit if left out."""
+    thread: bool
+    """False runs a plain function on the trio thread, which it must not block; True by default."""
+    ttl: float
+    """Seconds for which clients may reuse what they read; 0 by default."""
+    cache_scope: CacheScope
+    """``public`` if everybody reads the same and a proxy may serve it to others; ``private`` by default."""
+
+
+@attrs.frozen(eq=False)
+class Resource:
+    """A registered resource; it has a `template` if it has no fixed URI."""
+
+    uri: str
+    """The URI, or the text of the template."""
+    function: Function = attrs.field(repr=False)
+    name: str
+    title: str | None = None
+    description: str | None = attrs.field(default=None, repr=False)
+    mime_type: str | None = None
+    annotations: wire.Annotations | None = attrs.field(default=None, repr=False)
+    size: int | None = None
+    icons: tuple[wire.Icon, ...] = attrs.field(default=(), repr=False)
+    meta: wire.MetaObject | None = attrs.field(default=None, repr=False)
+    ttl: float = 0.0
+    cache_scope: CacheScope = "private"
+    template: Template | None = attrs.field(default=None, repr=False)
+
+    def describe(self, revision: Revision) -> wire.Resource | wire.ResourceTemplate:
+        """The resource as a list of `revision` shows it."""
+        common: dict[str, Any] = {
+            "name": self.name,
+            "title": self.title if revision.titles else None,
+            "description": self.description,
+            "mime_type": self.mime_type,
+            "annotations": known_annotations(self.annotations, revision),
+            "icons": list(self.icons) if revision.icons and self.icons else None,
+            "meta": self.meta if revision.item_meta else None,
+        }
+        if self.template is not None:
+            return wire.ResourceTemplate(uri_template=self.uri, **common)
+        return wire.Resource(uri=self.uri, size=self.size, **common)
+
+    def bind(self, values: Mapping[str, str | list[str]]) -> dict[str, Any]:
+        """The function's arguments from the variables of a URI.
+
+        Raises:
+            ResourceNotFoundError: a variable is not what the function takes, so the URI names nothing.
+        """
+        arguments = {}
+        for parameter in self.function.signature.parameters:
+            if parameter.name in values:
+                try:
+                    arguments[parameter.name] = jsontypes.convert(
+                        values[parameter.name], parameter.annotation
+                    )
+                except msgspec.ValidationError as error:
+                    raise ResourceNotFoundError(f"{parameter.name}: {error}") from error
+        return arguments
+
+    def encode_result(self, value: Any, uri: str, revision: Revision, tail: Tail) -> bytes:
+        """The result object for what the function returned.
+
+        Raises:
+            TypeError: it is nothing, or has no JSON form.
+        """
+        values = value if _is_list_of_contents(value) else [value]
+        contents = [self._contents(item, uri) for item in values]
+        if not revision.item_meta:
+            contents = [msgspec.structs.replace(item, meta=None) for item in contents]
+        return b'{"contents":%b%b' % (jsontypes.encode(contents), tail.cacheable(self.ttl, self.cache_scope))
+
+    def _contents(self, value: Any, uri: str) -> wire.TextResourceContents | wire.BlobResourceContents:
+        match value:
+            case wire.TextResourceContents() | wire.BlobResourceContents():
+                return value
+            case File():
+                return value.to_contents(uri, self.mime_type)
+            case str() | bytes():
+                return File(value).to_contents(uri, self.mime_type)
+            case None:
+                raise TypeError(
+                    f"resource {self.uri!r} returned nothing; raise ResourceNotFoundError if there is none"
+                )
+            case _:
+                text = jsontypes.encode(value).decode()
+                return File(text).to_contents(uri, self.mime_type or "application/json")
+
+
+def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptions) -> Resource:
+    """Make a resource, or a template if `uri` has variables, of `function`.
+
+    Raises:
+        RegistrationError: it cannot be one as it is written.
+    """
+    owner = f"resource {uri!r}"
+    signature = read_signature(function, owner)
+    template = compile_template(uri, owner) if is_template(uri) else None
+    if template is None:
+        check_uri(uri, owner)
+        if signature.parameters:
+            raise RegistrationError(
+                f"{owner}: a fixed URI has no variables, but the function takes {signature.parameters[0].name!r}; "
+                f"write {{{signature.parameters[0].name}}} into the URI"
+            )
+    else:
+        _check_variables(template, signature)
+        if "size" in options:
+            raise RegistrationError(f"{owner}: a template has no size")
+    return Resource(
+        uri,
+        Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
+        options.get("name") or name_of(function),
+        options.get("title"),
+        options.get("description", describe(function)),
+        options.get("mime_type", _mime_type(signature.returns)),
+        options.get("annotations"),
+        options.get("size"),
+        tuple(options.get("icons", ())),
+        options.get("meta"),
+        options.get("ttl", 0.0),
+        options.get("cache_scope", "private"),
+        template,
+    )
+
+
+def _check_variables(template: Template, signature: Signature) -> None:
+    taken = {parameter.name for parameter in signature.parameters}
+    if taken != template.variables:
+        raise RegistrationError(
+            f"{signature.owner}: the template has the variables {sorted(template.variables)}, "
+            f"the function takes {sorted(taken)}; they must be the same"
+        )
+    for parameter in signature.parameters:
+        if parameter.required and parameter.name in template.optional:
+            raise RegistrationError(
+                f"{signature.owner}: a URI may leave the query variable {parameter.name!r} out; give it a default"
+            )
+
+
+def _mime_type(returns: Any) -> str | None:
+    if returns is str:
+        return "text/plain"
+    if returns is bytes:
+        return "application/octet-stream"
+    if returns in (MISSING, Any, None, File, wire.TextResourceContents, wire.BlobResourceContents):
+        return None
+    try:
+        jsontypes.schema_of(returns)
+    except (TypeError, NotImplementedError):
+        return None
+    return "application/json"
+
+
+def _is_list_of_contents(value: Any) -> bool:
+    kinds = (File, wire.TextResourceContents, wire.BlobResourceContents)
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, kinds) for item in value)

@@ -1,0 +1,47 @@
+"""What every result object ends with: nothing in the legacy era; its kind, its server and its caching in the modern one.
+
+Source: rules J-30 (``resultType``), M-7 (``serverInfo``), K-1 (``ttlMs``, ``cacheScope``).
+"""
+
+from typing import Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from mcpbus.features import jsontypes
+from mcpbus.protocol.messages import Implementation, MetaObject
+from mcpbus.protocol.meta import SERVER_INFO
+from mcpbus.protocol.revisions import Revision
+
+CacheScope: TypeAlias = Literal["public", "private"]
+
+
+@attrs.frozen
+class Tail:
+    """The end of each result of one server under one revision."""
+
+    plain: bytes
+    """Closes an object that has at least one member already."""
+    _revision: Revision
+    _meta: MetaObject
+
+    def with_meta(self, meta: MetaObject | None) -> bytes:
+        """As `plain`, with a ``_meta`` of the result's own."""
+        return self._end(b"", {**self._meta, **meta}) if meta else self.plain
+
+    def cacheable(self, ttl: float, scope: CacheScope) -> bytes:
+        """As `plain`, for a result that may be reused for `ttl` seconds."""
+        if not self._revision.caching:
+            return self.plain
+        return self._end(b',"ttlMs":%d,"cacheScope":"%b"' % (round(ttl * 1000), scope.encode()), self._meta)
+
+    def _end(self, members: bytes, meta: MetaObject) -> bytes:
+        kind = b',"resultType":"complete"' if self._revision.result_type else b""
+        return kind + members + (b',"_meta":%b}' % jsontypes.encode(meta) if meta else b"}")
+
+
+def tail_for(identity: Implementation, revision: Revision) -> Tail:
+    """The end of the results of the server `identity` under `revision`."""
+    meta = {SERVER_INFO: msgspec.to_builtins(identity)} if revision.server_identity else {}
+    bare = Tail(b"", revision, meta)
+    return attrs.evolve(bare, plain=bare._end(b"", meta))  # noqa: SLF001  # the same class's own

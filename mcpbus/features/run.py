@@ -1,0 +1,121 @@
+"""Runs what authors wrote: coroutines in place, plain functions in worker threads, both under middleware and a timeout."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import attrs
+import trio
+
+from mcpbus.context import Context
+from mcpbus.features.errors import CallTimeoutError
+from mcpbus.features.signature import Signature
+
+
+@attrs.frozen
+class Invocation:
+    """One call of an author's function, as middleware sees it."""
+
+    context: Context
+    method: str
+    """``tools/call``, ``prompts/get``, ``resources/read`` or ``completion/complete``."""
+    name: str
+    """Of the tool or prompt; the URI that is read; the prompt or URI template that is completed."""
+    arguments: Mapping[str, Any]
+    """The function's keyword arguments, decoded and checked, without the context."""
+
+
+CallNext: TypeAlias = Callable[[Invocation], Awaitable[Any]]
+Middleware: TypeAlias = Callable[[Invocation, CallNext], Awaitable[Any]]
+"""Wraps every call: ``async def middleware(invocation, call_next)``.
+
+It returns what the function returns, before that is encoded: `await call_next(invocation)`, or something else of the
+same kind. It may pass on another invocation (`attrs.evolve(invocation, arguments=...)`), and what it raises counts as
+raised by the function. The first in the server's list is the outermost.
+"""
+
+
+@attrs.frozen
+class Function:
+    """An author's function, ready to be called."""
+
+    signature: Signature
+    thread: bool = True
+    """Whether a plain function runs in a worker thread."""
+    timeout: float | None = None
+    """Seconds after which a call is cancelled and `CallTimeoutError` is raised; None for no limit."""
+
+
+class Runner:
+    """Calls functions for one server.
+
+    Args:
+        threads: how many plain functions run at once; further ones wait for a thread.
+        middleware: wraps each call, the first outermost.
+
+    Attributes:
+        inline: True runs every plain function on the trio thread, for tests: deterministic, under any clock.
+    """
+
+    def __init__(self, threads: int = 40, middleware: Sequence[Middleware] = ()) -> None:
+        self.inline = False
+        self._threads = threads
+        self._middleware = tuple(reversed(middleware))
+        # A limiter counts the threads of one trio run: one that was abandoned when its run ended never gives its
+        # place back, and must not take it from the next run.
+        self._limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("mcpbus threads")
+
+    async def call(self, function: Function, invocation: Invocation) -> Any:
+        """Call `function` and return what it, or the middleware around it, returns.
+
+        A cancelled or timed out plain function keeps its thread until it returns; its result is dropped.
+
+        Raises:
+            CallTimeoutError: the function did not end in time; the time that it waits for the client is included.
+            Exception: whatever the function raises.
+        """
+        if not self._middleware and function.timeout is None:
+            return await self._call(function, invocation)
+        step: CallNext = partial(self._call, function)
+        for middleware in self._middleware:
+            step = partial(_wrap, middleware, step)
+        if function.timeout is None:
+            return await step(invocation)
+        with trio.move_on_after(function.timeout) as scope:
+            return await step(invocation)
+        assert scope.cancelled_caught  # noqa: S101  # nothing else leaves the block without a result
+        raise CallTimeoutError(function.timeout)
+
+    async def _call(self, function: Function, invocation: Invocation) -> Any:
+        signature = function.signature
+        arguments = invocation.arguments
+        if signature.asynchronous:
+            if signature.context is not None:
+                arguments = {**arguments, signature.context: invocation.context}
+            return await signature.function(**arguments)
+        if signature.context is not None:
+            arguments = {**arguments, signature.context: invocation.context.blocking}
+        if self.inline or not function.thread:
+            return signature.function(**arguments)
+        return await trio.to_thread.run_sync(
+            partial(signature.function, **arguments), abandon_on_cancel=True, limiter=self._workers()
+        )
+
+    def _workers(self) -> trio.CapacityLimiter:
+        try:
+            return self._limiter.get()
+        except LookupError:
+            limiter = trio.CapacityLimiter(self._threads)
+            self._limiter.set(limiter)
+            return limiter
+
+
+def _wrap(middleware: Middleware, call_next: CallNext, invocation: Invocation) -> Awaitable[Any]:
+    return middleware(invocation, call_next)
+
+
+def sole_cause(error: Exception) -> Exception:
+    """The one exception inside nested groups of one, which nurseries make of what is raised within; else `error`."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,204 @@
+"""What a function's signature says: its parameters, the context it asks for, its result, its description.
+
+Read once, at registration; whatever cannot be served is refused here, before a client could trip over it.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import attrs
+import msgspec
+
+from mcpbus.context import Context, SyncContext
+from mcpbus.features.errors import RegistrationError
+
+MISSING: Any = inspect.Parameter.empty
+"""Stands for an absent default or an absent annotation, where None would be a value."""
+
+
+@attrs.frozen
+class Parameter:
+    """One parameter that a client fills."""
+
+    name: str
+    annotation: Any
+    """As written, `Any` where nothing is; descriptions and constraints are in one `msgspec.Meta`."""
+    default: Any = MISSING
+
+    @property
+    def required(self) -> bool:
+        """Whether the client has to give it."""
+        return self.default is MISSING
+
+    @property
+    def meta(self) -> msgspec.Meta | None:
+        """What `Annotated` says about it."""
+        if get_origin(self.annotation) is Annotated:
+            for extra in get_args(self.annotation)[1:]:
+                if isinstance(extra, msgspec.Meta):
+                    return extra
+        return None
+
+
+@attrs.frozen
+class Signature:
+    """A function as its author wrote it."""
+
+    function: Callable[..., Any]
+    owner: str
+    """The thing that messages name, such as ``tool 'forecast'``."""
+    parameters: tuple[Parameter, ...]
+    context: str | None
+    """The name of the parameter that receives the Context (or, in a plain function, the SyncContext)."""
+    returns: Any
+    """The return annotation, `MISSING` where nothing is written."""
+    asynchronous: bool
+
+    @property
+    def only_parameter(self) -> Parameter:
+        """The one parameter of a function that takes everything in one.
+
+        Raises:
+            RegistrationError: there are more, or none.
+        """
+        if len(self.parameters) != 1:
+            names = ", ".join(parameter.name for parameter in self.parameters) or "none"
+            raise RegistrationError(
+                f"{self.owner}: with a hand-written input_schema the function takes one parameter besides the "
+                f"context, which receives all arguments as one dict; it has {names}"
+            )
+        return self.parameters[0]
+
+
+def read_signature(function: Callable[..., Any], owner: str) -> Signature:
+    """Read the signature of `function` for `owner`.
+
+    Raises:
+        RegistrationError: a parameter that cannot be given by name, an annotation that cannot be resolved, an
+            async generator, or a context of the wrong kind.
+    """
+    if not callable(function):
+        raise RegistrationError(f"{owner}: {function!r} is not callable")
+    code = _code_of(function)
+    if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
+        raise RegistrationError(
+            f"{owner}: a generator cannot be served; return the result, report progress with ctx"
+        )
+    asynchronous = inspect.iscoroutinefunction(code)
+    hints = _hints(code, owner)
+    parameters = []
+    context = None
+    for given in inspect.signature(function).parameters.values():
+        if given.kind in {given.VAR_POSITIONAL, given.VAR_KEYWORD, given.POSITIONAL_ONLY}:
+            raise RegistrationError(
+                f"{owner}: parameter {str(given)!r} cannot be given by name; name each argument"
+            )
+        annotation = hints.get(given.name, Any)
+        if _is_context(annotation):
+            if context is not None:
+                raise RegistrationError(
+                    f"{owner}: asks for the context twice, as {context!r} and {given.name!r}"
+                )
+            _check_context(annotation, owner, asynchronous=asynchronous)
+            context = given.name
+        else:
+            annotation = _gather_meta(annotation, f"{owner}, parameter {given.name!r}")
+            parameters.append(Parameter(given.name, annotation, given.default))
+    return Signature(function, owner, tuple(parameters), context, hints.get("return", MISSING), asynchronous)
+
+
+def describe(function: Callable[..., Any]) -> str | None:
+    """What the docstring of `function` says, or None."""
+    return inspect.getdoc(_innermost(function)) or None
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name under which `function` is registered if its author gives no other."""
+    inner = _innermost(function)
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _code_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, or the ``__call__`` of an object that is called like one."""
+    inner = _innermost(function)
+    if inspect.isroutine(inner) or inspect.isclass(inner):
+        return inner
+    return type(inner).__call__
+
+
+def _hints(code: Callable[..., Any], owner: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(code, include_extras=True)
+    except NameError as error:
+        raise RegistrationError(
+            f"{owner}: an annotation cannot be resolved ({error}); annotations are read at run time, so what they "
+            f"name must be importable from the module's top level and not only under TYPE_CHECKING"
+        ) from error
+    except TypeError as error:
+        raise RegistrationError(f"{owner}: an annotation cannot be read: {error}") from error
+
+
+def _bare(annotation: Any) -> Any:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return get_origin(annotation) or annotation
+
+
+def _is_context(annotation: Any) -> bool:
+    return _bare(annotation) in {Context, SyncContext}
+
+
+def _check_context(annotation: Any, owner: str, *, asynchronous: bool) -> None:
+    if asynchronous and _bare(annotation) is SyncContext:
+        raise RegistrationError(
+            f"{owner}: is async and takes a SyncContext, which would block; annotate Context"
+        )
+    if not asynchronous and _bare(annotation) is Context:
+        raise RegistrationError(
+            f"{owner}: is a plain function and takes a Context, whose methods it cannot await; "
+            f"annotate SyncContext, or write async def"
+        )
+
+
+def _gather_meta(annotation: Any, owner: str) -> Any:
+    """Fold what `Annotated` carries into one `msgspec.Meta`.
+
+    A bare string is the description. Constraints in the common vocabulary of annotated-types (``ge``, ``max_length``
+    and so on, which pydantic's ``Field`` carries too) are taken over, so that none is silently left unenforced.
+    """
+    if get_origin(annotation) is not Annotated:
+        return annotation
+    bare, *extras = get_args(annotation)
+    found: dict[str, Any] = {}
+    for extra in _flatten(extras):
+        if isinstance(extra, str):
+            found["description"] = extra
+        else:
+            for field in _META_FIELDS:
+                value = getattr(extra, field, None)
+                if value is not None:
+                    found[field] = value
+    try:
+        return Annotated[bare, msgspec.Meta(**found)] if found else bare
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{owner}: {error}") from error
+
+
+def _flatten(extras: Iterable[Any]) -> Iterable[Any]:
+    for extra in extras:
+        yield extra
+        yield from getattr(extra, "metadata", None) or ()
+
+
+_META_FIELDS = (
+    "gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz",
+    "title", "description", "examples", "extra_json_schema", "extra",
+)  # fmt: skip

@@ -1,0 +1,174 @@
+"""A tool: a function with a name, a schema for what it takes, and perhaps one for what it gives."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypedDict, Unpack
+
+import attrs
+import msgspec
+
+from mcpbus.features import jsontypes
+from mcpbus.features.arguments import Arguments, read_arguments
+from mcpbus.features.content import ToolResult, encode_content, encode_text
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.handwritten import HandWritten
+from mcpbus.features.mirrored import MirroredParameter, mirrored_parameters
+from mcpbus.features.output import NonConformingResultError, Output, read_output
+from mcpbus.features.results import Tail
+from mcpbus.features.run import Function
+from mcpbus.features.signature import describe, name_of, read_signature
+from mcpbus.protocol import messages as wire
+from mcpbus.protocol.revisions import Revision, Structured
+
+Visible: TypeAlias = Callable[[Any, "Tool"], bool]
+"""``visible(principal, tool)``: whether this principal (None for an unauthenticated client) may see and call the tool."""
+
+# What every revision's text and the official rule for names (SEP-986) both admit (rule F-10).
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class ToolOptions(TypedDict, total=False):
+    """How a tool is registered, by keyword."""
+
+    name: str
+    """1 to 64 letters, digits, ``_``, ``-`` and ``.``; the function's name if left out."""
+    title: str
+    description: str
+    """The docstring if left out."""
+    annotations: wire.ToolAnnotations
+    icons: Iterable[wire.Icon]
+    meta: wire.MetaObject
+    input_schema: HandWritten
+    """A JSON Schema by hand; the function then takes one parameter besides the context: all arguments, as one dict."""
+    output_schema: HandWritten
+    """A JSON Schema by hand, to which what the function returns (or a ToolResult's `structured`) must conform."""
+    timeout: float
+    """Seconds after which the call is cancelled and fails; no limit if left out."""
+    thread: bool
+    """False runs a plain function on the trio thread, which it must not block; True by default."""
+    visible: Visible
+    """Who sees it, besides whom the server's own `visible` admits."""
+
+
+@attrs.frozen(eq=False)
+class Tool:
+    """A registered tool."""
+
+    name: str
+    function: Function = attrs.field(repr=False)
+    arguments: Arguments = attrs.field(repr=False)
+    output: Output | None = attrs.field(repr=False)
+    title: str | None = None
+    description: str | None = attrs.field(default=None, repr=False)
+    annotations: wire.ToolAnnotations | None = None
+    icons: tuple[wire.Icon, ...] = attrs.field(default=(), repr=False)
+    meta: wire.MetaObject | None = attrs.field(default=None, repr=False)
+    visible: Visible | None = attrs.field(default=None, repr=False)
+    mirrored: tuple[MirroredParameter, ...] = attrs.field(default=(), repr=False)
+    """The arguments that HTTP mirrors into ``Mcp-Param-*`` headers."""
+
+    def describe(self, revision: Revision) -> wire.Tool:
+        """The tool as a list of `revision` shows it."""
+        return wire.Tool(
+            self.name,
+            self.arguments.schema,
+            self.title if revision.titles else None,
+            self.description,
+            None if self.output is None else self.output.schema(revision),
+            self.annotations if revision.annotations else None,
+            list(self.icons) if revision.icons and self.icons else None,
+            self.meta if revision.item_meta else None,
+        )
+
+    def encode_result(self, value: Any, revision: Revision, tail: Tail) -> bytes:
+        """The result object for what the function returned.
+
+        Raises:
+            NonConformingResultError: it does not conform to the output schema.
+            TypeError: it has no JSON form.
+            ValueError: it holds a File without a uri.
+        """
+        if isinstance(value, ToolResult):
+            return self._encode_tool_result(value, revision, tail)
+        if self.output is None:
+            return b'{"content":%b%b' % (encode_content(value, revision), tail.plain)
+        encoded = jsontypes.encode(value)
+        self.output.check(encoded)
+        return _result(encode_text(encoded.decode()), self.output.structure(encoded, revision), tail.plain)
+
+    def _encode_tool_result(self, result: ToolResult, revision: Revision, tail: Tail) -> bytes:
+        end = tail.with_meta(result.meta)
+        if result.is_error:
+            end = b',"isError":true' + end
+        structured = None
+        content = result.content
+        if result.structured is not msgspec.UNSET:
+            encoded = jsontypes.encode(result.structured)
+            if self.output is not None:
+                if not result.is_error:
+                    self.output.check(encoded)
+                structured = self.output.structure(encoded, revision)
+            elif _admits(revision.structured_content, encoded):
+                structured = encoded
+            if content is None:
+                content = encoded.decode()
+        elif self.output is not None and not result.is_error:
+            raise NonConformingResultError(
+                "a ToolResult without `structured`, though the tool has an output schema"
+            )
+        return _result(encode_content(content, revision), structured, end)
+
+
+def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Tool:
+    """Make a tool of `function`, to be added to a server or a session.
+
+    Raises:
+        RegistrationError: it cannot be one as it is written.
+    """
+    name = options.get("name") or name_of(function)
+    if not _NAME.fullmatch(name):
+        raise RegistrationError(
+            f"tool {name!r}: a name is 1 to 64 letters, digits, '_', '-' or '.', which every client takes; give name="
+        )
+    owner = f"tool {name!r}"
+    signature = read_signature(function, owner)
+    arguments = read_arguments(signature, options.get("input_schema"))
+    return Tool(
+        name,
+        Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
+        arguments,
+        read_output(signature, options.get("output_schema")),
+        options.get("title"),
+        options.get("description", describe(function)),
+        options.get("annotations"),
+        tuple(options.get("icons", ())),
+        options.get("meta"),
+        options.get("visible"),
+        mirrored_parameters(arguments.document, owner),
+    )
+
+
+def error_result(text: str, tail: Tail) -> bytes:
+    """The result object of a tool that failed, with what the model may read (rules F-13 and F-15)."""
+    return b'{"content":%b,"isError":true%b' % (encode_text(text), tail.plain)
+
+
+def check_timeout(timeout: float | None, owner: str) -> float | None:
+    """Refuse a timeout that is no time.
+
+    Raises:
+        RegistrationError: it is not positive.
+    """
+    if timeout is not None and not timeout > 0:
+        raise RegistrationError(f"{owner}: a timeout is a positive number of seconds, not {timeout!r}")
+    return timeout
+
+
+def _admits(structured: Structured, encoded: bytes) -> bool:
+    return structured is Structured.ANY or (structured is Structured.OBJECT and encoded.startswith(b"{"))
+
+
+def _result(content: bytes, structured: bytes | None, end: bytes) -> bytes:
+    if structured is None:
+        return b'{"content":%b%b' % (content, end)
+    return b'{"content":%b,"structuredContent":%b%b' % (content, structured, end)

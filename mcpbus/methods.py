@@ -1,0 +1,268 @@
+"""What each method answers that a server's features stand behind, as one table.
+
+A method either answers at once (lists, discovery) or prepares a call, which runs in a task of its own. The methods
+that concern a session or a stream are not here: they belong to the actors.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+import msgspec
+
+from mcpbus.features import jsontypes
+from mcpbus.features.arguments import InvalidArgumentsError
+from mcpbus.features.calls import Caller, Complete, Prepared, PromptGet, ResourceRead, ToolCall
+from mcpbus.features.catalogue import Capability, Features
+from mcpbus.features.registry import Entry, Registry
+from mcpbus.features.results import CacheScope
+from mcpbus.protocol import messages as wire
+from mcpbus.protocol.cursors import paginate
+from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, resource_not_found
+from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
+from mcpbus.server import Server
+
+__all__ = [
+    "METHODS",
+    "Caller",
+    "Method",
+    "Prepared",
+    "empty_result",
+    "initialize_result",
+    "offers",
+    "server_capabilities",
+]
+
+Answer: TypeAlias = Callable[[Any, Caller], bytes]
+Prepare: TypeAlias = Callable[[Any, Caller], Prepared]
+
+_BOTH = frozenset(Era)
+
+
+class NoParams(msgspec.Struct, frozen=True):
+    """The params of a method that has none of its own."""
+
+
+@attrs.frozen(kw_only=True)
+class Method:
+    """One method; it has either `answer` or `prepare`.
+
+    Both take the decoded params and raise ProtocolError for what cannot be served: -32601 where the server does not
+    offer the method's capability.
+    """
+
+    name: str
+    params: type[msgspec.Struct]
+    """What its params are decoded into."""
+    eras: frozenset[Era] = _BOTH
+    answer: Answer | None = None
+    """Returns the encoded result object."""
+    prepare: Prepare | None = None
+
+
+def offers(method: str, era: Era) -> bool:
+    """Whether `method` is in the table and exists in `era`."""
+    row = METHODS.get(method)
+    return row is not None and era in row.eras
+
+
+def empty_result(server: Server, revision: Revision) -> bytes:
+    """The encoded result object of a method that has nothing to say."""
+    return b"{" + server.tail(revision).plain.removeprefix(b",")
+
+
+def initialize_result(server: Server, features: Features, revision: Revision, *, stateless: bool) -> bytes:
+    """The encoded result object of initialize (rules L-2 and L-4).
+
+    Args:
+        server: who answers.
+        features: what it offers to this session.
+        revision: what was negotiated.
+        stateless: see `server_capabilities`.
+    """
+    body: dict[str, Any] = {
+        "protocolVersion": revision.name,
+        "capabilities": server_capabilities(features, revision, stateless=stateless),
+        "serverInfo": server.identity(revision),
+    }
+    if server.instructions is not None:
+        body["instructions"] = server.instructions
+    return jsontypes.encode(body)
+
+
+def server_capabilities(features: Features, revision: Revision, *, stateless: bool) -> dict[str, Any]:
+    """What initialize and server/discover declare.
+
+    Args:
+        features: what is offered.
+        revision: under which it is declared.
+        stateless: whether legacy clients get no session; then nothing can be pushed to them, and neither change
+            notifications nor subscriptions nor logging are declared.
+    """
+    live = revision.era is Era.MODERN or not stateless
+    declared: dict[str, Any] = {"logging": {}} if live else {}
+    if features.offers("completions") and revision.completions_capability:
+        declared["completions"] = {}
+    if features.offers("prompts"):
+        declared["prompts"] = {"listChanged": True} if live else {}
+    if features.offers("resources"):
+        declared["resources"] = {"subscribe": True, "listChanged": True} if live else {}
+    if features.offers("tools"):
+        declared["tools"] = {"listChanged": True} if live else {}
+    return declared
+
+
+def _discover(_params: NoParams, caller: Caller) -> bytes:
+    server = caller.server
+    body: dict[str, Any] = {
+        "supportedVersions": MODERN_VERSIONS,
+        "capabilities": server_capabilities(caller.features, caller.revision, stateless=False),
+    }
+    if server.instructions is not None:
+        body["instructions"] = server.instructions
+    return jsontypes.encode(body)[:-1] + caller.tail.cacheable(server.list_ttl, _scope(caller))
+
+
+def _ping(_params: NoParams, caller: Caller) -> bytes:
+    return empty_result(caller.server, caller.revision)
+
+
+class _Described(Protocol):
+    def describe(self, revision: Revision) -> msgspec.Struct: ...
+
+
+def _list_tools(params: wire.ListParams, caller: Caller) -> bytes:
+    entries, seen = caller.features.visible_tools(caller.principal)
+    return _list("tools", params, caller, registry=caller.features.tools, entries=entries, seen=seen)
+
+
+def _list_prompts(params: wire.ListParams, caller: Caller) -> bytes:
+    prompts = caller.features.prompts
+    return _list("prompts", params, caller, registry=prompts, entries=prompts.entries())
+
+
+def _list_resources(params: wire.ListParams, caller: Caller) -> bytes:
+    resources = caller.features.resources
+    return _list("resources", params, caller, registry=resources, entries=resources.entries())
+
+
+def _list_templates(params: wire.ListParams, caller: Caller) -> bytes:
+    templates = caller.features.templates
+    return _list("resourceTemplates", params, caller, registry=templates, entries=templates.entries())
+
+
+def _list(
+    member: str,
+    params: wire.ListParams,
+    caller: Caller,
+    *,
+    registry: Registry[Any],
+    entries: Sequence[Entry[_Described]],
+    seen: Hashable = None,
+) -> bytes:
+    cursor, revision, server = params.cursor, caller.revision, caller.server
+
+    def build() -> bytes:
+        page = paginate(entries, cursor, server.page_size, list_name=member, position=_position)
+        described = jsontypes.encode([entry.item.describe(revision) for entry in page.items])
+        more = b"" if page.next_cursor is None else b',"nextCursor":%b' % jsontypes.encode(page.next_cursor)
+        return b'{"%b":%b%b%b' % (
+            member.encode(),
+            described,
+            more,
+            caller.tail.cacheable(server.list_ttl, _scope(caller)),
+        )
+
+    # Only first pages are kept: they are what nearly every client asks for, and a client cannot make up more of them.
+    return registry.kept((revision.name, seen), build) if cursor is None else build()
+
+
+def _position(entry: Entry[Any]) -> int:
+    return entry.position
+
+
+def _scope(caller: Caller) -> CacheScope:
+    """Who may reuse a list: only its principal, if there are principals."""
+    return "private" if caller.server.authenticate is not None or caller.features.selective else "public"
+
+
+def _call_tool(call: wire.CallToolParams, caller: Caller) -> Prepared:
+    tool = caller.features.find_tool(call.name, caller.principal)
+    if tool is None:
+        raise invalid_params(f"unknown tool {quoted(call.name)} - at `params.name`")
+    return ToolCall(caller, tool, call.arguments)
+
+
+def _get_prompt(get: wire.GetPromptParams, caller: Caller) -> Prepared:
+    prompt = caller.features.prompts.get(get.name)
+    if prompt is None:
+        raise invalid_params(f"unknown prompt {quoted(get.name)} - at `params.name`")
+    try:
+        return PromptGet(caller, prompt, prompt.bind(get.arguments or {}))
+    except InvalidArgumentsError as error:
+        raise invalid_params(f"{error} - at `params.arguments`") from error
+
+
+def _read_resource(read: wire.ReadResourceParams, caller: Caller) -> Prepared:
+    uri = read.uri
+    found = caller.features.find_resource(uri)
+    if found is None:
+        raise resource_not_found(uri, caller.revision.resource_not_found)
+    resource, variables = found
+    return ResourceRead(caller, resource, uri, variables)
+
+
+def _complete(complete: wire.CompleteParams, caller: Caller) -> Prepared:
+    features, argument = caller.features, complete.argument
+    match complete.ref:
+        case wire.PromptReference(name=ref):
+            known = features.prompt_arguments(ref)
+        case wire.ResourceTemplateReference(uri=ref):
+            known = features.template_variables(ref)
+    if known is None:
+        raise invalid_params(f"unknown prompt or resource template {quoted(ref)} - at `params.ref`")
+    if argument.name not in known:
+        raise invalid_params(
+            f"{quoted(ref)} has no argument {quoted(argument.name)} - at `params.argument.name`"
+        )
+    chosen = (complete.context.arguments if complete.context is not None else None) or {}
+    return Complete(caller, ref, features.completers.get((ref, argument.name)), argument.value, chosen)
+
+
+def _answering(name: str, capability: Capability, answer: Answer) -> Method:
+    def guarded(params: Any, caller: Caller) -> bytes:
+        if not caller.features.offers(capability):
+            raise method_not_found(name)
+        return answer(params, caller)
+
+    return Method(name=name, params=wire.ListParams, answer=guarded)
+
+
+def _calling(name: str, capability: Capability, params: type[msgspec.Struct], prepare: Prepare) -> Method:
+    def guarded(params: Any, caller: Caller) -> Prepared:
+        if not caller.features.offers(capability):
+            raise method_not_found(name)
+        return prepare(params, caller)
+
+    return Method(name=name, params=params, prepare=guarded)
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Method(name="server/discover", params=NoParams, eras=frozenset({Era.MODERN}), answer=_discover),
+            Method(name="ping", params=NoParams, eras=frozenset({Era.LEGACY}), answer=_ping),
+            _answering("tools/list", "tools", _list_tools),
+            _calling("tools/call", "tools", wire.CallToolParams, _call_tool),
+            _answering("resources/list", "resources", _list_resources),
+            _answering("resources/templates/list", "resources", _list_templates),
+            _calling("resources/read", "resources", wire.ReadResourceParams, _read_resource),
+            _answering("prompts/list", "prompts", _list_prompts),
+            _calling("prompts/get", "prompts", wire.GetPromptParams, _get_prompt),
+            _calling("completion/complete", "completions", wire.CompleteParams, _complete),
+        )
+    }
+)
+"""Every method that features stand behind, by name."""

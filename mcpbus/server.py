@@ -1,0 +1,259 @@
+"""What an author writes: a `Server` with tools, resources, prompts and completions."""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, TypeAlias, TypeVar, Unpack, overload
+
+import msgspec
+
+from mcpbus.features.catalogue import Capability, Features
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.prompt import Prompt, PromptOptions
+from mcpbus.features.resource import Resource, ResourceOptions
+from mcpbus.features.results import Tail, tail_for
+from mcpbus.features.run import Middleware, Runner
+from mcpbus.features.tool import Tool, ToolOptions, Visible
+from mcpbus.protocol.messages import Icon, Implementation
+from mcpbus.protocol.revisions import Revision
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
+
+
+class Server:
+    """A server as its author describes it; it does nothing until it is opened.
+
+    Decorators register functions and return them as they are, so that they can be called and tested like any other::
+
+        server = Server("weather", version="1.0.0")
+
+        @server.tool
+        async def forecast(city: str, days: int = 3) -> list[Day]:
+            "Forecast the weather of a city."
+
+    What is added or removed later, at run time, is told to clients by itself.
+
+    Args:
+        name: what clients call it.
+        version: its own version.
+        title: its name for people.
+        description: what it is for, in a sentence.
+        instructions: how a model should use it as a whole.
+        website_url: where to read more.
+        icons: for user interfaces.
+        lifespan: opens what handlers share: an async context manager made from the server, around everything it
+            serves. What it yields is `ctx.state`.
+        visible: decides by principal who sees, and may call, which tool: ``visible(principal, tool) -> bool``. It
+            must be quick: it runs for each tool of each list.
+        middleware: wraps every call of a tool, prompt, resource or completion; see `Middleware`.
+        authenticate: tells principals; without it there are none.
+        capabilities: what is declared while nothing is registered under it; the rest is declared from the first
+            registration on, for good.
+        page_size: items on a page of a list.
+        list_ttl: seconds for which clients may reuse lists and discovery (from 2026-07-28); 0 leaves it to the
+            change notifications.
+        threads: how many plain functions run at once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        description: str | None = None,
+        instructions: str | None = None,
+        website_url: str | None = None,
+        icons: Iterable[Icon] = (),
+        lifespan: Lifespan | None = None,
+        visible: Visible | None = None,
+        middleware: Sequence[Middleware] = (),
+        authenticate: Callable[..., Any] | None = None,
+        capabilities: Iterable[Capability] = ("tools",),
+        page_size: int = 1000,
+        list_ttl: float = 0.0,
+        threads: int = 40,
+    ) -> None:
+        if page_size < 1:
+            raise ValueError(f"page_size is at least 1, not {page_size}")
+        if not list_ttl >= 0:
+            raise ValueError(f"list_ttl is a number of seconds, not {list_ttl}")
+        self.name = name
+        self.version = version
+        self.instructions = instructions
+        self.lifespan = lifespan
+        self.authenticate = authenticate
+        self.page_size = page_size
+        self.list_ttl = list_ttl
+        self.features = Features(visible=visible, declared=frozenset(capabilities))
+        self.runner = Runner(threads, middleware)
+        self.session_hooks: list[Callable[[Any], Any]] = []
+        self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
+        self._tails: dict[str, Tail] = {}
+
+    def lifespan_context(self) -> AbstractAsyncContextManager[Any]:
+        """What its lifespan opens, anew for each opening; yields None if it has none."""
+        return nullcontext() if self.lifespan is None else self.lifespan(self)
+
+    def identity(self, revision: Revision) -> Implementation:
+        """Who the server is, as `revision` says it (rule B-10)."""
+        return msgspec.structs.replace(
+            self._identity,
+            title=self._identity.title if revision.titles else None,
+            description=self._identity.description if revision.implementation_details else None,
+            website_url=self._identity.website_url if revision.implementation_details else None,
+            icons=self._identity.icons if revision.icons else None,
+        )
+
+    def tail(self, revision: Revision) -> Tail:
+        """What ends each of its results under `revision`."""
+        tail = self._tails.get(revision.name)
+        if tail is None:
+            tail = self._tails[revision.name] = tail_for(self.identity(revision), revision)
+        return tail
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
+        """Register a tool: ``@server.tool`` or ``@server.tool(title=..., ...)`` with the options of `ToolOptions`.
+
+        The signature is the input schema, the return annotation the output schema, the docstring the description.
+        A parameter annotated `Context` (`SyncContext` in a plain function) receives the context.
+
+        Raises:
+            RegistrationError: it cannot be a tool as it is written.
+        """
+
+        def register(function: F) -> F:
+            self.features.add_tool(function, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+        """Register a resource, or a template if `uri` has variables (RFC 6570), with the options of `ResourceOptions`.
+
+        The variables are the function's parameters. It returns text, bytes, data that becomes JSON, a `File`, or a list
+        of files, and raises `ResourceNotFoundError` for a URI that names nothing.
+
+        Raises:
+            RegistrationError: it cannot be a resource as it is written.
+        """
+
+        def register(function: F) -> F:
+            self.features.add_resource(uri, function, **options)
+            return function
+
+        return register
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+    @overload
+    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    def prompt(self, function: F | None = None, /, **options: Unpack[PromptOptions]) -> F | Callable[[F], F]:
+        """Register a prompt: ``@server.prompt`` or ``@server.prompt(title=..., ...)`` with the options of `PromptOptions`.
+
+        Its arguments are strings on the wire, and are converted to what the parameters say. It returns what the user
+        says (text or content), a `PromptMessage`, or a list of these.
+
+        Raises:
+            RegistrationError: it cannot be a prompt as it is written.
+        """
+
+        def register(function: F) -> F:
+            self.features.add_prompt(function, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    def completion(
+        self, ref: str, argument: str, *, thread: bool = True, timeout: float | None = None
+    ) -> Callable[[F], F]:
+        """Register what proposes values for `argument` of `ref`: a prompt's name, or the text of a template.
+
+        The function takes what was typed and, if it has a second parameter, the dict of what was chosen for other
+        arguments. It returns strings, best first, or a `Completion`.
+
+        Args:
+            ref: must be registered before.
+            argument: one that it has.
+            thread: False runs a plain function on the trio thread.
+            timeout: seconds after which the call is cancelled.
+
+        Raises:
+            RegistrationError: it cannot be a completion as it is written.
+        """
+
+        def register(function: F) -> F:
+            self.features.add_completer(ref, argument, function, thread=thread, timeout=timeout)
+            return function
+
+        return register
+
+    def on_session(self, hook: F) -> F:
+        """Have `hook`, an async function of the session, run while a legacy session registers.
+
+        Raises:
+            RegistrationError: it is not async.
+        """
+        if not inspect.iscoroutinefunction(hook):
+            raise RegistrationError(f"on_session: {hook!r} is not an async function")
+        self.session_hooks.append(hook)
+        return hook
+
+    def add_tool(self, function: Callable[..., Any] | Tool, **options: Unpack[ToolOptions]) -> Tool:
+        """Add a tool, as `tool` does; at run time, clients are told.
+
+        Raises:
+            RegistrationError: it cannot be a tool as it is written.
+        """
+        return self.features.add_tool(function, **options)
+
+    def remove_tool(self, name: str) -> Tool:
+        """Take a tool out; at run time, clients are told. Calls of it that run already go on.
+
+        Raises:
+            RegistrationError: there is none of that name.
+        """
+        return self.features.remove_tool(name)
+
+    def add_resource(
+        self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]
+    ) -> Resource:
+        """Add a resource or template, as `resource` does; at run time, clients are told.
+
+        Raises:
+            RegistrationError: it cannot be a resource as it is written.
+        """
+        return self.features.add_resource(uri, function, **options)
+
+    def remove_resource(self, uri: str) -> Resource:
+        """Take out the resource or template that was registered as `uri`; at run time, clients are told.
+
+        Raises:
+            RegistrationError: there is none.
+        """
+        return self.features.remove_resource(uri)
+
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
+        """Add a prompt, as `prompt` does; at run time, clients are told.
+
+        Raises:
+            RegistrationError: it cannot be a prompt as it is written.
+        """
+        return self.features.add_prompt(function, **options)
+
+    def remove_prompt(self, name: str) -> Prompt:
+        """Take a prompt out, with its completions; at run time, clients are told.
+
+        Raises:
+            RegistrationError: there is none of that name.
+        """
+        return self.features.remove_prompt(name)
+
+    def __repr__(self) -> str:
+        return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"

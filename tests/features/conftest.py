@@ -1,0 +1,71 @@
+"""A client without a wire: asks the table of methods and decodes what it answers."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcpbus.call import Carrier
+from mcpbus.context import Context
+from mcpbus.methods import METHODS, Caller
+from mcpbus.protocol.messages import decode_params
+from mcpbus.protocol.revisions import LATEST, REVISIONS, Revision
+from mcpbus.server import Server
+
+
+class Client:
+    def __init__(self, server: Server, revision: str | Revision = LATEST, **caller: Any) -> None:
+        self.server = server
+        self.revision = REVISIONS[revision] if isinstance(revision, str) else revision
+        self.caller = Caller(
+            **{"server": server, "features": server.features, "revision": self.revision, **caller}
+        )
+
+    @property
+    def context(self) -> Context:
+        return Context(None, self.caller, Carrier(), 1, dict)  # type: ignore[arg-type]
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        row = METHODS[method]
+        assert row.answer is not None
+        return msgspec.json.decode(row.answer(self.params(method, params), self.caller))
+
+    def params(self, method: str, params: dict[str, Any]) -> Any:
+        return decode_params(METHODS[method].params, msgspec.Raw(msgspec.json.encode(params)))
+
+    async def run(self, method: str, **params: Any) -> dict[str, Any]:
+        return msgspec.json.decode(await self.run_raw(method, **params))
+
+    async def run_raw(self, method: str, **params: Any) -> bytes:
+        prepare = METHODS[method].prepare
+        assert prepare is not None
+        prepared = prepare(self.params(method, params), self.caller)
+        return await prepared.run(self.context)
+
+    async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        return await self.run("tools/call", name=name, arguments=arguments)
+
+    async def text(self, name: str, **arguments: Any) -> str:
+        result = await self.call(name, **arguments)
+        (block,) = result["content"]
+        return block["text"]
+
+    def tool(self, name: str) -> dict[str, Any]:
+        (found,) = (tool for tool in self.ask("tools/list")["tools"] if tool["name"] == name)
+        return found
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("test", version="1.0")
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    server.runner.inline = True
+    return Client(server)
+
+
+@pytest.fixture
+def connect() -> type[Client]:
+    return Client

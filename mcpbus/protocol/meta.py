@@ -132,8 +132,8 @@ def read_claim(meta: Meta) -> ModernClaim:
     return ModernClaim(
         _convert(values, PROTOCOL_VERSION, str),
         _convert(values, CLIENT_CAPABILITIES, dict[str, Any]),
-        _convert(values, CLIENT_INFO, Implementation) if CLIENT_INFO in values else None,
-        _log_level(values[LOG_LEVEL]) if LOG_LEVEL in values else None,
+        None if values.get(CLIENT_INFO) is None else _convert(values, CLIENT_INFO, Implementation),
+        None if values.get(LOG_LEVEL) is None else _log_level(values[LOG_LEVEL]),
     )
 
 

@@ -118,7 +118,9 @@ class Exchange(Generic[SessionT]):
 
     def is_health(self, head: Head) -> bool:
         """Whether this is a probe of `/health`, beside the endpoint; `judge_head` answers that all is well."""
-        return head.verb in {"GET", "HEAD"} and head.path == self.options.path.rpartition("/")[0] + "/health"
+        path = self.options.path
+        beside = path.rpartition("/")[0] + "/health"
+        return head.path == beside != path and head.verb in {"GET", "HEAD"}
 
     def cors_headers(self, head: Head) -> list[tuple[bytes, bytes]]:
         """What to add to the answer, whatever it is, so that a page of an allowed origin can read it."""

@@ -8,7 +8,7 @@ import functools
 import ipaddress
 import re
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 import attrs
 from attrs.validators import gt, in_, matches_re
@@ -18,9 +18,10 @@ from mcpbus.transport.decisions import Head
 from mcpbus.transport.headers import Headers
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]*))?")
-_ORIGIN: Final = re.compile(r"https?://([^/]+)")
+_ORIGIN: Final = re.compile(r"https?://([!-.0-~]+)")
 _ALLOWABLE_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+")
-_TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+(\s*,\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+)*")
+_TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+([ \t]*,[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+)*")
+_VISIBLE: Final = re.compile(r"[!-~]+")
 _LONGEST_HOST: Final = 261  # a DNS name, a colon and a port
 
 # Read by pages that use the API of the browser to speak MCP; everything else is hidden from them unless it is named.
@@ -46,6 +47,17 @@ def _check_origins(_: object, __: object, origins: tuple[str, ...]) -> None:
             raise ValueError(
                 f"allowed_origins: {origin!r} is not an origin; write scheme://host[:port], or * for any"
             )
+
+
+class HttpFields(TypedDict, total=False):
+    """The fields of `HttpOptions`, as keywords of functions that make one."""
+
+    path: str
+    allowed_hosts: Iterable[str]
+    allowed_origins: Iterable[str]
+    max_body_bytes: int
+    sessions: Literal["sessionful", "stateless"]
+    get_streams: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -103,7 +115,9 @@ def _allows(origin: str, options: HttpOptions) -> bool:
     origin = origin.lower()
     page = _ORIGIN.fullmatch(origin)
     loopback = page is not None and _is_loopback(page[1])
-    return loopback or origin in options.allowed_origins or "*" in options.allowed_origins
+    # Whatever is allowed is also echoed, so even `*` lets pass only what may stand in a header field.
+    anything = "*" in options.allowed_origins and _VISIBLE.fullmatch(origin) is not None
+    return loopback or anything or origin in options.allowed_origins
 
 
 def _is_loopback(authority: str) -> bool:

@@ -45,7 +45,6 @@ def encode_event(
     if event is not None:
         head += b"event: %b\n" % _field("event", event)
     if b"\n" in data or b"\r" in data:
-        # Not splitlines(): on bytes it would do, but the format's three line ends are the rule here.
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
     return b"%bdata: %b\n\n" % (head, data)
 

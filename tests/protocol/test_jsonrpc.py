@@ -1,0 +1,239 @@
+"""Reading and writing JSON-RPC messages; the rules are those of the checklist's section J."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcpbus.protocol.errors import INVALID_REQUEST, PARSE_ERROR, ProtocolError
+from mcpbus.protocol.jsonrpc import (
+    ErrorObject,
+    Notification,
+    Request,
+    Response,
+    Undecodable,
+    decode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+
+IDS = st.integers(min_value=-(2**70), max_value=2**70) | st.text()
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(st.text(), JSON, max_size=4)
+
+
+def message(**members: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **members}).encode()
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("identity", [0, 1, -7, 2**53, 2**64, "", "a", "1", "é", "\n"])
+def test_a_request_keeps_its_id_in_type_and_value(identity):  # J-1, J-5
+    request = decode(message(id=identity, method="ping"))
+    assert isinstance(request, Request)
+    assert (type(request.id), request.id) == (type(identity), identity)
+
+
+def test_text_and_bytes_are_read_alike():
+    data = message(id=1, method="tools/call", params={"name": "é"})
+    assert decode(data) == decode(data.decode())
+
+
+def test_params_stay_raw_until_their_type_is_known():
+    request = decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params": {"a": [1, 2]} }')
+    assert bytes(request.params) == b'{"a": [1, 2]}'
+
+
+def test_a_message_without_params_has_an_empty_object():
+    assert decode(message(id=1, method="ping")) == Request(1, "ping", msgspec.Raw(b"{}"))
+
+
+def test_a_message_with_a_method_and_no_id_is_a_notification():  # J-10
+    assert decode(message(method="notifications/initialized")) == Notification("notifications/initialized")
+
+
+def test_members_that_nobody_knows_are_ignored():
+    assert isinstance(decode(message(id=1, method="ping", extra={"a": 1})), Request)
+
+
+def test_a_result_is_read_whatever_json_it_is():
+    assert decode(message(id="q", result={"a": 1})) == Response("q", msgspec.Raw(b'{"a": 1}'))
+    assert decode(message(id=1, result=None)).result == msgspec.Raw(b"null")
+
+
+def test_an_error_is_read_with_its_data():
+    response = decode(message(id=0, error={"code": -1, "message": "no", "data": [1]}))
+    assert response == Response(0, None, ErrorObject(-1, "no", msgspec.Raw(b"[1]")))
+
+
+def test_only_an_error_may_lack_an_id():  # J-9
+    assert decode(message(error={"code": 1, "message": "?"})).id is None
+    with pytest.raises(Undecodable):
+        decode(message(result={}))
+
+
+NESTED = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 5000 + b"]" * 5000 + b"}"
+FAULTS = [
+    # rule, text, code, the id that can still be answered, what the message names
+    ("W-5", b"", PARSE_ERROR, None, "truncated"),
+    ("W-5", b"hello", PARSE_ERROR, None, "malformed"),
+    ("W-5", b'{"jsonrpc":"2.0","id":1,"method":"m"', PARSE_ERROR, None, "truncated"),
+    ("W-5", message(id=1, method="m") + b"x", PARSE_ERROR, None, "malformed"),
+    ("W-5", b'{"jsonrpc":"2.0","id":true,"method"!}', PARSE_ERROR, None, "malformed"),
+    ("W-5", NESTED, PARSE_ERROR, None, "nested"),
+    ("J-11", b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\xff"}}', PARSE_ERROR, None, "UTF-8"),
+    ("J-11", '{"jsonrpc":"2.0","id":1,"method":"\ud800"}', PARSE_ERROR, None, "UTF-8"),
+    ("J-1", message(id=None, method="m"), INVALID_REQUEST, None, "$.id"),
+    ("J-1", message(id=True, method="m"), INVALID_REQUEST, None, "$.id"),
+    ("J-1", message(id=1.0, method="m"), INVALID_REQUEST, None, "$.id"),
+    ("J-1", message(id=[1], method="m"), INVALID_REQUEST, None, "$.id"),
+    ("J-7", message(id=1), INVALID_REQUEST, 1, "exactly one"),
+    ("J-7", message(id=1, result={}, error={"code": 1, "message": ""}), INVALID_REQUEST, 1, "exactly one"),
+    ("J-7", message(id=1, method="m", result={}), INVALID_REQUEST, 1, "neither"),
+    ("J-8", message(id="a", error={"code": "x", "message": ""}), INVALID_REQUEST, "a", "$.error.code"),
+    ("J-12", b"3", INVALID_REQUEST, None, "object"),
+    ("J-12", b"null", INVALID_REQUEST, None, "object"),
+    ("J-12", b'{"id":1,"method":"m"}', INVALID_REQUEST, 1, "$.jsonrpc"),
+    ("J-12", b'{"jsonrpc":"1.0","id":"1","method":"m"}', INVALID_REQUEST, "1", '"2.0"'),
+    ("J-12", b'{"jsonrpc":2.0,"id":1,"method":"m"}', INVALID_REQUEST, 1, "$.jsonrpc"),
+    ("J-12", message(id=0, method=7), INVALID_REQUEST, 0, "$.method"),
+    ("J-25", b"[]", INVALID_REQUEST, None, "array"),
+    ("J-25", b" [" + message(id=1, method="m") + b"]", INVALID_REQUEST, None, "array"),
+    ("J-29", message(id="", method="m", params=[]), INVALID_REQUEST, "", "$.params"),
+    ("J-29", message(id=2, method="m", params=None), INVALID_REQUEST, 2, "$.params"),
+    ("J-29", message(id=2, method="m", params="x"), INVALID_REQUEST, 2, "$.params"),
+]
+
+
+@pytest.mark.parametrize(("rule", "text", "code", "identity", "names"), FAULTS)
+def test_what_is_no_message_is_told_why_and_answered_by_its_id_if_that_can_be_read(
+    rule, text, code, identity, names
+):
+    with pytest.raises(Undecodable) as caught:
+        decode(text)
+    assert (caught.value.error.code, caught.value.id) == (code, identity), rule
+    assert type(caught.value.id) is type(identity)
+    assert names in caught.value.error.message
+
+
+def outcome(data: bytes | str) -> Request | Notification | Response | Undecodable:
+    try:
+        return decode(data)
+    except Undecodable as fault:
+        return fault
+
+
+def is_sound(found: object) -> bool:
+    if isinstance(found, Undecodable):
+        return found.error.code in {PARSE_ERROR, INVALID_REQUEST}
+    return isinstance(found, (Request, Notification, Response))
+
+
+@given(st.binary() | st.text(st.characters()))
+@example(b'{"jsonrpc":"2.0","id":"\\ud800","method":"m"}')
+@example(b'{"jsonrpc":"2.0","id":' + b"1" * 6000 + b',"method":"m"}')
+def test_arbitrary_bytes_and_text_are_a_message_or_undecodable(data):
+    assert is_sound(outcome(data))
+
+
+@given(JSON)
+def test_arbitrary_json_is_a_message_or_an_invalid_request(value):
+    found = outcome(json.dumps(value))
+    assert is_sound(found)
+    assert getattr(found, "error", None) is None or found.error.code == INVALID_REQUEST
+
+
+MEMBERS = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"])
+
+
+@given(st.dictionaries(MEMBERS, JSON | st.just("2.0")))
+def test_whatever_is_wrong_with_an_envelope_its_id_is_read(envelope):
+    found = outcome(json.dumps(envelope))
+    assert is_sound(found)
+    readable = isinstance(envelope.get("id"), (int, str)) and not isinstance(envelope.get("id"), bool)
+    if readable:
+        assert found.id == envelope["id"]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def lines(text: bytes) -> int:
+    return len(text.replace(b"\r", b"\n").split(b"\n"))
+
+
+@given(IDS, st.text(), OBJECTS)
+def test_a_request_survives_the_round_trip(identity, method, params):
+    request = decode(encode_request(identity, method, params))
+    assert (request.id, type(request.id), request.method) == (identity, type(identity), method)
+    assert msgspec.json.decode(request.params) == params
+
+
+@given(st.text(), OBJECTS)
+def test_a_notification_survives_the_round_trip(method, params):
+    notification = decode(encode_notification(method, params))
+    assert notification.method == method
+    assert msgspec.json.decode(notification.params) == params
+
+
+@given(IDS, OBJECTS, st.sampled_from([None, 2, "\r\n", "\t\n"]))
+def test_a_result_is_spliced_in_as_one_line_and_keeps_its_value(identity, result, indent):  # J-31
+    text = encode_result(identity, json.dumps(result, indent=indent).encode())
+    assert lines(text) == 1
+    response = decode(text)
+    assert (response.id, msgspec.json.decode(response.result)) == (identity, result)
+
+
+@given(IDS | st.none(), st.integers(), st.text(st.characters()), OBJECTS | st.none())
+def test_an_error_is_one_line_and_survives_the_round_trip(identity, code, text, data):  # J-8, J-9, J-31
+    encoded = encode_error(identity, ProtocolError(code, text, data))
+    assert lines(encoded) == 1
+    assert ("id" in json.loads(encoded)) == (identity is not None)
+    response = decode(encoded)
+    assert (response.id, response.error.code) == (identity, code)
+    assert ("data" in json.loads(encoded)["error"]) == (data is not None)
+
+
+RAW = msgspec.Raw(b'{\r\n "type": "object",\n "title": "a\\nb"\r}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        encode_notification("m", {"schema": RAW}),
+        encode_request(1, "m", {"schema": RAW}),
+        encode_result(1, bytes(RAW)),
+        encode_error(1, ProtocolError(1, "m", {"schema": RAW})),
+    ],
+)
+def test_raw_json_with_line_breaks_cannot_break_a_line(text):  # J-31
+    assert lines(text) == 1
+    assert b'"a\\nb"' in text
+    json.loads(text)
+
+
+def test_without_params_there_is_no_params_member():
+    assert (
+        encode_notification("notifications/initialized")
+        == b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    )
+    assert json.loads(encode_request(1, "ping")) == {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+def test_what_json_cannot_hold_is_refused_where_it_is_said():
+    with pytest.raises(TypeError):
+        encode_notification("m", {"a": object()})

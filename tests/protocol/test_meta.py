@@ -1,0 +1,148 @@
+"""`_meta`, the modern claim, and what routes a message."""
+
+import json
+
+import msgspec
+import pytest
+
+from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.messages import Implementation
+from mcpbus.protocol.meta import Meta, read_claim, read_routing
+
+PREFIX = "io.modelcontextprotocol/"
+VERSION, CAPABILITIES, INFO, LEVEL = (
+    PREFIX + name for name in ("protocolVersion", "clientCapabilities", "clientInfo", "logLevel")
+)
+REQUIRED = {VERSION: "2026-07-28", CAPABILITIES: {}}
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def routing(**params):
+    return read_routing(msgspec.Raw(json.dumps(params).encode()))
+
+
+# -- routing -----------------------------------------------------------------------------------------------------------
+
+
+def test_routing_reads_meta_name_and_uri_and_nothing_else():
+    found = routing(_meta={"a": 1}, name="n", uri="u", arguments={"x": [1]})
+    assert (found.meta.values, found.name, found.uri) == ({"a": 1}, "n", "u")
+
+
+@pytest.mark.parametrize("params", [{}, {"_meta": None}, {"name": 5, "uri": [1]}])
+def test_what_is_absent_or_for_the_method_to_refuse_is_none(params):
+    found = routing(**params)
+    assert (found.meta.values, found.name, found.uri) == ({}, None, None)
+
+
+@pytest.mark.parametrize("meta", [5, "x", [], True])
+def test_a_meta_that_is_no_object_is_refused(meta):
+    with pytest.raises(ProtocolError, match=r"params\._meta") as caught:
+        routing(_meta=meta)
+    assert caught.value.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize(
+    ("meta", "modern"),
+    [
+        ({}, False),
+        ({"progressToken": 1}, False),
+        ({PREFIX + "related-task": {"taskId": "t"}}, False),
+        ({"com.example/protocolVersion": "2026-07-28"}, False),
+        ({VERSION: "2026-07-28"}, True),
+        ({VERSION: None}, True),
+        ({CAPABILITIES: {}}, True),
+        ({INFO: {}}, True),
+        ({LEVEL: "info"}, True),
+    ],
+)
+def test_four_keys_claim_the_modern_era(meta, modern):  # D-1, D-3
+    assert Meta(meta).claims_modern is modern
+
+
+@pytest.mark.parametrize(
+    ("token", "read"),
+    [(0, 0), ("", ""), ("a", "a"), (7, 7), (True, None), (1.5, None), (None, None), ([1], None)],
+)
+def test_a_progress_token_is_text_or_an_integer(token, read):  # P-1
+    assert Meta({"progressToken": token}).progress_token == read
+
+
+def test_without_a_token_there_is_none():
+    assert Meta({}).progress_token is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kept"),
+    [
+        ("traceparent", TRACE, True),
+        ("traceparent", TRACE + "-more", True),
+        ("traceparent", "ff" + TRACE[2:], False),
+        ("traceparent", TRACE.upper(), False),
+        ("traceparent", "00-" + "0" * 32 + TRACE[35:], False),
+        ("traceparent", TRACE[:36] + "0" * 16 + "-01", False),
+        ("traceparent", TRACE + "\n", False),
+        ("traceparent", 5, False),
+        ("tracestate", "vendor=1,other=2", True),
+        ("tracestate", "é=1", False),
+        ("baggage", "user=alice;p=1", True),
+        ("baggage", "nothing", False),
+        ("baggage", "a=b\r\nc=d", False),
+    ],
+)
+def test_trace_context_is_relayed_if_well_formed_and_never_an_error(key, value, kept):  # B-3, B-4
+    assert Meta({key: value}).trace == ({key: value} if kept else {})
+
+
+# -- the claim ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_claim():  # M-1
+    claim = read_claim(
+        Meta(
+            {
+                **REQUIRED,
+                CAPABILITIES: {"roots": {}},
+                INFO: {"name": "c", "version": "1", "x": 1},
+                LEVEL: "error",
+            }
+        )
+    )
+    assert claim.protocol_version == "2026-07-28"
+    assert claim.client_capabilities == {"roots": {}}
+    assert claim.client_info == Implementation("c", "1")
+    assert claim.log_level is LogLevel.ERROR
+
+
+@pytest.mark.parametrize("extra", [{}, {INFO: None, LEVEL: None}])
+def test_who_the_client_is_and_its_log_level_may_be_left_out(extra):  # M-3, G-7
+    claim = read_claim(Meta({**REQUIRED, **extra}))
+    assert (claim.client_info, claim.log_level) == (None, None)
+
+
+def test_a_version_is_read_whether_or_not_it_is_served():
+    assert read_claim(Meta({**REQUIRED, VERSION: "v9"})).protocol_version == "v9"
+
+
+@pytest.mark.parametrize(
+    ("rule", "meta", "names"),
+    [
+        ("M-2", {}, [VERSION, CAPABILITIES]),
+        ("M-2", {VERSION: "2026-07-28"}, [CAPABILITIES]),
+        ("M-2", {CAPABILITIES: {}}, [VERSION]),
+        ("M-2", {**REQUIRED, VERSION: 20260728}, [VERSION]),
+        ("M-2", {**REQUIRED, CAPABILITIES: None}, [CAPABILITIES]),
+        ("M-2", {**REQUIRED, CAPABILITIES: ["roots"]}, [CAPABILITIES]),
+        ("M-2", {**REQUIRED, INFO: {"name": "c"}}, [INFO, "version"]),
+        ("M-2", {**REQUIRED, INFO: "c"}, [INFO]),
+        ("G-9", {**REQUIRED, LEVEL: "loud"}, [LEVEL, "debug"]),
+        ("G-9", {**REQUIRED, LEVEL: 3}, [LEVEL]),
+        ("G-9", {**REQUIRED, LEVEL: ["info"]}, [LEVEL]),
+    ],
+)
+def test_an_incomplete_claim_names_the_key(rule, meta, names):
+    with pytest.raises(ProtocolError) as caught:
+        read_claim(Meta(meta))
+    assert caught.value.code == INVALID_PARAMS, rule
+    assert all(name in caught.value.message for name in names)

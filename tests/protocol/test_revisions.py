@@ -1,0 +1,105 @@
+"""What differs between the revisions, checked against a table written from the checklist and the published schemas."""
+
+import attrs
+import pytest
+
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.revisions import (
+    ASSUMED,
+    LATEST,
+    LATEST_LEGACY,
+    MODERN_VERSIONS,
+    REVISIONS,
+    Era,
+    InvalidArguments,
+    Structured,
+    modern,
+    negotiate,
+)
+
+A, B, C, D, E = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
+
+FLAGS = {
+    # field: rule, the revisions that have it
+    "progress_message": ("P-3", {B, C, D, E}),
+    "completions_capability": ("Q-1", {B, C, D, E}),
+    "audio": ("F-16", {B, C, D, E}),
+    "annotations": ("F-17", {B, C, D, E}),
+    "resource_link": ("F-16", {C, D, E}),
+    "titles": ("B-8", {C, D, E}),
+    "last_modified": ("R-8", {C, D, E}),
+    "item_meta": ("schema", {C, D, E}),
+    "output_schema": ("F-6", {C, D, E}),
+    "icons": ("B-9", {D, E}),
+    "implementation_details": ("B-10", {D, E}),
+    "priming": ("W-12", {D}),
+    "result_type": ("J-30", {E}),
+    "server_identity": ("M-7", {E}),
+    "caching": ("K-1", {E}),
+    "disconnect_cancels": ("X-14", {E}),
+}
+VALUES = {
+    # field: rule, the value in A, B, C, D, E
+    "structured_content": (
+        "F-7",
+        [Structured.NEVER, Structured.NEVER, Structured.OBJECT, Structured.OBJECT, Structured.ANY],
+    ),
+    "invalid_arguments": ("F-13", [InvalidArguments.ERROR] * 3 + [InvalidArguments.RESULT] * 2),
+    "resource_not_found": ("R-3", [-32002, -32002, -32002, -32002, -32602]),
+    "era": ("D-1", [Era.LEGACY] * 4 + [Era.MODERN]),
+    "replaced_codes": ("J-19", [{-32042: -32603}] * 3 + [{}] + [{-32042: -32603, -32002: -32602}]),
+}
+
+
+def test_there_are_five_oldest_first():
+    assert list(REVISIONS) == [A, B, C, D, E]
+    assert all(row.name == name for name, row in REVISIONS.items())
+
+
+@pytest.mark.parametrize("field", FLAGS)
+def test_a_flag_holds_for_just_the_revisions_that_have_it(field):
+    rule, names = FLAGS[field]
+    assert {name for name, row in REVISIONS.items() if getattr(row, field)} == names, rule
+
+
+@pytest.mark.parametrize("field", VALUES)
+def test_a_value_is_that_of_each_revision(field):
+    rule, values = VALUES[field]
+    assert [getattr(row, field) for row in REVISIONS.values()] == values, rule
+
+
+def test_no_difference_goes_unchecked():
+    assert {field.name for field in attrs.fields(type(LATEST))} == {*FLAGS, *VALUES, "name", "error_statuses"}
+
+
+@pytest.mark.parametrize(
+    ("requested", "settled"),
+    [(A, A), (B, B), (C, C), (D, D), (E, D), ("2099-01-01", D), ("", D), ("banana", D)],
+)
+def test_a_handshake_settles_on_a_legacy_revision(requested, settled):  # L-2, L-3
+    assert negotiate(requested).name == settled
+
+
+@pytest.mark.parametrize(("version", "found"), [(E, LATEST), (D, None), ("v9", None)])
+def test_only_a_modern_revision_may_be_claimed(version, found):  # D-6
+    assert modern(version) is found
+
+
+def test_the_named_rows():
+    assert (ASSUMED.name, LATEST_LEGACY.name, LATEST.name, MODERN_VERSIONS) == (B, D, E, (E,))
+
+
+@pytest.mark.parametrize(
+    ("revision", "code", "leaves"),
+    [
+        (A, -32002, -32002),
+        (D, -32042, -32042),
+        (C, -32042, -32603),
+        (E, -32002, -32602),
+        (E, -32042, -32603),
+        (E, -5, -5),
+    ],
+)
+def test_a_code_that_must_not_leave_is_replaced(revision, code, leaves):  # J-14, J-19
+    error = REVISIONS[revision].admissible(ProtocolError(code, "gone", {"uri": "a://b"}))
+    assert (error.code, error.message, error.data) == (leaves, "gone", {"uri": "a://b"})

@@ -1,0 +1,123 @@
+"""Reading header fields."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbus.transport.headers import Accepted, Headers, decode_mirrored, is_json, read_accept
+
+
+def headers(*fields: tuple[str, str]) -> Headers:
+    return Headers([(name.encode(), value.encode("latin-1")) for name, value in fields])
+
+
+def test_names_compare_without_case_and_copies_are_kept():  # X-21
+    found = headers(("MCP-Method", " a "), ("mcp-method", "\tB"))
+    assert found.all(b"mcp-method") == ["a", "B"]
+    assert found.get(b"mcp-method") == "a, B"
+    assert (found.all(b"absent"), found.get(b"absent")) == ([], None)
+
+
+BOTH, JSON, SSE, NEITHER = (
+    Accepted(True, True),
+    Accepted(True, False),
+    Accepted(False, True),
+    Accepted(False, False),
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "accepted"),
+    [
+        ("application/json, text/event-stream", BOTH),
+        ("text/event-stream,application/json", BOTH),
+        ("Application/JSON;q=0.5 , TEXT/event-stream; charset=utf-8", BOTH),
+        ("*/*", BOTH),
+        ("application/*, text/*", BOTH),
+        ("application/json", JSON),
+        ("application/*", JSON),
+        ("text/event-stream", SSE),
+        ("text/html, */*;q=0.1", BOTH),
+        ("text/html", NEITHER),
+        ("", NEITHER),
+        ("text/event-stream;q=0, */*", JSON),
+        ("text/event-stream ; Q=0.000, */*", JSON),
+        ("application/json;q=0, application/*", NEITHER),
+        ('text/plain;x="application/json, text/event-stream"', NEITHER),
+        ('application/json;profile="a,b;c", text/event-stream', BOTH),
+        (",,;;q=,", NEITHER),
+        ("application/jsonx, text/event-streams", NEITHER),
+    ],
+)
+def test_accept_is_read_with_order_parameters_wildcards_and_weights(accept, accepted):  # W-3
+    assert read_accept(headers(("accept", accept))) == accepted
+    assert read_accept(headers(("accept", accept + ", a/b" * 100))) == accepted
+
+
+def test_without_accept_everything_is_accepted():
+    assert read_accept(headers()) == BOTH
+
+
+def test_copies_of_accept_are_one_list():
+    assert read_accept(headers(("accept", "application/json"), ("accept", "text/event-stream"))) == BOTH
+
+
+@given(st.text(st.characters(max_codepoint=255)))
+def test_arbitrary_accept_is_read(text):
+    assert isinstance(read_accept(headers(("accept", text))), Accepted)
+
+
+@pytest.mark.parametrize(
+    ("values", "json"),
+    [
+        (["application/json"], True),
+        (["Application/JSON ; charset=UTF-8"], True),
+        (['application/json; charset="utf-8"; x=y'], True),
+        (["application/json; charset=iso-8859-1"], False),
+        (["text/plain"], False),
+        (["application/json-rpc"], False),
+        ([""], False),
+        ([], False),
+        (["application/json", "application/json"], False),
+    ],
+)
+def test_content_type_is_json_in_utf_8(values, json):  # W-4, J-11
+    assert is_json(headers(*(("content-type", value) for value in values))) is json
+
+
+def sentinel(text: str) -> str:
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+@given(st.text())
+def test_a_wrapped_value_is_what_was_wrapped(text):  # X-22
+    assert decode_mirrored(sentinel(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["add", "", "a b\tc", "=?BASE64?SGVsbG8=?=", "=?base64?SGVsbG8=", "SGVsbG8=?=", "x=?base64?SGVsbG8=?="],
+)
+def test_what_is_not_wrapped_exactly_is_literal(text):  # X-22
+    assert decode_mirrored(text) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("=?base64?SGVsbG8?=", "padding"),
+        ("=?base64?SGVs!!!bG8=?=", "alphabet"),
+        ("=?base64?SGVsbG8==?=", "Base64"),
+        ("=?base64?SGVs bG8=?=", "Base64"),
+        ("=?base64?_w==?=", "alphabet"),
+        ("=?base64?/w==?=", "UTF-8"),
+        ("é", "visible ASCII"),
+        ("a\x00b", "visible ASCII"),
+        ("a\x7fb", "visible ASCII"),
+    ],
+)
+def test_a_malformed_value_says_why(value, names):  # X-20, X-23
+    with pytest.raises(ValueError, match=names):
+        decode_mirrored(value)

@@ -1,0 +1,64 @@
+"""Server-sent events, read back by the rules of the WHATWG parser."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbus.transport.sse import COMMENT, encode_event
+
+
+def parse(stream: bytes) -> list[dict[str, str]]:
+    """What an EventSource gets out of a stream (HTML, section 9.2.6), fields of undelivered events included."""
+    events, fields = [], {}
+    for line in re.split("\r\n|\r|\n", stream.decode()):
+        if not line:
+            if fields:
+                events.append(fields)
+            fields = {}
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data" and "data" in fields:
+            fields["data"] += "\n" + value
+        elif name:
+            fields[name] = value
+    return events
+
+
+def test_an_event_is_its_data():
+    assert encode_event(b'{"a":1}') == b'data: {"a":1}\n\n'
+
+
+def test_all_fields():
+    stream = encode_event(b"x", id="7", event="endpoint", retry=500)
+    assert parse(stream) == [{"retry": "500", "id": "7", "event": "endpoint", "data": "x"}]
+
+
+def test_empty_data_with_an_id_primes_a_stream():  # W-12
+    assert parse(encode_event(b"", id="s/0")) == [{"id": "s/0", "data": ""}]
+
+
+def test_a_comment_delivers_nothing():  # X-12
+    assert parse(COMMENT) == []
+    assert parse(encode_event(b"a") + COMMENT + encode_event(b"b")) == [{"data": "a"}, {"data": "b"}]
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_data_comes_out_as_it_went_in_line_ends_aside(texts):
+    stream = b"".join(encode_event(text.encode()) for text in texts)
+    assert [event["data"] for event in parse(stream)] == [re.sub("\r\n|\r", "\n", text) for text in texts]
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\0b"])
+def test_an_id_or_type_that_would_break_out_of_its_line_is_refused(text):
+    with pytest.raises(ValueError, match="one line"):
+        encode_event(b"x", id=text)
+    with pytest.raises(ValueError, match="one line"):
+        encode_event(b"x", event=text)
+
+
+def test_a_negative_delay_is_refused():
+    with pytest.raises(ValueError, match="milliseconds"):
+        encode_event(b"x", retry=-1)

@@ -40,11 +40,14 @@ class ProtocolError(Exception):
         data: anything that JSON can hold; None leaves the member out.
 
     Raises:
-        TypeError: if `data` cannot be written as JSON; here and not later, so that its author sees it.
+        TypeError: if `code` is no integer, or `data` cannot be written as JSON; here and not later, so that its author
+            sees it.
         ValueError: likewise, for text in `data` that is not Unicode.
     """
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
+        if not isinstance(code, int):
+            raise TypeError(f"an error code is an integer, got {code!r}")
         self.code = code
         self.message = message.encode(errors="replace").decode()
         self.data = data
@@ -56,10 +59,10 @@ class ProtocolError(Exception):
 
 
 def quoted(text: str) -> str:
-    """Quote what the peer wrote, shortened to 80 characters, for use in a message."""
+    """Quote what the peer wrote, shortened to 80 characters and without control characters, for use in a message."""
     if len(text) > _QUOTED_CHARACTERS:
         text = text[: _QUOTED_CHARACTERS - 1] + "…"
-    return f"'{text}'"
+    return repr(text)
 
 
 def parse_error(detail: str) -> ProtocolError:

@@ -16,8 +16,8 @@ class SessionRef(Protocol):
     """What must be known of a session to judge a request in it."""
 
     @property
-    def revision(self) -> Revision:
-        """The revision that its handshake settled on."""
+    def revision(self) -> Revision | None:
+        """The revision that its handshake settled on; None before that."""
         ...
 
 

@@ -105,10 +105,10 @@ class Exchange(Generic[SessionT]):
         return None
 
     def _judge_verb(self, head: Head) -> Answer | Proceed:
+        if head.verb == "POST":
+            return Proceed("POST")
         verbs = self._verbs(head.headers)
         match head.verb:
-            case "POST":
-                return Proceed("POST")
             case "GET" if b"GET" in verbs:
                 return Proceed("GET")
             case "DELETE" if b"DELETE" in verbs:
@@ -150,7 +150,9 @@ class Exchange(Generic[SessionT]):
             return refusal(415, invalid_request(f"Content-Type {stated} is not application/json in UTF-8"))
         accepted = read_accept(head.headers)
         if not accepted.json and not accepted.sse:
-            return refusal(406, invalid_request("Accept must name application/json and text/event-stream"))
+            return refusal(
+                406, invalid_request("Accept must name application/json, text/event-stream, or both")
+            )
         return NeedsBody(self.options.max_body_bytes)
 
     def too_large(self) -> Answer:
@@ -223,7 +225,10 @@ class Exchange(Generic[SessionT]):
             if not stateless and headers.all(SESSION_HEADER):
                 self._find_session(headers, principal)
                 raise _Refused(
-                    400, invalid_request("this session has been initialized; a new one is opened without id")
+                    400,
+                    invalid_request(
+                        "this session has been initialized; a new one opens without Mcp-Session-Id"
+                    ),
                 )
             return _judge_initialize(headers, message, routing)
         session = None if stateless else self._find_session(headers, principal)
@@ -280,7 +285,8 @@ class Exchange(Generic[SessionT]):
             served = ", ".join(REVISIONS)
             fault = f"MCP-Protocol-Version {quoted(', '.join(stated))} is not one of {served}"
             raise _Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
-        return session.revision if session is not None else revision or ASSUMED
+        settled = None if session is None else session.revision
+        return settled or revision or ASSUMED
 
 
 def _judge_initialize(headers: Headers, request: Request, routing: Routing) -> Initialize:

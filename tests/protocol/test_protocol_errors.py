@@ -41,10 +41,16 @@ def test_an_error_says_code_reason_and_data(rule, error, code, data, names):
 def test_what_a_client_wrote_is_quoted_only_shortened():
     assert len(errors.method_not_found("x" * 1_000_000).message) < 200
     assert quoted("short") == "'short'"
+    assert quoted("a\nb") == "'a\\nb'"
 
 
 def test_a_message_that_is_not_unicode_is_made_so():
     assert ProtocolError(1, "no file \udcff").message == "no file ?"
+
+
+def test_a_code_is_an_integer():
+    with pytest.raises(TypeError, match="integer"):
+        ProtocolError("-32602", "m")
 
 
 @pytest.mark.parametrize("data", [object(), {"a": object()}])

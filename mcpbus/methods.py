@@ -6,7 +6,7 @@ that concern a session or a stream are not here: they belong to the actors.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 import msgspec
@@ -21,7 +21,9 @@ from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
 from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, resource_not_found
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
-from mcpbus.server import Server
+
+if TYPE_CHECKING:
+    from mcpbus.server import Server
 
 __all__ = [
     "METHODS",
@@ -67,12 +69,12 @@ def offers(method: str, era: Era) -> bool:
     return row is not None and era in row.eras
 
 
-def empty_result(server: Server, revision: Revision) -> bytes:
+def empty_result(server: "Server", revision: Revision) -> bytes:
     """The encoded result object of a method that has nothing to say."""
     return b"{" + server.tail(revision).plain.removeprefix(b",")
 
 
-def initialize_result(server: Server, features: Features, revision: Revision, *, stateless: bool) -> bytes:
+def initialize_result(server: "Server", features: Features, revision: Revision, *, stateless: bool) -> bytes:
     """The encoded result object of initialize (rules L-2 and L-4).
 
     Args:

@@ -1,11 +1,15 @@
 """What an author writes: a `Server` with tools, resources, prompts and completions."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, TypeAlias, TypeVar, Unpack, overload
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
 import msgspec
+import trio
+
+from mcpbus.bus import Bus, open_bus
 
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
@@ -14,8 +18,13 @@ from mcpbus.features.resource import Resource, ResourceOptions
 from mcpbus.features.results import Tail, tail_for
 from mcpbus.features.run import Middleware, Runner
 from mcpbus.features.tool import Tool, ToolOptions, Visible
+from mcpbus.options import Limits
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.revisions import Revision
+from mcpbus.serving import ServeOptions, shutdown_on_signals
+from mcpbus.transport.asgi import ResponseMode
+from mcpbus.transport.gate import HttpFields, HttpOptions
+from mcpbus.transport.lifespan import LifespanApp
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,6 +101,7 @@ class Server:
         self.session_hooks: list[Callable[[Any], Any]] = []
         self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
         self._tails: dict[str, Tail] = {}
+        self._opened = False
 
     def lifespan_context(self) -> AbstractAsyncContextManager[Any]:
         """What its lifespan opens, anew for each opening; yields None if it has none."""
@@ -254,6 +264,91 @@ class Server:
             RegistrationError: there is none of that name.
         """
         return self.features.remove_prompt(name)
+
+    @asynccontextmanager
+    async def open(self, *, limits: Limits | None = None, drain_seconds: float = 5.0) -> AsyncIterator[Bus]:
+        """Open the server: ``async with server.open() as bus``.
+
+        Its lifespan is entered first and left last. When the block ends, what goes on is drained; when it
+        raises or is cancelled, everything is cancelled at once.
+
+        Args:
+            limits: What clients may use; the defaults are those of `Limits`.
+            drain_seconds: How long requests may go on when the block ends.
+
+        Raises:
+            RuntimeError: The server is open already.
+        """
+        if self._opened:
+            raise RuntimeError(f"server {self.name!r} is open already: attach all transports to its one bus")
+        self._opened = True
+        try:
+            async with (
+                self.lifespan_context() as state,
+                open_bus(self, limits or Limits(), state, drain_seconds) as bus,
+            ):
+                yield bus
+        finally:
+            self._opened = False
+
+    def asgi(
+        self, *, limits: Limits | None = None, response: ResponseMode = "auto", **http: Unpack[HttpFields]
+    ) -> LifespanApp:
+        """Return the server as an ASGI application for ``hypercorn -k trio module:app``.
+
+        It opens the server in the ASGI lifespan. To mount it where no lifespan runs, use `Bus.asgi`.
+
+        Args:
+            limits: What clients may use.
+            response: The form of answers: "auto" chooses late for each one, "json" and "sse" fix it.
+            **http: The fields of `HttpOptions`.
+        """
+        HttpOptions(**http)  # type: ignore[arg-type]  # converted there; complains now, not at start
+        return LifespanApp(partial(self.open, limits=limits), lambda bus: bus.asgi(response=response, **http))
+
+    async def serve(
+        self,
+        *,
+        bind: str | Iterable[str] = "127.0.0.1:8000",
+        limits: Limits | None = None,
+        response: ResponseMode = "auto",
+        options: ServeOptions | None = None,
+        shutdown: trio.Event | None = None,
+        task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+        **http: Unpack[HttpFields],
+    ) -> None:
+        """Open the server and serve it over HTTP until cancelled; see `Bus.serve`."""
+        async with self.open(limits=limits) as bus:
+            await bus.serve(
+                bind=bind,
+                response=response,
+                options=options,
+                shutdown=shutdown,
+                task_status=task_status,
+                **http,
+            )
+
+    def run(self, transport: Literal["http", "stdio"] = "http", **options: Any) -> None:
+        """Run the server as a program, until SIGTERM, Ctrl-C, or on stdio the end of the input.
+
+        Args:
+            transport: "http" or "stdio".
+            **options: As for `serve`; none for stdio but `limits`.
+        """
+        if transport == "stdio":
+            trio.run(partial(self._run_stdio, **options))
+        elif transport == "http":
+            trio.run(partial(self._run_http, **options))
+        else:
+            raise ValueError(f"transport is {transport!r}: it must be 'http' or 'stdio'")
+
+    async def _run_stdio(self, *, limits: Limits | None = None) -> None:
+        async with self.open(limits=limits) as bus:
+            await bus.stdio()
+
+    async def _run_http(self, **options: Any) -> None:
+        async with shutdown_on_signals() as shutdown:
+            await self.serve(shutdown=shutdown, **options)
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"

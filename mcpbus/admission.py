@@ -1,0 +1,145 @@
+"""Who may come in: the requests in flight, counted and bounded before anything is allocated for them.
+
+A `Slot` is taken before a request's actors exist and given back by the request actor's end, however it ends.
+An `InFlight` table belongs to each legacy session and to each shared channel, where ids are unique while in
+flight; on modern and stateless HTTP every POST stands alone and two of them may carry the same id.
+"""
+
+from collections.abc import Iterator
+
+import trio
+
+from actors import Address
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_request
+from mcpbus.protocol.jsonrpc import RequestId
+
+
+class Overloaded(ProtocolError):
+    """A bound is reached, or the server is shutting down; over HTTP the status is 503."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(INTERNAL_ERROR, why)
+
+
+class InFlight:
+    """The requests in flight of one session, or of one shared channel, by id.
+
+    Args:
+        limit: How many there may be at once.
+
+    Attributes:
+        last_active: When the last of them ended, in trio's time.
+    """
+
+    __slots__ = ("_limit", "_slots", "last_active")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._slots: dict[RequestId, Slot] = {}
+        self.last_active = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def find(self, request_id: RequestId) -> "Address[object] | None":
+        """Return the actor of a request in flight; None if there is none with that id."""
+        slot = self._slots.get(request_id)
+        return None if slot is None else slot.address
+
+    def addresses(self) -> list["Address[object]"]:
+        """Return the actors of all requests in flight, oldest first."""
+        return [slot.address for slot in self._slots.values() if slot.address is not None]
+
+    def check(self, request_id: RequestId) -> None:
+        """Raise what `admit` would raise."""
+        if request_id in self._slots:
+            raise invalid_request(
+                f"Request id {request_id!r} is still in flight; an id may be used again once it was answered"
+            )
+        if len(self._slots) >= self._limit:
+            raise Overloaded(f"Too many requests in flight: at most {self._limit} in one session")
+
+
+class Slot:
+    """The place of one request in flight.
+
+    Attributes:
+        address: The request's actor, once there is one.
+        listens: Whether it is a listen, which ends only when somebody ends it.
+    """
+
+    __slots__ = ("_admission", "_id", "_table", "address", "listens")
+
+    def __init__(self, admission: "Admission", table: InFlight | None, request_id: RequestId) -> None:
+        self.address: Address[object] | None = None
+        self.listens = False
+        self._admission = admission
+        self._table = table
+        self._id = request_id
+        admission._slots[self] = None
+        if table is not None:
+            table._slots[request_id] = self
+
+    def occupy(self, address: "Address[object]") -> None:
+        """Say which actor the request has got."""
+        self.address = address
+
+    def release(self) -> None:
+        """Give the place back. Harmless when it was given back before."""
+        slots = self._admission._slots
+        if self not in slots:
+            return
+        del slots[self]
+        if self._table is not None:
+            del self._table._slots[self._id]
+            self._table.last_active = trio.current_time()
+        if not slots and self._admission._idle is not None:
+            self._admission._idle.set()
+
+
+class Admission:
+    """The requests in flight on a whole bus.
+
+    Args:
+        limit: How many there may be at once.
+
+    Attributes:
+        closed: Whether new requests are refused, because the server is shutting down.
+    """
+
+    __slots__ = ("_idle", "_limit", "_slots", "closed")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._slots: dict[Slot, None] = {}
+        self._idle: trio.Event | None = None
+        self.closed = False
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(tuple(self._slots))
+
+    def admit(self, request_id: RequestId, table: InFlight | None) -> Slot:
+        """Take a place for a request.
+
+        Raises:
+            Overloaded: There is none left, or the server is shutting down.
+            ProtocolError: -32600: the id is in flight already.
+        """
+        if self.closed:
+            raise Overloaded("The server is shutting down")
+        if len(self._slots) >= self._limit:
+            raise Overloaded(f"Too many requests in flight: at most {self._limit} on this server")
+        if table is not None:
+            table.check(request_id)
+        return Slot(self, table, request_id)
+
+    async def wait_idle(self) -> None:
+        """Wait until no request is in flight."""
+        while self._slots:
+            if self._idle is None:
+                self._idle = trio.Event()
+            await self._idle.wait()
+            self._idle = None

@@ -1,0 +1,337 @@
+"""The bus: an opened server, to which every transport attaches.
+
+It is the directory of sessions, streams and subscriptions, and the place from which a change is told to all
+who want to hear of it. Transports are thin: each turns its bytes into `dispatch.serve`, and a `Stream` back
+into bytes.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Unpack
+
+import attrs
+import trio
+
+from actors import Address, DeadLetter, Discard, System, open_system
+from mcpbus.admission import Admission, Overloaded
+from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
+from mcpbus.dispatch import LISTEN
+from mcpbus.fate import Broadcast, Ledger, Place, Reason, Receipt
+from mcpbus.interest import Interests
+from mcpbus.methods import offers
+from mcpbus.options import Limits
+from mcpbus.outbox import Outgoing
+from mcpbus.protocol.jsonrpc import encode_notification
+from mcpbus.protocol.revisions import LATEST, Era
+from mcpbus.request import End
+from mcpbus.routing import Kind, Line, Setting
+from mcpbus.session import Close, Session, SessionActor, Stage
+from mcpbus.serving import ServeOptions, serve
+from mcpbus.stream import Stream
+from mcpbus.transport.asgi import AsgiApp, ResponseMode
+from mcpbus.transport.gate import HttpFields, HttpOptions
+from mcpbus.transport.memory import Client, connect
+from mcpbus.transport.stdio import run_stdio
+
+if TYPE_CHECKING:
+    from mcpbus.server import Server
+
+_LOSSES = {
+    Discard.FULL: Reason.OVERFLOW,
+    Discard.STOPPED: Reason.FINISHED,
+    Discard.FAILED: Reason.FAILED,
+    Discard.CLOSED: Reason.SESSION_ENDED,
+    Discard.LATE: Reason.FINISHED,
+}
+
+
+@attrs.frozen(kw_only=True)
+class Statistics:
+    """What a bus has done and holds at one moment.
+
+    Attributes:
+        sessions: Legacy sessions that are open.
+        requests: Requests in flight, listens included.
+        emitted: Messages made for clients so far; equals `delivered`, `discarded` and `pending` together.
+        delivered: Those whose write returned.
+        discarded: Those discarded, by reason.
+        pending: Those without a fate, by the place where they are.
+        actors: Actors that are alive.
+        tasks: Tasks that they run.
+    """
+
+    sessions: int
+    requests: int
+    emitted: int
+    delivered: int
+    discarded: Mapping[Reason, int]
+    pending: Mapping[Place, int]
+    actors: int
+    tasks: int
+
+
+class Bus:
+    """An opened server. Made by `Server.open`.
+
+    Attributes:
+        server: The server that was opened.
+        state: What its lifespan yielded.
+        limits: What clients may use.
+        sessions: The legacy sessions that have been initialized, by id.
+    """
+
+    def __init__(self, server: "Server", system: System, limits: Limits, state: Any) -> None:
+        self.server = server
+        self.features = server.features
+        self.state = state
+        self.limits = limits
+        self.system = system
+        self.ledger = Ledger()
+        self.admission = Admission(limits.max_requests)
+        self.interests = Interests()
+        self._sessions: dict[str, Session] = {}
+        self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
+        self._unready: dict[str, Session] = {}
+        self._registering: set[Session] = set()
+        self._channels: set[Session] = set()
+        self._drained = False
+
+    # -- telling clients -------------------------------------------------------------------------
+
+    def tools_changed(self) -> Broadcast:
+        """Tell every client that wants to know that the list of tools has changed.
+
+        `Server.add_tool` and `Server.remove_tool` do so by themselves.
+        """
+        return self._list_changed("tools")
+
+    def prompts_changed(self) -> Broadcast:
+        """Tell every client that wants to know that the list of prompts has changed."""
+        return self._list_changed("prompts")
+
+    def resources_changed(self) -> Broadcast:
+        """Tell every client that wants to know that the list of resources or templates has changed."""
+        return self._list_changed("resources")
+
+    def resource_updated(self, uri: str) -> Broadcast:
+        """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
+        data = encode_notification(RESOURCE_UPDATED, {"uri": uri})
+        key = (RESOURCE_UPDATED, uri)
+        return self._publish(
+            self.interests.in_uri(uri), Kind.RESOURCE_UPDATED, RESOURCE_UPDATED, data, key, uri
+        )
+
+    def session_tools_changed(self, session: Session) -> Receipt | None:
+        """Tell one session that its list of tools has changed; None while it is still registering."""
+        if session.stage not in {Stage.REGISTERED, Stage.READY}:
+            return None
+        method = LIST_CHANGED["tools"]
+        said = Emission(Kind.LIST_CHANGED, self.ledger.enter(method), encode_notification(method), key=method)
+        session.address.tell(said)
+        return said.receipt
+
+    def _list_changed(self, kind: str) -> Broadcast:
+        method = LIST_CHANGED[kind]
+        recipients = [
+            *(session.address for session in self._sessions.values()),
+            *self.interests.in_list(kind),
+        ]
+        return self._publish(recipients, Kind.LIST_CHANGED, method, encode_notification(method), method)
+
+    def _publish(
+        self,
+        recipients: Iterable[Address[object]],
+        kind: Kind,
+        method: str,
+        data: bytes,
+        key: object,
+        uri: str | None = None,
+    ) -> Broadcast:
+        receipts = []
+        for recipient in recipients:
+            receipt = self.ledger.enter(method)
+            recipient.tell(Emission(kind, receipt, data, key, None, uri))
+            receipts.append(receipt)
+        return Broadcast(receipts)
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    def find_session(self, session_id: str, principal: object) -> Session | None:
+        """Return the session of that id, if it is `principal`'s own; None is the answer for both faults."""
+        session = self._sessions.get(session_id)
+        return session if session is not None and session.principal == principal else None
+
+    def offers(self, method: str, era: Era) -> bool:
+        """Tell whether requests of `method` are served in `era`."""
+        return (method == LISTEN and era is Era.MODERN) or offers(method, era)
+
+    def open_session(self, setting: Setting, principal: object, shared: Stream | None = None) -> Session:
+        """Open a session; over HTTP, for an initialize that is about to be answered.
+
+        Raises:
+            Overloaded: There are as many as there may be, and none that never became ready could make room.
+        """
+        if self.admission.closed:
+            raise Overloaded("The server is shutting down")
+        if len(self._sessions) + len(self._registering) >= self.limits.max_sessions:
+            idlest = next(iter(self._unready.values()), None)
+            if idlest is None:
+                raise Overloaded(f"Too many sessions: at most {self.limits.max_sessions} on this server")
+            idlest.address.tell(Close("The session made room for another one before it was initialized"))
+        session = Session(self, secrets.token_urlsafe(24), setting, principal)
+        self.system.spawn(SessionActor, session, shared)
+        (self._registering if shared is None else self._channels).add(session)
+        return session
+
+    def registered(self, session: Session) -> None:
+        """Enter a session whose initialize is being answered. For the handshake."""
+        self._registering.discard(session)
+        self._sessions[session.id] = self._unready[session.id] = session
+
+    def ready(self, session: Session) -> None:
+        """Note that a session's client sent initialized. For the session."""
+        self._unready.pop(session.id, None)
+
+    def forget(self, session: Session) -> None:
+        """Take a session that has ended out of the directory. For the session."""
+        self._registering.discard(session)
+        self._channels.discard(session)
+        self._sessions.pop(session.id, None)
+        self._unready.pop(session.id, None)
+        self.interests.remove(session.address, uris=session.subscriptions)
+
+    def open_stream(self, line: Line, owner: Address[object] | None = None) -> Stream:
+        """Open a stream. For transports."""
+        return Stream.open(self.system, line, self.limits, owner)
+
+    # -- transports ------------------------------------------------------------------------------
+
+    def asgi(self, *, response: ResponseMode = "auto", **http: Unpack[HttpFields]) -> AsgiApp:
+        """Return the bus's HTTP endpoint as an ASGI application that needs no lifespan.
+
+        Args:
+            response: The form of answers: "auto" chooses late for each one, "json" and "sse" fix it.
+            **http: The fields of `HttpOptions`.
+
+        Raises:
+            ValueError: An option cannot be right; the message says what would be.
+        """
+        return AsgiApp(self, HttpOptions(**http), response)  # type: ignore[arg-type]  # converted there
+
+    async def serve(
+        self,
+        *,
+        bind: str | Iterable[str] = "127.0.0.1:8000",
+        response: ResponseMode = "auto",
+        options: ServeOptions | None = None,
+        shutdown: trio.Event | None = None,
+        task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+        **http: Unpack[HttpFields],
+    ) -> None:
+        """Serve the bus over HTTP with hypercorn, guarded, until cancelled.
+
+        Args:
+            bind: Where to listen: one or several ``HOST:PORT``; port 0 takes any free one.
+            response: As for `asgi`.
+            options: All else about serving: TLS, deadlines, the drain. Its `bind` gives way to `bind`.
+            shutdown: Set it to drain and return.
+            task_status: Reports the URLs of the endpoint.
+            **http: The fields of `HttpOptions`.
+
+        Raises:
+            CannotListenError: An address cannot be listened on, or the certificate cannot be used.
+            ValueError: An option cannot be right; the message says what would be.
+        """
+        options = options or ServeOptions(write_deadline_seconds=self.limits.write_deadline)
+        options = attrs.evolve(options, bind=bind)
+        app = self.asgi(response=response, **http)
+        async with trio.open_nursery() as nursery:
+            urls = await nursery.start(partial(serve, app, options, shutdown=shutdown))
+            task_status.started([url + app.path for url in urls])
+
+    async def stdio(self) -> None:
+        """Serve the process's standard input and output until the input ends.
+
+        Meanwhile what the program prints goes to standard error.
+        """
+        await run_stdio(self)
+
+    def connect(
+        self, *, revision: str = LATEST.name, principal: object = None
+    ) -> AbstractAsyncContextManager[Client]:
+        """Connect a client in process: ``async with bus.connect() as client``.
+
+        Args:
+            revision: The protocol revision that it speaks; a legacy one begins with the handshake.
+            principal: Who it is.
+        """
+        return connect(self, revision, principal)
+
+    # -- looking inside --------------------------------------------------------------------------
+
+    def statistics(self) -> Statistics:
+        """Return what the bus has done and holds at this moment."""
+        ledger, inside = self.ledger, self.system.statistics()
+        return Statistics(
+            sessions=len(self._sessions),
+            requests=len(self.admission),
+            emitted=ledger.emitted,
+            delivered=ledger.delivered,
+            discarded=MappingProxyType({reason: n for reason, n in ledger.discarded.items() if n}),
+            pending=MappingProxyType({place: n for place, n in ledger.pending.items() if n}),
+            actors=inside.actors,
+            tasks=inside.tasks,
+        )
+
+    def dead_letters(self, callback: Callable[[DeadLetter], object]) -> Callable[[], None]:
+        """Show `callback` every message inside the bus that no actor handled to its end.
+
+        Returns:
+            A function that ends this.
+        """
+        return self.system.tap_dead_letters(callback)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def drain(self, seconds: float) -> None:
+        """End all that goes on: refuse what is new, end listens and GET streams, let requests finish.
+
+        Args:
+            seconds: How long requests may go on; the rest is then answered with an error.
+        """
+        self._drained = True
+        self.admission.closed = True
+        for slot in self.admission:
+            if slot.address is not None and slot.listens:
+                slot.address.tell(End("The server is shutting down"))
+        with trio.move_on_after(seconds):
+            await self.admission.wait_idle()
+        for slot in self.admission:
+            if slot.address is not None:
+                slot.address.tell(End("The server is shutting down"))
+        for session in [*self._sessions.values(), *self._registering, *self._channels]:
+            session.address.tell(Close("The server is shutting down"))
+
+
+@asynccontextmanager
+async def open_bus(server: "Server", limits: Limits, state: Any, drain_seconds: float) -> AsyncIterator[Bus]:
+    """Open a server; see `Server.open`."""
+    async with open_system(server.name, _settle) as system:
+        bus = Bus(server, system, limits, state)
+        unlisten = server.features.on_change(bus._list_changed)  # noqa: SLF001 - the bus's own opening
+        try:
+            yield bus
+            if not bus._drained:  # noqa: SLF001
+                await bus.drain(drain_seconds)
+        finally:
+            unlisten()
+
+
+def _settle(letter: DeadLetter) -> None:
+    """Give a fate to a message that an actor of the bus never handled."""
+    message = letter.message
+    if isinstance(message, (Outgoing, Emission, Progress)) and message.receipt.fate is None:
+        message.receipt.discard(_LOSSES[letter.reason])

@@ -1,0 +1,285 @@
+"""What a handler is given: who asks, and how to speak to them while it runs."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import trio
+
+from mcpbus import emission
+from mcpbus.call import Carrier
+from mcpbus.emission import Emission, Progress
+from mcpbus.fate import Receipt
+from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.revisions import Revision
+from mcpbus.routing import Kind
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+    from mcpbus.methods import Caller
+    from mcpbus.session import Session
+
+T = TypeVar("T")
+
+
+class Client(msgspec.Struct, frozen=True):
+    """What a client says of itself. Nothing of it is verified.
+
+    Attributes:
+        info: Its name, version and the like, as it sent them; empty if it sent none.
+        capabilities: The capabilities that it declared, as it sent them.
+    """
+
+    info: dict[str, Any]
+    capabilities: dict[str, Any]
+
+
+class Context:
+    """One run of a handler, as the handler sees it.
+
+    Annotate a parameter of an async handler with this type, and it is given the context; it does not become an
+    argument of the tool. What the handler says with it leaves on the stream of the very request that it
+    serves, while the handler runs. Saying something never waits for the client: each method is one checkpoint
+    and returns a `Receipt`.
+    """
+
+    __slots__ = ("_bus", "_caller", "_carrier", "_meta", "_request_id")
+
+    def __init__(
+        self,
+        bus: "Bus",
+        caller: "Caller",
+        carrier: Carrier,
+        request_id: RequestId,
+        meta: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._bus = bus
+        self._caller = caller
+        self._carrier = carrier
+        self._request_id = request_id
+        self._meta = meta
+
+    @property
+    def request_id(self) -> RequestId:
+        """The JSON-RPC id of the request, a string or an integer."""
+        return self._request_id
+
+    @property
+    def revision(self) -> Revision:
+        """The protocol revision that the request is served under."""
+        return self._caller.revision
+
+    @property
+    def client(self) -> Client:
+        """What the client says of itself."""
+        return Client(self._caller.client_info or {}, self._caller.client_capabilities)
+
+    @property
+    def principal(self) -> Any:
+        """Whom `authenticate` found behind the request; None without authentication."""
+        return self._caller.principal
+
+    @property
+    def session(self) -> "Session | None":
+        """The legacy session of the request; None in revision 2026-07-28 and in stateless serving."""
+        return self._caller.session
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The request's ``_meta``, as the client sent it."""
+        return self._meta()
+
+    @property
+    def state(self) -> Any:
+        """What the server's lifespan yielded."""
+        return self._bus.state
+
+    @property
+    def bus(self) -> "Bus":
+        """The bus that serves the request."""
+        return self._bus
+
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> Receipt:
+        """Report progress to the client, if it asked for it with a progress token.
+
+        Args:
+            progress: How far it is, in any unit. Must increase; a report that does not is discarded.
+            total: How far it goes, in the same unit, if that is known.
+            message: What is being done. Revision 2024-11-05 does not have it.
+
+        Raises:
+            ValueError: `progress` or `total` is not finite.
+        """
+        return await self._checkpoint(
+            self._say(emission.progress(self._bus.ledger, progress, total, message))
+        )
+
+    async def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
+        """Send a log line to the client, if it wants lines of that level.
+
+        Args:
+            level: One of the eight syslog levels: debug, info, notice, warning, error, critical, alert,
+                emergency.
+            data: The line: a text, or any value that is JSON.
+            logger: Which part of the server speaks.
+
+        Raises:
+            ValueError: There is no such level.
+            TypeError: `data` is not JSON.
+        """
+        return await self._checkpoint(
+            self._say(emission.log(self._bus.ledger, Kind.LOG, level, data, logger))
+        )
+
+    async def debug(self, data: Any) -> Receipt:
+        """Send a log line of level debug."""
+        return await self.log("debug", data)
+
+    async def info(self, data: Any) -> Receipt:
+        """Send a log line of level info."""
+        return await self.log("info", data)
+
+    async def notice(self, data: Any) -> Receipt:
+        """Send a log line of level notice."""
+        return await self.log("notice", data)
+
+    async def warning(self, data: Any) -> Receipt:
+        """Send a log line of level warning."""
+        return await self.log("warning", data)
+
+    async def error(self, data: Any) -> Receipt:
+        """Send a log line of level error."""
+        return await self.log("error", data)
+
+    async def notify(self, method: str, params: dict[str, Any] | None = None) -> Receipt:
+        """Send a notification of an extension, on the stream of this request.
+
+        In revision 2026-07-28, send only what an extension defines that the client declared.
+
+        Args:
+            method: Its method, which begins with ``notifications/`` and is not one of the protocol's core.
+            params: Its parameters, a JSON object.
+
+        Raises:
+            ValueError: The protocol's core defines `method`, or it is no notification.
+            TypeError: `params` is not JSON.
+        """
+        return await self._checkpoint(
+            self._say(emission.custom(self._bus.ledger, Kind.CUSTOM, method, params))
+        )
+
+    @property
+    def blocking(self) -> "SyncContext":
+        """The same context for a plain function."""
+        return SyncContext(self)
+
+    def _say(self, said: Emission | Progress) -> Receipt:
+        carrier = self._carrier
+        if carrier.ended is None:
+            carrier.address.tell(said)
+        else:
+            said.receipt.discard(carrier.ended)
+        return said.receipt
+
+    async def _checkpoint(self, receipt: Receipt) -> Receipt:
+        await trio.lowlevel.checkpoint()
+        return receipt
+
+    def __repr__(self) -> str:
+        return f"<Context of request {self._request_id!r}, {self.revision.name}>"
+
+
+class SyncContext:
+    """The context of a handler that is a plain function; its methods block the handler's thread.
+
+    The same as `Context` in all else. After a cancellation of the request what it says is discarded.
+    """
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @property
+    def request_id(self) -> RequestId:
+        """The JSON-RPC id of the request, a string or an integer."""
+        return self._context.request_id
+
+    @property
+    def revision(self) -> Revision:
+        """The protocol revision that the request is served under."""
+        return self._context.revision
+
+    @property
+    def client(self) -> Client:
+        """What the client says of itself."""
+        return self._context.client
+
+    @property
+    def principal(self) -> Any:
+        """Whom `authenticate` found behind the request; None without authentication."""
+        return self._context.principal
+
+    @property
+    def session(self) -> "Session | None":
+        """The legacy session of the request, if there is one. Its methods belong to the trio thread."""
+        return self._context.session
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The request's ``_meta``, as the client sent it."""
+        return self._context.meta
+
+    @property
+    def state(self) -> Any:
+        """What the server's lifespan yielded."""
+        return self._context.state
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> Receipt:
+        """Report progress to the client; see `Context.progress`."""
+        said = emission.progress
+        return self._say(lambda: said(self._context.bus.ledger, progress, total, message))
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
+        """Send a log line to the client; see `Context.log`."""
+        return self._say(lambda: emission.log(self._context.bus.ledger, Kind.LOG, level, data, logger))
+
+    def debug(self, data: Any) -> Receipt:
+        """Send a log line of level debug."""
+        return self.log("debug", data)
+
+    def info(self, data: Any) -> Receipt:
+        """Send a log line of level info."""
+        return self.log("info", data)
+
+    def notice(self, data: Any) -> Receipt:
+        """Send a log line of level notice."""
+        return self.log("notice", data)
+
+    def warning(self, data: Any) -> Receipt:
+        """Send a log line of level warning."""
+        return self.log("warning", data)
+
+    def error(self, data: Any) -> Receipt:
+        """Send a log line of level error."""
+        return self.log("error", data)
+
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> Receipt:
+        """Send a notification of an extension; see `Context.notify`."""
+        return self._say(lambda: emission.custom(self._context.bus.ledger, Kind.CUSTOM, method, params))
+
+    def _say(self, make: Callable[[], Emission | Progress]) -> Receipt:
+        # The ledger belongs to the trio thread, so the emission is made there too.
+        return _in_trio(lambda: self._context._say(make()))  # noqa: SLF001 - the two faces of one context
+
+    def __repr__(self) -> str:
+        return repr(self._context).replace("Context", "SyncContext", 1)
+
+
+def _in_trio(function: Callable[[], T]) -> T:
+    """Run `function` in the trio thread, from a worker thread or from that thread itself."""
+    if trio.lowlevel.in_trio_run():
+        return function()
+    return trio.from_thread.run_sync(function)

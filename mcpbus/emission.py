@@ -1,0 +1,109 @@
+"""What a handler or a program says to a client, before its stream is chosen.
+
+Making an emission encodes it, in the caller's own stack: a value that is not JSON raises there, where it can
+be mended, and never inside an actor.
+"""
+
+import math
+from collections.abc import Hashable
+from typing import Any
+
+import msgspec
+
+from mcpbus.fate import Ledger, Receipt
+from mcpbus.protocol.jsonrpc import encode_notification
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.routing import Kind
+
+MESSAGE = "notifications/message"
+PROGRESS = "notifications/progress"
+RESOURCE_UPDATED = "notifications/resources/updated"
+LIST_CHANGED = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+}
+
+
+class Emission(msgspec.Struct, frozen=True):
+    """A notification on its way to the actor that owns its scope.
+
+    Attributes:
+        kind: What it is.
+        receipt: Its place in the books.
+        data: The encoded JSON-RPC notification; for a change, without the stamp of a subscription.
+        key: What it collapses with, or None.
+        level: The level of a log line.
+        uri: The resource that was updated.
+    """
+
+    kind: Kind
+    receipt: Receipt
+    data: bytes
+    key: Hashable = None
+    level: LogLevel | None = None
+    uri: str | None = None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Progress of a request; encoded by its actor, which knows the token and the revision."""
+
+    receipt: Receipt
+    progress: float
+    total: float | None
+    message: str | None
+
+
+def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -> Emission:
+    """Make a log line.
+
+    Raises:
+        ValueError: `level` is not one of the eight syslog levels.
+        TypeError: `data` is not JSON.
+    """
+    severity = LogLevel(level)
+    params = {"level": severity.value, "data": data}
+    if logger is not None:
+        params["logger"] = logger
+    encoded = encode_notification(MESSAGE, params)
+    return Emission(kind, ledger.enter(MESSAGE), encoded, level=severity)
+
+
+def custom(ledger: Ledger, kind: Kind, method: str, params: dict[str, Any] | None) -> Emission:
+    """Make a notification that the protocol's core does not define.
+
+    Raises:
+        ValueError: The core defines `method`, and it has rules of its own.
+        TypeError: `params` is not JSON.
+    """
+    rest = method.removeprefix("notifications/")
+    if rest == method or not rest:
+        raise ValueError(f"{method!r} is not a notification: its name must begin with 'notifications/'")
+    if method in _CORE:
+        raise ValueError(f"{method!r} is the protocol's own; {_CORE[method]}")
+    encoded = encode_notification(method, params)
+    return Emission(kind, ledger.enter(method), encoded)
+
+
+def progress(ledger: Ledger, value: float, total: float | None, message: str | None) -> Progress:
+    """Make a report of progress.
+
+    Raises:
+        ValueError: `value` or `total` is not finite, which JSON cannot say.
+    """
+    for name, number in (("progress", value), ("total", total)):
+        if number is not None and not math.isfinite(number):
+            raise ValueError(f"{name} is {number}: it must be a finite number")
+    return Progress(ledger.enter(PROGRESS), value, total, message)
+
+
+_CORE = {
+    MESSAGE: "use log()",
+    PROGRESS: "use progress()",
+    RESOURCE_UPDATED: "use bus.resource_updated()",
+    **{method: f"use bus.{kind}_changed()" for kind, method in LIST_CHANGED.items()},
+    "notifications/cancelled": "a server may not cancel its client's requests",
+    "notifications/initialized": "only clients send it",
+    "notifications/roots/list_changed": "only clients send it",
+    "notifications/subscriptions/acknowledged": "the bus sends it",
+}

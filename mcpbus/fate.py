@@ -1,0 +1,223 @@
+"""What becomes of a message to a client: its fate, and the receipt by which its sender knows it.
+
+Every message that the server makes for a client is entered in a `Ledger` and gets a `Receipt`. It is pending
+in one `Place` after another until it has exactly one `Fate`. The books balance at every moment::
+
+    emitted == delivered + discarded + pending
+
+`DELIVERED` means that the write of the bytes returned and no disconnect had been seen. It does not mean that
+the client read them: no protocol revision acknowledges a notification.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+import trio
+
+
+class Reason(enum.Enum):
+    """Why a message was discarded."""
+
+    NO_STREAM = "no stream that may carry it is there"
+    FINISHED = "its request was answered already"
+    CANCELLED = "its request was cancelled, or its client has gone"
+    FILTERED = "the client did not ask for messages of this kind or level"
+    NOT_SUBSCRIBED = "the client is not, or no longer, subscribed to that resource"
+    ERA = "the client's protocol revision has no place for such a message"
+    NO_TOKEN = "its request carries no progress token"  # noqa: S105 - not a password
+    NOT_INCREASING = "progress must increase and did not"
+    SUPERSEDED = "a newer message says all that it said"
+    OVERFLOW = "the client reads too slowly: the outbox was full"
+    EXPIRED = "no stream opened for it in time"
+    LOST = "the connection ended while it was being written"
+    SESSION_ENDED = "its session has ended"
+    FAILED = "an internal failure ended its carrier"
+
+
+class Verdict(enum.Enum):
+    """The kinds of fate."""
+
+    DELIVERED = "delivered"
+    DISCARDED = "discarded"
+
+
+@attrs.frozen
+class Fate:
+    """The end of a message.
+
+    Attributes:
+        verdict: Delivered or discarded.
+        reason: Why it was discarded; None for a delivered message.
+    """
+
+    verdict: Verdict
+    reason: Reason | None = None
+
+    @classmethod
+    def discarded(cls, reason: Reason) -> "Fate":
+        """Return the one fate of messages discarded for `reason`."""
+        return _DISCARDED[reason]
+
+    def __str__(self) -> str:
+        return self.verdict.value if self.reason is None else f"{self.verdict.value}: {self.reason.value}"
+
+
+DELIVERED = Fate(Verdict.DELIVERED)
+_DISCARDED = {reason: Fate(Verdict.DISCARDED, reason) for reason in Reason}
+
+
+class Place(enum.Enum):
+    """Where a message without a fate is."""
+
+    MAILBOX = "mailbox"
+    """On its way to its stream, in some actor's mailbox."""
+    HELD = "held"
+    """Kept by its session until a stream opens that may carry it."""
+    OUTBOX = "outbox"
+    """In the outbox of its stream."""
+    WRITING = "writing"
+    """Taken by the stream's writer; the write has not returned."""
+
+
+class Ledger:
+    """The books of one bus: how many messages were made, and what became of them."""
+
+    __slots__ = ("delivered", "discarded", "emitted", "pending")
+
+    def __init__(self) -> None:
+        self.emitted = 0
+        self.delivered = 0
+        self.discarded = dict.fromkeys(Reason, 0)
+        self.pending = dict.fromkeys(Place, 0)
+
+    def enter(self, method: str) -> "Receipt":
+        """Enter a new message in the books and return its receipt."""
+        self.emitted += 1
+        self.pending[Place.MAILBOX] += 1
+        return Receipt(self, method)
+
+    def balance(self) -> int:
+        """Return what is missing from the books, in messages: zero, always."""
+        return self.emitted - self.delivered - sum(self.discarded.values()) - sum(self.pending.values())
+
+
+class Receipt:
+    """What the sender of a message holds: where the message is, and in the end what became of it.
+
+    Attributes:
+        method: The message's method; for a reply, the method of the request that it answers.
+    """
+
+    __slots__ = ("_event", "_fate", "_ledger", "_place", "method")
+
+    def __init__(self, ledger: Ledger, method: str) -> None:
+        self.method = method
+        self._ledger = ledger
+        self._place = Place.MAILBOX
+        self._fate: Fate | None = None
+        self._event: trio.Event | None = None
+
+    @property
+    def fate(self) -> Fate | None:
+        """The message's fate, or None while it is pending."""
+        return self._fate
+
+    @property
+    def place(self) -> Place | None:
+        """Where the message is pending, or None once it has a fate."""
+        return self._place if self._fate is None else None
+
+    async def settled(self, timeout: float | None = None) -> Fate:  # noqa: ASYNC109 - see Raises
+        """Wait until the message has its fate, and return it.
+
+        A cancellation leaves the message as it is.
+
+        Args:
+            timeout: How long to wait at most, in seconds; None waits as long as it takes. A message that is
+                held or in an outbox always ends, by delivery, expiry or the end of its stream.
+
+        Raises:
+            trio.TooSlowError: The message is still pending after `timeout` seconds.
+        """
+        if self._fate is None:
+            if self._event is None:
+                self._event = trio.Event()
+            with trio.fail_after(float("inf") if timeout is None else timeout):
+                await self._event.wait()
+        else:
+            await trio.lowlevel.checkpoint()
+        assert self._fate is not None  # noqa: S101 - the event is set with the fate
+        return self._fate
+
+    def move(self, place: Place) -> None:
+        """Note that the message is now in `place`. For the bus's own actors."""
+        pending = self._ledger.pending
+        pending[self._place] -= 1
+        pending[place] += 1
+        self._place = place
+
+    def settle(self, fate: Fate) -> None:
+        """Give the message its fate. For the bus's own actors.
+
+        Raises:
+            RuntimeError: It has one already; a message has exactly one fate.
+        """
+        if self._fate is not None:
+            raise RuntimeError(f"{self.method}: settled as {self._fate}, cannot become {fate}")
+        self._fate = fate
+        ledger = self._ledger
+        ledger.pending[self._place] -= 1
+        if fate.reason is None:
+            ledger.delivered += 1
+        else:
+            ledger.discarded[fate.reason] += 1
+        if self._event is not None:
+            self._event.set()
+
+    def discard(self, reason: Reason) -> None:
+        """Settle the message as discarded for `reason`. For the bus's own actors."""
+        self.settle(_DISCARDED[reason])
+
+    def __repr__(self) -> str:
+        return f"<Receipt {self.method}: {self._fate or self._place.value}>"
+
+
+class Broadcast(Sequence[Receipt]):
+    """The receipts of one event that was sent to many: one for each recipient that there was at the call."""
+
+    __slots__ = ("_receipts",)
+
+    def __init__(self, receipts: Sequence[Receipt]) -> None:
+        self._receipts = tuple(receipts)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - as Sequence has it
+        return self._receipts[index]
+
+    def __len__(self) -> int:
+        return len(self._receipts)
+
+    def __iter__(self) -> Iterator[Receipt]:
+        return iter(self._receipts)
+
+    @property
+    def fates(self) -> Mapping[Fate | None, int]:
+        """How many copies have which fate; pending ones count under None."""
+        counts: dict[Fate | None, int] = {}
+        for receipt in self._receipts:
+            counts[receipt.fate] = counts.get(receipt.fate, 0) + 1
+        return counts
+
+    async def settled(self, timeout: float | None = None) -> Mapping[Fate | None, int]:  # noqa: ASYNC109
+        """Wait until every copy has its fate, and return how many have which.
+
+        Raises:
+            trio.TooSlowError: Some are still pending after `timeout` seconds.
+        """
+        with trio.fail_after(float("inf") if timeout is None else timeout):
+            for receipt in self._receipts:
+                await receipt.settled()
+        return self.fates
+
+    def __repr__(self) -> str:
+        return f"<Broadcast to {len(self)}>"

@@ -1,0 +1,78 @@
+"""initialize: how a legacy session is registered, and what it is answered."""
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from mcpbus.context import Context
+from mcpbus.methods import initialize_result
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
+from mcpbus.protocol.messages import InitializeParams
+from mcpbus.protocol.revisions import Revision
+from mcpbus.routing import Setting
+from mcpbus.session import Close, Registered, Session, Stage
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+
+_log = logging.getLogger("mcpbus")
+
+
+class Registration:
+    """Registers one session: runs the server's hooks, then answers initialize.
+
+    Until the answer the session is in no directory. If a hook raises, or takes too long, or the client leaves,
+    nothing of it is kept.
+    """
+
+    def __init__(self, bus: "Bus", session: Session, params: InitializeParams, revision: Revision) -> None:
+        self._bus = bus
+        self._session = session
+        session.revision = revision
+        session.client_info = msgspec.to_builtins(params.client_info)
+        session.client_capabilities = params.capabilities
+        session.stage = Stage.REGISTERING
+
+    async def run(self, _context: Context) -> bytes:
+        """Run the hooks in the present task, and return the encoded InitializeResult.
+
+        Raises:
+            ProtocolError: -32603: the session could not be registered.
+        """
+        try:
+            await self._run_hooks()
+            return self.complete()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Keep nothing of the session; a shared channel is as it was before."""
+        if self._session.setting is Setting.SHARED:
+            self._session.stage = Stage.CONNECTED
+            self._session.revision = None
+        else:
+            self._session.address.tell(Close(None))
+
+    def complete(self) -> bytes:
+        """Enter the session in the directory, and return the encoded InitializeResult."""
+        session = self._session
+        self._bus.registered(session)
+        session.address.tell(Registered())
+        assert session.revision is not None  # noqa: S101 - set above
+        return initialize_result(self._bus.server, session.features, session.revision, stateless=False)
+
+    async def _run_hooks(self) -> None:
+        limit = self._bus.limits.on_session_timeout
+        with trio.move_on_after(limit) as scope:
+            for hook in self._bus.server.session_hooks:
+                try:
+                    await hook(self._session)
+                except Exception as error:
+                    _log.exception("on_session hook %r failed; the session is refused", hook)
+                    raise ProtocolError(INTERNAL_ERROR, "The session could not be registered") from error
+        if scope.cancelled_caught:
+            _log.error("the on_session hooks took longer than %g s; the session is refused", limit)
+            raise ProtocolError(INTERNAL_ERROR, "The session could not be registered in time")

@@ -1,0 +1,67 @@
+"""What a session keeps for a stream that is not open: bounded, collapsed, and for a limited time."""
+
+from collections import deque
+from collections.abc import Callable
+
+from mcpbus.fate import Place, Reason
+from mcpbus.outbox import Outgoing
+
+
+class Held:
+    """Messages that wait for a stream, oldest first.
+
+    A newer message takes the place of an older one with the same key, at the end. When there is no room the
+    oldest goes.
+
+    Args:
+        limit: How many messages there may be.
+        timeout: For how many seconds each is kept.
+    """
+
+    __slots__ = ("_limit", "_queue", "_timeout")
+
+    def __init__(self, limit: int, timeout: float) -> None:
+        self._limit = limit
+        self._timeout = timeout
+        self._queue: deque[tuple[float, Outgoing]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the oldest message expires, in the caller's time; None if there is none."""
+        return self._queue[0][0] if self._queue else None
+
+    def put(self, message: Outgoing, now: float) -> None:
+        """Keep a message."""
+        if self._limit == 0:
+            message.receipt.discard(Reason.NO_STREAM)
+            return
+        if message.key is not None:
+            self.discard(Reason.SUPERSEDED, lambda held: held.key == message.key)
+        if len(self._queue) >= self._limit:
+            self._queue.popleft()[1].receipt.discard(Reason.OVERFLOW)
+        message.receipt.move(Place.HELD)
+        self._queue.append((now + self._timeout, message))
+
+    def take(self) -> list[Outgoing]:
+        """Take everything, in order, to be sent."""
+        taken = [message for _, message in self._queue]
+        self._queue.clear()
+        return taken
+
+    def expire(self, now: float) -> None:
+        """Discard what has been kept for too long."""
+        while self._queue and self._queue[0][0] <= now:
+            self._queue.popleft()[1].receipt.discard(Reason.EXPIRED)
+
+    def discard(self, reason: Reason, unwanted: Callable[[Outgoing], bool] = lambda _: True) -> None:
+        """Discard what is `unwanted`; everything, unless told otherwise."""
+        kept: deque[tuple[float, Outgoing]] = deque()
+        for entry in self._queue:
+            if unwanted(entry[1]):
+                entry[1].receipt.discard(reason)
+            else:
+                kept.append(entry)
+        self._queue = kept

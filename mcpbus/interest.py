@@ -1,0 +1,66 @@
+"""Who wants to hear of which change: an index from lists and resources to actors."""
+
+from collections.abc import Iterable, Iterator
+
+from actors import Address
+
+_Address = Address[object]
+
+
+def covering(uri: str) -> Iterator[str]:
+    """Yield the URIs whose subscribers hear of `uri`: itself, then all that it lies below, with and without "/"."""
+    yield uri
+    end = len(uri)
+    while (end := uri.rfind("/", 0, end)) > 0:
+        if uri[end - 1] in ":/":
+            # What is left is a scheme, or the scheme and the slashes of its authority.
+            return
+        if end + 1 < len(uri):
+            yield uri[: end + 1]
+        yield uri[:end]
+
+
+def covers(subscribed: Iterable[str], uri: str) -> bool:
+    """Tell whether somebody who subscribed to these hears of `uri`."""
+    return any(candidate in subscribed for candidate in covering(uri))
+
+
+class Interests:
+    """Actors by the lists and the resources that they want to hear of."""
+
+    __slots__ = ("_lists", "_uris")
+
+    def __init__(self) -> None:
+        self._lists: dict[str, dict[_Address, None]] = {}
+        self._uris: dict[str, dict[_Address, None]] = {}
+
+    def add(self, address: _Address, *, lists: Iterable[str] = (), uris: Iterable[str] = ()) -> None:
+        """Enter an actor's interest in some lists and resources."""
+        for kind in lists:
+            self._lists.setdefault(kind, {})[address] = None
+        for uri in uris:
+            self._uris.setdefault(uri, {})[address] = None
+
+    def remove(self, address: _Address, *, lists: Iterable[str] = (), uris: Iterable[str] = ()) -> None:
+        """Take back an actor's interest. Harmless where there is none."""
+        for index, keys in ((self._lists, lists), (self._uris, uris)):
+            for key in keys:
+                interested = index.get(key)
+                if interested is not None:
+                    interested.pop(address, None)
+                    if not interested:
+                        del index[key]
+
+    def in_list(self, kind: str) -> list[_Address]:
+        """Return who wants to hear of changes of one list."""
+        return list(self._lists.get(kind, ()))
+
+    def in_uri(self, uri: str) -> list[_Address]:
+        """Return who wants to hear of `uri`, each once."""
+        found: dict[_Address, None] = {}
+        for candidate in covering(uri):
+            found.update(self._uris.get(candidate, {}))
+        return list(found)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lists.values())) + sum(map(len, self._uris.values()))

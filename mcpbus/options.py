@@ -1,0 +1,49 @@
+"""The bounds of a bus, with defaults that are safe on a laptop and sane in a service."""
+
+import attrs
+from attrs.validators import ge, gt
+
+from mcpbus.protocol.levels import LogLevel
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What a bus allows its clients to use.
+
+    Attributes:
+        max_sessions: Legacy sessions at once; past it, sessions whose client never sent ``initialized`` make
+            room, oldest first, and then new ones are refused with 503.
+        idle_timeout: Seconds without a request in flight or an open stream after which a session ends.
+        initialize_timeout: Seconds within which a client must send ``initialized``.
+        on_session_timeout: Seconds that the `on_session` hooks have, all together.
+        max_requests: Requests in flight on the whole bus, listens included.
+        max_requests_per_session: Requests in flight in one session, or on one shared channel.
+        max_subscriptions_per_session: Resources that one legacy session may subscribe to.
+        max_listened_resources: Resources that one ``subscriptions/listen`` may name.
+        abandoned_timeout: Seconds that a legacy request runs on after its stream was lost.
+        outbox_items: Notifications that may wait for one stream.
+        outbox_bytes: Bytes of notifications that may wait for one stream.
+        held_items: Notifications that a session holds for a stream that is not open.
+        held_timeout: Seconds for which it holds them.
+        keep_alive: Seconds of silence after which a comment is sent on an SSE stream; an answer that has not
+            begun by then begins as one.
+        write_deadline: Seconds within which a client must take what is written to it.
+        log_level: The level from which logs go to a legacy client that has not set one.
+    """
+
+    max_sessions: int = attrs.field(default=10_000, validator=ge(1))
+    idle_timeout: float = attrs.field(default=1800.0, validator=gt(0))
+    initialize_timeout: float = attrs.field(default=60.0, validator=gt(0))
+    on_session_timeout: float = attrs.field(default=10.0, validator=gt(0))
+    max_requests: int = attrs.field(default=10_000, validator=ge(1))
+    max_requests_per_session: int = attrs.field(default=1_000, validator=ge(1))
+    max_subscriptions_per_session: int = attrs.field(default=1_000, validator=ge(0))
+    max_listened_resources: int = attrs.field(default=1_000, validator=ge(0))
+    abandoned_timeout: float = attrs.field(default=300.0, validator=gt(0))
+    outbox_items: int = attrs.field(default=1_024, validator=ge(1))
+    outbox_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=ge(1))
+    held_items: int = attrs.field(default=256, validator=ge(0))
+    held_timeout: float = attrs.field(default=300.0, validator=gt(0))
+    keep_alive: float = attrs.field(default=15.0, validator=gt(0))
+    write_deadline: float = attrs.field(default=30.0, validator=gt(0))
+    log_level: LogLevel = LogLevel.INFO

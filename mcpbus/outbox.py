@@ -1,0 +1,169 @@
+"""What waits for one stream's writer: a queue that is bounded in items and in bytes.
+
+Room is made in a fixed order when a notification finds the outbox full: notifications with the same key
+collapse into the newest, then the oldest log lines go, and if that is not enough the newcomer is discarded.
+Replies, acknowledgements and the end of a listen are never refused: there is at most one of each for a request,
+and requests are bounded at admission. They queue behind what was said before them.
+"""
+
+from collections import deque
+from collections.abc import Hashable
+
+from mcpbus.fate import Place, Reason, Receipt
+from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.revisions import Era
+from mcpbus.routing import IN_REQUEST, Kind
+
+OVERHEAD_BYTES = 128
+"""What a queued message costs beside its data, roughly, in bytes."""
+
+_BOUNDED = IN_REQUEST | {Kind.SESSION_LOG, Kind.SESSION_CUSTOM, Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED}
+_LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
+
+
+class Outgoing:
+    """One encoded message on its way to one stream.
+
+    Attributes:
+        kind: What it is, for routing.
+        era: The era of the client, for routing.
+        data: The JSON-RPC message, one line of UTF-8.
+        receipt: Its place in the books.
+        key: Messages with the same key say the same thing; the newest is enough. None collapses with nothing.
+        request_id: The request that it belongs to, or None.
+        final: Whether the stream of a single request ends behind it.
+        error_code: The code, if it is an error reply.
+        session_id: The id of the session that it opens, if it is an InitializeResult over HTTP.
+    """
+
+    __slots__ = ("data", "era", "error_code", "final", "key", "kind", "receipt", "request_id", "session_id")
+
+    def __init__(
+        self,
+        kind: Kind,
+        era: Era,
+        data: bytes,
+        receipt: Receipt,
+        *,
+        key: Hashable = None,
+        request_id: RequestId | None = None,
+        final: bool = False,
+        error_code: int | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.era = era
+        self.data = data
+        self.receipt = receipt
+        self.key = key
+        self.request_id = request_id
+        self.final = final
+        self.error_code = error_code
+        self.session_id = session_id
+
+    def __repr__(self) -> str:
+        return f"<Outgoing {self.kind.value}, {len(self.data)} bytes, {self.receipt!r}>"
+
+
+class Outbox:
+    """The queue of one stream.
+
+    Args:
+        max_items: How many notifications may wait.
+        max_bytes: How many bytes of notifications may wait, `OVERHEAD_BYTES` a message included.
+    """
+
+    __slots__ = ("_bytes", "_items", "_max_bytes", "_max_items", "_queue", "closed")
+
+    def __init__(self, max_items: int, max_bytes: int) -> None:
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self._queue: deque[Outgoing] = deque()
+        self._items = 0  # of the bounded kinds only, like _bytes
+        self._bytes = 0
+        self.closed = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes of notifications wait."""
+        return self._bytes
+
+    def put(self, message: Outgoing) -> None:
+        """Queue a message, or discard it where there is no room; other notifications may go in its favour."""
+        if message.kind in _BOUNDED:
+            size = len(message.data) + OVERHEAD_BYTES
+            if not self._fits(size) and not self._make_room(message, size):
+                message.receipt.discard(Reason.OVERFLOW)
+                return
+            self._items += 1
+            self._bytes += size
+        message.receipt.move(Place.OUTBOX)
+        self._queue.append(message)
+
+    def take(self) -> list[Outgoing]:
+        """Take everything that waits, in order, to be written at once."""
+        batch = list(self._queue)
+        self._queue.clear()
+        self._items = self._bytes = 0
+        for message in batch:
+            message.receipt.move(Place.WRITING)
+        return batch
+
+    def remove(self) -> list[Outgoing]:
+        """Take everything that waits, in order, to be sent elsewhere or discarded."""
+        batch = list(self._queue)
+        self._queue.clear()
+        self._items = self._bytes = 0
+        return batch
+
+    def purge(self, request_id: RequestId) -> list[Outgoing]:
+        """Take out what waits for one request; the rest keeps its order."""
+        gone = [message for message in self._queue if message.request_id == request_id]
+        self._drop(gone)
+        return gone
+
+    def _fits(self, size: int) -> bool:
+        return self._items < self._max_items and self._bytes + size <= self._max_bytes
+
+    def _make_room(self, newcomer: Outgoing, size: int) -> bool:
+        if size > self._max_bytes:
+            return False
+        newest = {newcomer.key} - {None}
+        superseded = []
+        for message in reversed(self._queue):
+            if message.key is None:
+                continue
+            if message.key in newest:
+                superseded.append(message)
+            newest.add(message.key)
+        self._drop(superseded)
+        for message in superseded:
+            message.receipt.discard(Reason.SUPERSEDED)
+        if self._fits(size):
+            return True
+        logs = [message for message in self._queue if message.kind in _LOGS]
+        overflowed = []
+        items, waiting = self._items, self._bytes
+        for message in logs:
+            if items < self._max_items and waiting + size <= self._max_bytes:
+                break
+            items -= 1
+            waiting -= len(message.data) + OVERHEAD_BYTES
+            overflowed.append(message)
+        self._drop(overflowed)
+        for message in overflowed:
+            message.receipt.discard(Reason.OVERFLOW)
+        return self._fits(size)
+
+    def _drop(self, messages: list[Outgoing]) -> None:
+        if not messages:
+            return
+        gone = set(map(id, messages))
+        self._queue = deque(message for message in self._queue if id(message) not in gone)
+        for message in messages:
+            if message.kind in _BOUNDED:
+                self._items -= 1
+                self._bytes -= len(message.data) + OVERHEAD_BYTES

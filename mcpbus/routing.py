@@ -1,0 +1,291 @@
+"""Which stream a message to a client belongs to: two tables, and the function that reads them.
+
+A message's `Kind` and its client's era and `Setting` choose the stream, before anybody looks which streams are
+connected (`ROUTES`). Where that stream is not there, the `Situation` decides between holding the message and
+discarding it (`ABSENT`). Nothing else in the bus chooses a stream, and a pair that neither table has cannot
+occur: looking it up is an error that names it. ``mcpbus routes`` prints both tables.
+
+The tables follow the dated specifications ("Transports", "Progress", "Logging", "Subscriptions"). Where these
+leave a choice, the row's note says which one was made.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+
+from mcpbus.fate import Reason
+from mcpbus.protocol.revisions import Era
+
+
+class Scope(enum.Enum):
+    """What a message belongs to; fixed when the message is made."""
+
+    REPLY = "reply"
+    """The answer to one request."""
+    IN_REQUEST = "in request"
+    """Said while one request runs, and because of it."""
+    SESSION = "session"
+    """For one legacy client, tied to no request."""
+    SUBSCRIPTION = "subscription"
+    """One copy, for one `subscriptions/listen`."""
+
+
+class Kind(enum.Enum):
+    """The kinds of message that a server sends."""
+
+    REPLY = "reply"
+    PROGRESS = "progress"
+    LOG = "log in a request"
+    CUSTOM = "custom notification in a request"
+    SESSION_LOG = "log outside a request"
+    SESSION_CUSTOM = "custom notification outside a request"
+    LIST_CHANGED = "list_changed"
+    RESOURCE_UPDATED = "resources/updated"
+    ACKNOWLEDGED = "subscriptions/acknowledged"
+    LISTEN_RESULT = "closing result of a listen"
+    LISTEN_CANCELLED = "cancelled, for a listen"
+
+
+IN_REQUEST = frozenset({Kind.PROGRESS, Kind.LOG, Kind.CUSTOM})
+CHANGES = frozenset({Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED})
+LISTENING = frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT, Kind.LISTEN_CANCELLED})
+
+
+class Setting(enum.Enum):
+    """How the client is connected, as far as it decides routes."""
+
+    HTTP = "http"
+    """Streamable HTTP; an answer may become an SSE stream."""
+    HTTP_JSON = "http, JSON only"
+    """Streamable HTTP whose answers are always JSON."""
+    STATELESS = "stateless"
+    """Legacy Streamable HTTP without sessions; an answer may become an SSE stream."""
+    STATELESS_JSON = "stateless, JSON only"
+    """Legacy Streamable HTTP without sessions whose answers are always JSON."""
+    SHARED = "shared"
+    """One channel for everything: stdio, in process."""
+
+
+class Line(enum.Enum):
+    """Where a message goes."""
+
+    OWN = "own"
+    """The answer to the POST of the request that it belongs to."""
+    GET = "get"
+    """The newest GET stream of the session."""
+    LISTEN = "listen"
+    """The stream of the `subscriptions/listen` that it is a copy for."""
+    SHARED = "shared"
+    """The connection's one channel."""
+    HELD = "held"
+    """Nowhere yet: its session keeps it, within bounds, until a stream opens that may carry it."""
+
+
+class Situation(enum.Enum):
+    """Why the stream that a message belongs to cannot take it."""
+
+    UNINITIALIZED = "the client has not sent initialized"
+    NEVER = "no such stream was opened yet"
+    DROPPED = "the stream's connection has ended"
+    ANSWERED = "the request was answered"
+    CANCELLED = "the request was cancelled"
+    ENDED = "the session has ended"
+
+
+_SCOPES = {
+    **dict.fromkeys(IN_REQUEST, Scope.IN_REQUEST),
+    **dict.fromkeys(LISTENING, Scope.SUBSCRIPTION),
+    Kind.REPLY: Scope.REPLY,
+    Kind.SESSION_LOG: Scope.SESSION,
+    Kind.SESSION_CUSTOM: Scope.SESSION,
+}
+
+Route = Line | Reason
+
+_HTTP = (Setting.HTTP, Setting.HTTP_JSON)
+_STATELESS = (Setting.STATELESS, Setting.STATELESS_JSON)
+
+
+def _rows(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, Setting], Route]:
+    """Return one entry for each of `kinds` and each setting in `routes`."""
+    return {(kind, era, Setting[name]): route for kind in kinds for name, route in routes.items()}
+
+
+ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
+    # A reply never moves: it is on its own stream or nowhere.
+    **_rows(
+        frozenset({Kind.REPLY}),
+        Era.LEGACY,
+        HTTP=Line.OWN,
+        HTTP_JSON=Line.OWN,
+        STATELESS=Line.OWN,
+        STATELESS_JSON=Line.OWN,
+        SHARED=Line.SHARED,
+    ),
+    **_rows(frozenset({Kind.REPLY}), Era.MODERN, HTTP=Line.OWN, HTTP_JSON=Line.OWN, SHARED=Line.SHARED),
+    # What a request says goes with it. It is not moved to the GET stream when the answer is JSON: the legacy
+    # texts want GET messages unrelated to running requests, and the modern one forbids it.
+    **_rows(
+        IN_REQUEST,
+        Era.LEGACY,
+        HTTP=Line.OWN,
+        HTTP_JSON=Reason.NO_STREAM,
+        STATELESS=Line.OWN,
+        STATELESS_JSON=Reason.NO_STREAM,
+        SHARED=Line.SHARED,
+    ),
+    **_rows(IN_REQUEST, Era.MODERN, HTTP=Line.OWN, HTTP_JSON=Reason.NO_STREAM, SHARED=Line.SHARED),
+    # What no request caused. A change caused by a running request counts among these too: it concerns the
+    # session, not the request.
+    **_rows(
+        CHANGES | {Kind.SESSION_LOG, Kind.SESSION_CUSTOM},
+        Era.LEGACY,
+        HTTP=Line.GET,
+        HTTP_JSON=Line.GET,
+        STATELESS=Reason.NO_STREAM,
+        STATELESS_JSON=Reason.NO_STREAM,
+        SHARED=Line.SHARED,
+    ),
+    **_rows(CHANGES, Era.MODERN, HTTP=Line.LISTEN, HTTP_JSON=Line.LISTEN, SHARED=Line.SHARED),
+    **_rows(
+        frozenset({Kind.SESSION_LOG, Kind.SESSION_CUSTOM}),
+        Era.MODERN,
+        HTTP=Reason.ERA,
+        HTTP_JSON=Reason.ERA,
+        SHARED=Reason.ERA,
+    ),
+    **_rows(
+        frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT}),
+        Era.MODERN,
+        HTTP=Line.LISTEN,
+        HTTP_JSON=Line.LISTEN,
+        SHARED=Line.SHARED,
+    ),
+    # Two pages of the specification disagree on how a server ends a listen. On HTTP the result is followed by
+    # the end of the stream; on a shared channel, which does not end, by a cancelled notification.
+    **_rows(
+        frozenset({Kind.LISTEN_CANCELLED}),
+        Era.MODERN,
+        HTTP=Reason.ERA,
+        HTTP_JSON=Reason.ERA,
+        SHARED=Line.SHARED,
+    ),
+}
+
+
+def _fates(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, Situation], Route]:
+    """Return one entry for each of `kinds` and each situation in `routes`."""
+    return {(kind, era, Situation[name]): route for kind in kinds for name, route in routes.items()}
+
+
+ABSENT: Mapping[tuple[Kind, Era, Situation], Route] = {
+    **_fates(
+        frozenset({Kind.REPLY}),
+        Era.LEGACY,
+        DROPPED=Reason.NO_STREAM,
+        CANCELLED=Reason.CANCELLED,
+        ENDED=Reason.SESSION_ENDED,
+    ),
+    **_fates(
+        IN_REQUEST,
+        Era.LEGACY,
+        DROPPED=Reason.NO_STREAM,
+        ANSWERED=Reason.FINISHED,
+        CANCELLED=Reason.CANCELLED,
+        ENDED=Reason.SESSION_ENDED,
+    ),
+    # Changes and custom notifications are of use later; a log line is not, and may not wait.
+    **_fates(
+        CHANGES | {Kind.SESSION_CUSTOM},
+        Era.LEGACY,
+        UNINITIALIZED=Line.HELD,
+        NEVER=Line.HELD,
+        DROPPED=Line.HELD,
+        ENDED=Reason.SESSION_ENDED,
+    ),
+    **_fates(
+        frozenset({Kind.SESSION_LOG}),
+        Era.LEGACY,
+        NEVER=Reason.NO_STREAM,
+        DROPPED=Reason.NO_STREAM,
+        ENDED=Reason.SESSION_ENDED,
+    ),
+    # A modern client that has gone has cancelled; nothing is kept, since nothing could name its heir.
+    **_fates(frozenset({Kind.REPLY}), Era.MODERN, DROPPED=Reason.CANCELLED, CANCELLED=Reason.CANCELLED),
+    **_fates(
+        IN_REQUEST,
+        Era.MODERN,
+        DROPPED=Reason.CANCELLED,
+        ANSWERED=Reason.FINISHED,
+        CANCELLED=Reason.CANCELLED,
+    ),
+    **_fates(
+        CHANGES | LISTENING,
+        Era.MODERN,
+        DROPPED=Reason.CANCELLED,
+        ANSWERED=Reason.FINISHED,
+        CANCELLED=Reason.CANCELLED,
+    ),
+}
+
+
+def route(kind: Kind, era: Era, setting: Setting) -> Route:
+    """Return the stream that such a message belongs to, or why it belongs to none.
+
+    Raises:
+        LookupError: Such a message cannot occur there; the text names it.
+    """
+    try:
+        return ROUTES[kind, era, setting]
+    except KeyError:
+        raise LookupError(f"no {era.value} client has a {kind.value!r} over {setting.value!r}") from None
+
+
+def absent(kind: Kind, era: Era, situation: Situation) -> Route:
+    """Return what becomes of such a message while its stream cannot take it: `Line.HELD`, or a reason.
+
+    Raises:
+        LookupError: That cannot happen to such a message; the text names it.
+    """
+    try:
+        return ABSENT[kind, era, situation]
+    except KeyError:
+        raise LookupError(f"a {era.value} {kind.value!r} cannot meet {situation.value!r}") from None
+
+
+def scope_of(kind: Kind, era: Era) -> Scope:
+    """Return the scope that messages of `kind` have for clients of `era`."""
+    if kind in CHANGES:
+        return Scope.SESSION if era is Era.LEGACY else Scope.SUBSCRIPTION
+    return _SCOPES[kind]
+
+
+def render() -> str:
+    """Return both tables as text, one row a line, for people."""
+    lines = ["Which stream a message belongs to", ""]
+    for era in Era:
+        settings = [s for s in Setting if any((k, era, s) in ROUTES for k in Kind)]
+        lines += _table(era.value, settings, {(k, s): r for (k, e, s), r in ROUTES.items() if e is era})
+    lines += ["What becomes of it while that stream cannot take it", ""]
+    for era in Era:
+        situations = [s for s in Situation if any((k, era, s) in ABSENT for k in Kind)]
+        lines += _table(era.value, situations, {(k, s): r for (k, e, s), r in ABSENT.items() if e is era})
+    return "\n".join(lines)
+
+
+def _table(
+    title: str, columns: Sequence[enum.Enum], cells: Mapping[tuple[Kind, enum.Enum], Route]
+) -> list[str]:
+    kinds = [kind for kind in Kind if any((kind, column) in cells for column in columns)]
+    rows = [[title, *(column.name.lower() for column in columns)]]
+    for kind in kinds:
+        routes = (cells.get((kind, column)) for column in columns)
+        rows.append([kind.value, *("-" if r is None else _cell(r) for r in routes)])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    return [*lines, ""]
+
+
+def _cell(route: Route) -> str:
+    return route.value if isinstance(route, Line) else f"({route.name.lower()})"

@@ -1,0 +1,297 @@
+"""The stream actor: one logical stream to a client, and the connection that is attached to it.
+
+`Stream` is what the rest of the bus holds. The bus's actors `send` to it; a transport's shell attaches its
+connection and drains it, from the connection's own task::
+
+    with stream.attach(cancel_scope) as writer:
+        while (batch := await writer.take(keep_alive)) is not None:
+            ...                       # write the whole batch in one call
+            writer.written()
+
+Nothing but that task ever waits for the client.
+"""
+
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import trio
+
+from actors import Address, Cell, StopReason, System
+from mcpbus.fate import DELIVERED, Reason
+from mcpbus.options import Limits
+from mcpbus.outbox import Outbox, Outgoing
+from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.revisions import Era
+from mcpbus.routing import Line, Situation, absent
+
+
+class Ending(enum.Enum):
+    """Why a stream ended without the reply that its client waits for, where it did."""
+
+    CANCELLED = "the client cancelled the request"
+    SESSION_ENDED = "the session has ended"
+    CLOSED = "the server closed the stream"
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """End the stream once what waits has been written."""
+
+
+class Abort(msgspec.Struct, frozen=True):
+    """End the stream at once; what waits is discarded for `reason`."""
+
+    ending: Ending
+    reason: Reason
+
+
+class Supersede(msgspec.Struct, frozen=True):
+    """A newer stream has taken this one's place, and what waited; end its connection."""
+
+
+class Purge(msgspec.Struct, frozen=True):
+    """Discard what waits for one request, which its client cancelled."""
+
+    request_id: RequestId
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """Told to the session by a GET stream that has ended.
+
+    Attributes:
+        stream: The stream.
+        waiting: What nobody took from its outbox, in order; still pending.
+        lost: What was being written when the connection ended; settled.
+    """
+
+    stream: "Stream"
+    waiting: list[Outgoing]
+    lost: list[Outgoing]
+
+
+class _Attached(msgspec.Struct, frozen=True):
+    connection: trio.CancelScope
+
+
+class _Written(msgspec.Struct, frozen=True):
+    batch: list[Outgoing]
+
+
+class _Detached(msgspec.Struct, frozen=True):
+    connection: trio.CancelScope
+
+
+class Stream:
+    """A logical stream to a client. Only the bus makes them.
+
+    Attributes:
+        line: What kind of stream it is.
+        address: Its actor.
+        ending: Why it ended without a reply; None if it did not, or has not.
+    """
+
+    __slots__ = ("_outbox", "_ready", "_writing", "address", "ending", "line")
+
+    address: Address[object]
+
+    def __init__(self, line: Line, limits: Limits) -> None:
+        self.line = line
+        self.ending: Ending | None = None
+        self._outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
+        self._writing: list[Outgoing] = []
+        self._ready: trio.Event | None = None
+
+    @classmethod
+    def open(
+        cls, system: System, line: Line, limits: Limits, owner: Address[object] | None = None
+    ) -> "Stream":
+        """Open a stream.
+
+        Args:
+            system: Where its actor lives.
+            line: What kind of stream it is.
+            limits: The bounds of its outbox.
+            owner: The session that a GET stream returns its leftovers to.
+        """
+        stream = cls(line, limits)
+        stream.address = system.spawn(_StreamActor, stream, owner, name=f"stream {line.value}")
+        return stream
+
+    def send(self, message: Outgoing) -> None:
+        """Queue a message for the client. Never waits; the receipt tells what became of it."""
+        if self.address.stopped:
+            message.receipt.discard(self.lapse(message))
+        else:
+            self.address.tell(message)
+
+    def lapse(self, message: Outgoing) -> Reason:
+        """Return why a message is discarded now that this stream is gone."""
+        # On a shared channel the connection is the session, for those that have one.
+        shared = self.line is Line.SHARED and message.era is Era.LEGACY
+        fate = absent(message.kind, message.era, Situation.ENDED if shared else Situation.DROPPED)
+        return fate if isinstance(fate, Reason) else Reason.NO_STREAM
+
+    def hand_over(self) -> list[Outgoing]:
+        """Take what waits out of the outbox, to be sent on another stream. For the session that owns it."""
+        return self._outbox.remove()
+
+    @contextmanager
+    def attach(self, connection: trio.CancelScope) -> Iterator["Writer"]:
+        """Attach a connection; its task drains the stream inside the block.
+
+        Args:
+            connection: The scope in which the connection's task runs; cancelled when a newer stream takes
+                this one's place.
+        """
+        self.address.tell(_Attached(connection))
+        try:
+            yield Writer(self)
+        finally:
+            self.address.tell(_Detached(connection))
+
+    def wake(self) -> None:
+        """Let the writer look at the outbox. For the stream's actor."""
+        if self._ready is not None:
+            self._ready.set()
+            self._ready = None
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.line.value}, {len(self._outbox)} waiting>"
+
+
+class Writer:
+    """The writing end of a stream, for the task of the attached connection."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def take(self, timeout: float = float("inf")) -> list[Outgoing] | None:  # noqa: ASYNC109
+        """Wait for messages, and take all that there are.
+
+        A cancellation takes nothing.
+
+        Args:
+            timeout: After how many seconds to return without a message.
+
+        Returns:
+            The batch; an empty list after `timeout`; None when the stream has ended.
+        """
+        stream = self._stream
+        outbox = stream._outbox  # noqa: SLF001 - the two ends of one queue
+        if not outbox and not outbox.closed:
+            ready = stream._ready = trio.Event()  # noqa: SLF001
+            if timeout == float("inf"):
+                await ready.wait()
+            else:
+                with trio.move_on_after(timeout):
+                    await ready.wait()
+        batch = outbox.take()
+        if not batch:
+            return None if outbox.closed else batch
+        stream._writing = batch  # noqa: SLF001
+        return batch
+
+    def written(self) -> None:
+        """Say that the write of the batch returned, and no disconnect was seen."""
+        stream = self._stream
+        stream.address.tell(_Written(stream._writing))  # noqa: SLF001
+
+
+class _StreamActor:
+    """Owns the outbox and the connection; see the module."""
+
+    def __init__(self, cell: Cell[object], stream: Stream, owner: Address[object] | None) -> None:
+        self._cell = cell
+        self._stream = stream
+        self._outbox = stream._outbox
+        self._owner = owner
+        self._connection: trio.CancelScope | None = None
+        self._finishing = False
+        cell.on_stop(self._ended)
+
+    def handle(self, message: object) -> None:
+        _HANDLERS[type(message)](self, message)
+
+    def _put(self, message: Outgoing) -> None:
+        if self._finishing:
+            message.receipt.discard(Reason.FINISHED)
+            return
+        self._outbox.put(message)
+        if message.final:
+            self._finishing = True
+        self._stream.wake()
+
+    def _attached(self, message: _Attached) -> None:
+        self._connection = message.connection
+
+    def _written(self, message: _Written) -> None:
+        self._stream._writing = []
+        for written in message.batch:
+            written.receipt.settle(DELIVERED)
+        self._stop_if_done()
+
+    def _detached(self, message: _Detached) -> None:
+        if self._connection is message.connection:
+            self._connection = None
+            self._cell.stop()
+
+    def _finish(self, _message: Finish) -> None:
+        self._finishing = True
+        self._stop_if_done()
+
+    def _abort(self, message: Abort) -> None:
+        self._stream.ending = message.ending
+        for waiting in self._outbox.remove():
+            waiting.receipt.discard(message.reason)
+        self._finishing = True
+        self._stop_if_done()
+
+    def _supersede(self, _message: Supersede) -> None:
+        self._finishing = True
+        if self._connection is None:
+            self._cell.stop()
+        else:
+            # The actor stays until the connection's task has let go: only then is it known what was lost.
+            self._connection.cancel()
+
+    def _purge(self, message: Purge) -> None:
+        for purged in self._outbox.purge(message.request_id):
+            purged.receipt.discard(Reason.CANCELLED)
+
+    def _stop_if_done(self) -> None:
+        if self._finishing and not self._outbox and not self._stream._writing:
+            self._cell.stop()
+
+    def _ended(self, reason: StopReason) -> None:
+        """Give every message that is left its fate, whatever ended the stream, and let the writer go."""
+        stream = self._stream
+        waiting, lost = self._outbox.remove(), stream._writing
+        stream._writing = []
+        self._outbox.closed = True
+        stream.wake()
+        for message in lost:
+            message.receipt.discard(Reason.LOST)
+        if self._owner is None:
+            failed = reason is StopReason.FAILED
+            for message in waiting:
+                message.receipt.discard(Reason.FAILED if failed else stream.lapse(message))
+        elif self._owner.stopped:
+            for message in waiting:
+                message.receipt.discard(Reason.SESSION_ENDED)
+        else:
+            self._owner.tell(Returned(stream, waiting, lost))
+
+
+_HANDLERS = {
+    Outgoing: _StreamActor._put,
+    _Attached: _StreamActor._attached,
+    _Written: _StreamActor._written,
+    _Detached: _StreamActor._detached,
+    Finish: _StreamActor._finish,
+    Abort: _StreamActor._abort,
+    Supersede: _StreamActor._supersede,
+    Purge: _StreamActor._purge,
+}

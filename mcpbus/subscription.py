@@ -1,0 +1,129 @@
+"""The subscription actor: one ``subscriptions/listen``, from its acknowledgement to its end.
+
+The acknowledgement is in the stream's outbox before the bus knows of the subscription, so no change can come
+before it. Every message of the subscription is stamped with the id of the listen request.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from actors import Cell, Stopped, StopReason
+from mcpbus.emission import Emission
+from mcpbus.outbox import Outgoing
+from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.jsonrpc import encode_error, encode_notification, encode_result
+from mcpbus.protocol.messages import SubscriptionFilter
+from mcpbus.protocol.meta import SUBSCRIPTION_ID
+from mcpbus.request import Cancel, Drop, End, Ticket
+from mcpbus.routing import Kind, Line, route
+from mcpbus.stream import Purge
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+CANCELLED = "notifications/cancelled"
+
+
+class SubscriptionActor:
+    """See the module."""
+
+    def __init__(
+        self,
+        cell: Cell[object],
+        ticket: Ticket,
+        granted: SubscriptionFilter,
+        bus: "Bus",
+    ) -> None:
+        self._cell = cell
+        self._ticket = ticket
+        self._granted = granted
+        self._bus = bus
+        self._stamped: dict[str, bytes] = {}
+        self._meta = {SUBSCRIPTION_ID: ticket.id}
+        ticket.slot.listens = True
+        ticket.slot.occupy(cell.address)
+        cell.on_stop(self._ended)
+        cell.watch(ticket.stream.address)
+        self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta})
+        bus.interests.add(cell.address, lists=lists_of(granted), uris=granted.resource_subscriptions)
+
+    def handle(self, message: object) -> None:
+        _HANDLERS[type(message)](self, message)
+
+    def _change(self, said: Emission) -> None:
+        method = said.receipt.method
+        if said.uri is None:
+            data = self._stamped.get(method)
+            if data is None:
+                data = self._stamped[method] = encode_notification(method, {"_meta": self._meta})
+        else:
+            data = encode_notification(method, {"uri": said.uri, "_meta": self._meta})
+        self._send(
+            Outgoing(
+                said.kind, self._ticket.revision.era, data, said.receipt, key=(self._ticket.id, said.key)
+            )
+        )
+
+    def _end(self, message: End) -> None:
+        """End the subscription gracefully: its result, and on a shared channel the cancelled that some clients await."""
+        ticket = self._ticket
+        final = ticket.stream.line is not Line.SHARED
+        tail = self._bus.server.tail(ticket.revision).with_meta(self._meta)
+        data = encode_result(ticket.id, b"{" + tail.removeprefix(b","))
+        receipt = self._bus.ledger.enter(ticket.method)
+        self._send(Outgoing(Kind.LISTEN_RESULT, ticket.revision.era, data, receipt, final=final))
+        if isinstance(route(Kind.LISTEN_CANCELLED, ticket.revision.era, ticket.setting), Line):
+            self._put(Kind.LISTEN_CANCELLED, CANCELLED, {"requestId": ticket.id, "reason": message.why})
+        self._cell.stop()
+
+    def _cancel(self, _message: Cancel | Drop) -> None:
+        self._ticket.stream.address.tell(Purge(self._ticket.id))
+        self._cell.stop()
+
+    def _stream_stopped(self, _message: Stopped) -> None:
+        self._cell.stop()
+
+    def _put(self, kind: Kind, method: str, params: dict[str, Any]) -> None:
+        receipt = self._bus.ledger.enter(method)
+        self._send(Outgoing(kind, self._ticket.revision.era, encode_notification(method, params), receipt))
+
+    def _send(self, message: Outgoing) -> None:
+        message.request_id = self._ticket.id
+        self._ticket.stream.send(message)
+
+    def _ended(self, reason: StopReason) -> None:
+        ticket = self._ticket
+        ticket.slot.release()
+        granted = self._granted
+        self._bus.interests.remove(
+            self._cell.address, lists=lists_of(granted), uris=granted.resource_subscriptions
+        )
+        if reason is StopReason.FAILED:
+            self._fail(internal_error())
+
+    def _fail(self, error: ProtocolError) -> None:
+        ticket = self._ticket
+        receipt = self._bus.ledger.enter(ticket.method)
+        data = encode_error(ticket.id, error)
+        final = ticket.stream.line is not Line.SHARED
+        self._send(Outgoing(Kind.LISTEN_RESULT, ticket.revision.era, data, receipt, final=final))
+
+
+def lists_of(granted: SubscriptionFilter) -> list[str]:
+    """Return the kinds of list that a filter names."""
+    named = {
+        "tools": granted.tools_list_changed,
+        "prompts": granted.prompts_list_changed,
+        "resources": granted.resources_list_changed,
+    }
+    return [kind for kind, wanted in named.items() if wanted]
+
+
+_HANDLERS: dict[type, Callable[[SubscriptionActor, Any], None]] = {
+    Emission: SubscriptionActor._change,
+    End: SubscriptionActor._end,
+    Cancel: SubscriptionActor._cancel,
+    Drop: SubscriptionActor._cancel,
+    Stopped: SubscriptionActor._stream_stopped,
+}

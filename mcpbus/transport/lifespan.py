@@ -1,0 +1,81 @@
+"""A server as an ASGI application that opens its own bus, in the ASGI lifespan."""
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+import trio
+
+from mcpbus.transport.asgi import AsgiApp, Message, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+
+_log = logging.getLogger("mcpbus")
+
+NOT_TRIO = (
+    "mcpbus runs on trio: serve this application with `hypercorn -k trio module:app`, or with `mcpbus serve`"
+)
+NO_LIFESPAN = (
+    "The ASGI lifespan of this application was not run, so its server is not open. Mounted inside another "
+    "application, use bus.asgi() of a bus that you opened with `async with server.open() as bus`."
+)
+
+
+class LifespanApp:
+    """Opens a bus when the ASGI server starts, and serves it until the ASGI server stops. Made by `Server.asgi`.
+
+    Args:
+        open_bus: Opens the bus.
+        attach: Makes the endpoint of an open bus.
+    """
+
+    def __init__(
+        self, open_bus: Callable[[], "AbstractAsyncContextManager[Bus]"], attach: Callable[["Bus"], AsgiApp]
+    ) -> None:
+        self._open_bus = open_bus
+        self._attach = attach
+        self._app: AsgiApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's scope, as ASGI 3.0 has it."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif self._app is not None:
+            await self._app(scope, receive, send)
+        else:
+            why = NO_LIFESPAN if trio.lowlevel.in_trio_run() else NOT_TRIO
+            _log.error(why)
+            await _refuse(scope, send, why)
+
+    async def drain(self, seconds: float) -> None:
+        """End all that goes on, as `Bus.drain`."""
+        if self._app is not None:
+            await self._app.drain(seconds)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        if not trio.lowlevel.in_trio_run():
+            await send({"type": "lifespan.startup.failed", "message": NOT_TRIO})
+            return
+        # What the author's lifespan raises is raised here: ASGI servers log it and do not start.
+        async with self._open_bus() as bus:
+            self._app = self._attach(bus)
+            try:
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+            finally:
+                self._app = None
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _refuse(scope: Scope, send: Send, why: str) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1011, "reason": "server not open"})
+        return
+    body: bytes = why.encode() + b"\n"
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))]
+    start: Message = {"type": "http.response.start", "status": 500, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})

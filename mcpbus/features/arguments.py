@@ -17,9 +17,16 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.handwritten import HandWritten, JsonSchema, compile_schema
 from mcpbus.features.signature import Parameter, Signature
 
+# A refusal tells enough to correct the call and does not grow with it.
+_LONGEST_REFUSAL = 1000
+
 
 class InvalidArgumentsError(Exception):
-    """Arguments that the tool's input schema does not admit; the text names each and may go to the model."""
+    """Arguments that the tool's input schema does not admit; the text names them and may go to the model."""
+
+    def __init__(self, text: str) -> None:
+        """Say what is wrong, in at most 1000 characters."""
+        super().__init__(text if len(text) <= _LONGEST_REFUSAL else text[: _LONGEST_REFUSAL - 1] + "…")
 
 
 class Arguments(Protocol):
@@ -112,6 +119,8 @@ def _typed(signature: Signature) -> TypedArguments:
             f"dataclasses, attrs, msgspec Structs or pydantic models, or give an input_schema by hand"
         ) from error
     document.pop("title", None)
+    if not document["required"]:
+        del document["required"]
     for parameter in signature.parameters:
         if not parameter.required:
             document["properties"][parameter.name]["default"] = jsontypes.to_builtins(parameter.default)

@@ -39,6 +39,7 @@ class Features:
         self._declared = declared
         self._base = base
         self._completes = False
+        self._selective: tuple[int, bool] | None = None
         self._listeners: list[Callable[[Kind], None]] = []
         self.tools: Registry[Tool] = Registry(
             "tool", lambda: self._tell("tools"), None if base is None else base.tools
@@ -87,7 +88,9 @@ class Features:
             RegistrationError: its name is taken, or it cannot be a tool as it is written.
         """
         if isinstance(function, Tool) and options:
-            raise RegistrationError(f"tool {function.name!r} is made already; give {', '.join(options)} where it is made")
+            raise RegistrationError(
+                f"tool {function.name!r} is made already; give {', '.join(options)} where it is made"
+            )
         made = function if isinstance(function, Tool) else tool(function, **options)
         self.tools.add(made.name, made)
         return made
@@ -193,10 +196,9 @@ class Features:
 
     def visible_tools(self, principal: Any) -> tuple[list[Entry[Tool]], Hashable]:
         """The tools that `principal` sees, and a key that is equal for equal sets of them."""
-        entries = self.tools.entries()
         if not self.selective:
-            return entries, None
-        seen = [entry for entry in entries if self._shows(entry.item, principal)]
+            return self.tools.entries(), None
+        seen = [entry for entry in self.tools.entries() if self._shows(entry.item, principal)]
         return seen, tuple(entry.position for entry in seen)
 
     @property

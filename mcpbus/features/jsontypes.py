@@ -4,8 +4,11 @@
 not behind a ``$ref``, because clients look for ``type: object`` there; what it refers to is under ``$defs``.
 """
 
+import re
 import sys
-from typing import Any
+import types
+from collections.abc import Callable
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -19,6 +22,16 @@ def decoder_for(kind: Any, *, strict: bool = True) -> "msgspec.json.Decoder[Any]
         TypeError: `kind` cannot be told from JSON.
     """
     return msgspec.json.Decoder(kind, strict=strict, dec_hook=_decode_model)
+
+
+def check_convertible(kind: Any) -> None:
+    """Refuse a type that `convert` could never make.
+
+    Raises:
+        TypeError: `kind` has no JSON form.
+    """
+    schema_of(kind)
+    decoder_for(kind)
 
 
 def convert(value: Any, kind: Any) -> Any:
@@ -56,7 +69,8 @@ def schema_of(kind: Any, *, serialized: bool = False) -> dict[str, Any]:
         if not _is_model(unknown):
             # msgspec turns this into a TypeError that names the type.
             raise NotImplementedError
-        prefix = unknown.__qualname__.replace("/", ".")
+        # A generic model is called "Page[int]", and brackets have no place in a reference.
+        prefix = re.sub(r"[^\w.-]", "_", unknown.__qualname__)
         schema: dict[str, Any] = unknown.model_json_schema(
             ref_template=f"#/$defs/{prefix}.{{model}}", mode="serialization" if serialized else "validation"
         )
@@ -66,11 +80,9 @@ def schema_of(kind: Any, *, serialized: bool = False) -> dict[str, Any]:
                 raise TypeError(f"two different pydantic models are called {qualified}")
         return schema
 
-    (root,), definitions = msgspec.json.schema_components(
-        [kind], schema_hook=describe_model, ref_template=_REFERENCE
-    )
+    root, definitions = _components(kind, describe_model)
     definitions = {**definitions, **models}
-    schema = dict(root)
+    schema = root
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REFERENCE.format(name=""))
         schema = {**definitions[name], **{key: value for key, value in schema.items() if key != "$ref"}}
@@ -88,10 +100,18 @@ def has_models(kind: Any) -> bool:
     def note(unknown: Any) -> dict[str, Any]:
         nonlocal found
         found = found or _is_model(unknown)
-        return {}
+        return {"type": "object"}
 
-    msgspec.json.schema_components([kind], schema_hook=note)
+    _components(kind, note)
     return found
+
+
+def _components(kind: Any, hook: Callable[[Any], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of `kind`, and what its references name."""
+    members = get_args(kind) if get_origin(kind) in {Union, types.UnionType} else (kind,)
+    # Member by member, because msgspec refuses a union of several object types, which it could not decode.
+    schemas, definitions = msgspec.json.schema_components(members, schema_hook=hook, ref_template=_REFERENCE)
+    return ({"anyOf": list(schemas)} if len(schemas) > 1 else dict(schemas[0])), definitions
 
 
 def _refers(schema: Any, name: str) -> bool:

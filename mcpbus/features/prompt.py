@@ -9,10 +9,9 @@ import msgspec
 from mcpbus.features import jsontypes
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, adapt, to_blocks
-from mcpbus.features.errors import RegistrationError
 from mcpbus.features.results import Tail
 from mcpbus.features.run import Function
-from mcpbus.features.signature import Parameter, describe, name_of, read_signature
+from mcpbus.features.signature import Parameter, check_convertible, describe, name_of, read_signature
 from mcpbus.features.tool import check_timeout
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.revisions import Revision
@@ -101,14 +100,10 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
     Raises:
         RegistrationError: it cannot be one as it is written.
     """
-    name = options.get("name") or name_of(function)
+    name = options.get("name", name_of(function))
     owner = f"prompt {name!r}"
     signature = read_signature(function, owner)
-    for parameter in signature.parameters:
-        try:
-            msgspec.json.Decoder(parameter.annotation)
-        except TypeError as error:
-            raise RegistrationError(f"{owner}, parameter {parameter.name!r}: {error}") from error
+    check_convertible(signature)
     return Prompt(
         name,
         Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),

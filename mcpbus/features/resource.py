@@ -11,7 +11,7 @@ from mcpbus.features.content import File, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.results import CacheScope, Tail
 from mcpbus.features.run import Function
-from mcpbus.features.signature import MISSING, Signature, describe, name_of, read_signature
+from mcpbus.features.signature import MISSING, Signature, check_convertible, describe, name_of, read_signature
 from mcpbus.features.tool import check_timeout
 from mcpbus.features.uris import Template, check_uri, compile_template, is_template
 from mcpbus.protocol import messages as wire
@@ -131,6 +131,7 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
     """
     owner = f"resource {uri!r}"
     signature = read_signature(function, owner)
+    check_convertible(signature)
     template = compile_template(uri, owner) if is_template(uri) else None
     if template is None:
         check_uri(uri, owner)
@@ -146,7 +147,7 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
     return Resource(
         uri,
         Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
-        options.get("name") or name_of(function),
+        options.get("name", name_of(function)),
         options.get("title"),
         options.get("description", describe(function)),
         options.get("mime_type", _mime_type(signature.returns)),

@@ -58,6 +58,8 @@ class Runner:
     """
 
     def __init__(self, threads: int = 40, middleware: Sequence[Middleware] = ()) -> None:
+        if threads < 1:
+            raise ValueError(f"threads is at least 1, not {threads}")
         self.inline = False
         self._threads = threads
         self._middleware = tuple(reversed(middleware))

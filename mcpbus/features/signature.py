@@ -5,13 +5,16 @@ Read once, at registration; whatever cannot be served is refused here, before a 
 
 import functools
 import inspect
+import re
+import types
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import attrs
 import msgspec
 
 from mcpbus.context import Context, SyncContext
+from mcpbus.features import jsontypes
 from mcpbus.features.errors import RegistrationError
 
 MISSING: Any = inspect.Parameter.empty
@@ -109,6 +112,21 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
     return Signature(function, owner, tuple(parameters), context, hints.get("return", MISSING), asynchronous)
 
 
+def check_convertible(signature: Signature) -> None:
+    """Refuse parameters that no text of a client could become.
+
+    Raises:
+        RegistrationError: an annotation has no JSON form.
+    """
+    for parameter in signature.parameters:
+        try:
+            jsontypes.check_convertible(parameter.annotation)
+        except (TypeError, NotImplementedError) as error:
+            raise RegistrationError(
+                f"{signature.owner}, parameter {parameter.name!r}: no text can become this type: {error}"
+            ) from error
+
+
 def describe(function: Callable[..., Any]) -> str | None:
     """What the docstring of `function` says, or None."""
     return inspect.getdoc(_innermost(function)) or None
@@ -153,7 +171,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _is_context(annotation: Any) -> bool:
-    return _bare(annotation) in {Context, SyncContext}
+    return _bare(annotation) is Context or _bare(annotation) is SyncContext
 
 
 def _check_context(annotation: Any, owner: str, *, asynchronous: bool) -> None:
@@ -174,9 +192,16 @@ def _gather_meta(annotation: Any, owner: str) -> Any:
     A bare string is the description. Constraints in the common vocabulary of annotated-types (``ge``, ``max_length``
     and so on, which pydantic's ``Field`` carries too) are taken over, so that none is silently left unenforced.
     """
-    if get_origin(annotation) is not Annotated:
+    origin = get_origin(annotation)
+    if origin is None or origin is Literal:
         return annotation
+    if origin is not Annotated:
+        inner = tuple(_gather_meta(part, owner) for part in get_args(annotation))
+        if inner == get_args(annotation):
+            return annotation
+        return Union[inner] if origin is types.UnionType else origin[inner]  # noqa: UP007  # it has to be built
     bare, *extras = get_args(annotation)
+    bare = _gather_meta(bare, owner)
     found: dict[str, Any] = {}
     for extra in _flatten(extras):
         if isinstance(extra, str):
@@ -188,7 +213,7 @@ def _gather_meta(annotation: Any, owner: str) -> Any:
                     found[field] = value
     try:
         return Annotated[bare, msgspec.Meta(**found)] if found else bare
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, re.error) as error:
         raise RegistrationError(f"{owner}: {error}") from error
 
 

@@ -125,7 +125,7 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
     Raises:
         RegistrationError: it cannot be one as it is written.
     """
-    name = options.get("name") or name_of(function)
+    name = options.get("name", name_of(function))
     if not _NAME.fullmatch(name):
         raise RegistrationError(
             f"tool {name!r}: a name is 1 to 64 letters, digits, '_', '-' or '.', which every client takes; give name="
@@ -150,7 +150,11 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
 
 def error_result(text: str, tail: Tail) -> bytes:
     """The result object of a tool that failed, with what the model may read (rules F-13 and F-15)."""
-    return b'{"content":%b,"isError":true%b' % (encode_text(text), tail.plain)
+    # What an exception says may hold undecodable bytes, as lone surrogates; its result must still get out.
+    return b'{"content":%b,"isError":true%b' % (
+        encode_text(text.encode(errors="replace").decode()),
+        tail.plain,
+    )
 
 
 def check_timeout(timeout: float | None, owner: str) -> float | None:

@@ -1,0 +1,267 @@
+"""From a signature to a schema, and from JSON to arguments."""
+
+import contextlib
+import dataclasses
+import enum
+import functools
+from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+from mcpbus.context import Context, SyncContext
+from mcpbus.features import RegistrationError, tool
+from mcpbus.features.arguments import InvalidArgumentsError
+
+T = TypeVar("T")
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Point(TypedDict):
+    x: int
+    y: int
+
+
+@dataclasses.dataclass
+class Node:
+    value: int
+    children: "list[Node]" = dataclasses.field(default_factory=list)
+
+
+@attrs.define
+class Box:
+    width: float
+
+
+class Span(msgspec.Struct):
+    start: int
+    end: int
+
+
+class Address(pydantic.BaseModel):
+    street: str
+
+
+class Person(pydantic.BaseModel):
+    name: str = pydantic.Field(min_length=2)
+    home: Address
+
+
+def made(annotation: Any, *default: Any) -> Any:
+    def function(value: Any) -> None: ...
+
+    function.__annotations__ = {"value": annotation}
+    if default:
+        function.__defaults__ = default
+    return tool(function)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema", "good", "value", "bad"),
+    [
+        (str, {"type": "string"}, '"a"', "a", "1"),
+        (int, {"type": "integer"}, "3", 3, '"3"'),
+        (float, {"type": "number"}, "3", 3.0, "true"),
+        (bool, {"type": "boolean"}, "true", True, "1"),
+        (list[int], {"type": "array", "items": {"type": "integer"}}, "[1]", [1], '["1"]'),
+        (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}, "null", None, '"a"'),
+        (Literal["a", "b"], {"enum": ["a", "b"]}, '"b"', "b", '"c"'),
+        (Colour, {"$ref": "#/$defs/Colour"}, '"red"', Colour.RED, '"green"'),
+        (Point, {"$ref": "#/$defs/Point"}, '{"x":1,"y":2}', {"x": 1, "y": 2}, '{"x":1}'),
+        (Node, {"$ref": "#/$defs/Node"}, '{"value":1}', Node(1), '{"value":1,"children":[{}]}'),
+        (Box, {"$ref": "#/$defs/Box"}, '{"width":1.5}', Box(1.5), '{"width":null}'),
+        (Span, {"$ref": "#/$defs/Span"}, '{"start":1,"end":2}', Span(1, 2), "[1,2]"),
+        (Any, {}, '{"a":[1]}', {"a": [1]}, None),
+        (Annotated[int, msgspec.Meta(ge=1)], {"type": "integer", "minimum": 1}, "1", 1, "0"),
+        (Annotated[int, "How many"], {"type": "integer", "description": "How many"}, "1", 1, '"1"'),
+        (
+            Annotated[int, pydantic.Field(ge=1, description="Many")],
+            {"type": "integer", "minimum": 1, "description": "Many"},
+            "1",
+            1,
+            "0",
+        ),
+        (
+            list[Annotated[str, pydantic.Field(max_length=2)]],
+            {"type": "array", "items": {"type": "string", "maxLength": 2}},
+            '["ab"]',
+            ["ab"],
+            '["abc"]',
+        ),
+    ],
+)
+def test_a_type_becomes_a_schema_and_a_decoder_that_agree(annotation, schema, good, value, bad):
+    arguments = made(annotation).arguments
+    assert arguments.document["properties"]["value"] == schema
+    assert arguments.document["type"] == "object"
+    assert arguments.decode(f'{{"value":{good}}}'.encode()) == {"value": value}
+    if bad is not None:
+        with pytest.raises(InvalidArgumentsError, match="`value"):
+            arguments.decode(f'{{"value":{bad}}}'.encode())
+
+
+def test_pydantic_models_are_validated_by_pydantic_and_their_definitions_are_found_from_the_root():
+    arguments = made(Person).arguments
+    shown = arguments.document["properties"]["value"]
+    assert shown["properties"]["home"] == {"$ref": "#/$defs/Person.Address"}
+    assert arguments.document["$defs"]["Person.Address"]["properties"]["street"]["type"] == "string"
+    good = arguments.decode(b'{"value":{"name":"Ada","home":{"street":"Main"}}}')
+    assert good == {"value": Person(name="Ada", home=Address(street="Main"))}
+    with pytest.raises(
+        InvalidArgumentsError, match="name: String should have at least 2 characters"
+    ) as refused:
+        arguments.decode(b'{"value":{"name":"A","home":{"street":"Main"}}}')
+    assert "pydantic.dev" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (b"{}", "missing required argument `city` (string)"),
+        (b'{"city":1}', "argument `city`: Expected `str`, got `int`"),
+        (b'{"city":"x","days":"3"}', "argument `days`: Expected `int`, got `str`"),
+        (b'{"city":"x","dais":3}', "unknown argument `dais`; expected `city`, `days`, `spot`"),
+        (b'{"city":"x","spot":{"x":1}}', "missing required argument `spot.y`"),
+        (b'{"city":"x","spot":{"x":1,"y":"2"}}', "argument `spot.y`: Expected `int`, got `str`"),
+    ],
+)
+def test_a_refusal_names_the_argument_and_what_was_expected(arguments, message):
+    def forecast(city: str, days: int = 3, spot: Point | None = None) -> None: ...
+
+    with pytest.raises(InvalidArgumentsError) as refused:
+        tool(forecast).arguments.decode(arguments)
+    assert str(refused.value) == message
+
+
+def test_defaults_are_in_the_schema_and_one_call_never_sees_what_another_did_to_them():
+    def function(tags: list[str] = ["a"], colour: Colour = Colour.RED) -> None: ...  # noqa: B006
+
+    arguments = tool(function).arguments
+    assert arguments.document["properties"]["tags"]["default"] == ["a"]
+    assert arguments.document["properties"]["colour"]["default"] == "red"
+    assert "required" not in arguments.document
+    first = arguments.decode(b"{}")
+    first["tags"].append("b")
+    assert arguments.decode(b"{}") == {"tags": ["a"], "colour": Colour.RED}
+
+
+async def with_context(ctx: Context, a: int) -> None: ...
+def plain_with_context(a: int, ctx: SyncContext) -> None: ...
+
+
+@pytest.mark.parametrize("function", [with_context, plain_with_context])
+def test_the_context_is_not_an_argument(function):
+    assert list(tool(function).arguments.document["properties"]) == ["a"]
+
+
+async def takes_sync(ctx: SyncContext) -> None: ...
+def takes_async(ctx: Context) -> None: ...
+async def takes_two(a: Context, b: Context) -> None: ...
+def takes_any(*args: int) -> None: ...
+def takes_named(**kwargs: int) -> None: ...
+def takes_positional(a: int, /) -> None: ...
+def takes_unresolved(a: "Nowhere") -> None: ...  # noqa: F821
+def takes_lock(a: functools.partial) -> None: ...
+def takes_impossible(a: Annotated[int, pydantic.Field(pattern="(")]) -> None: ...
+async def generates(a: int) -> Any:
+    yield a
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (takes_sync, "annotate Context"),
+        (takes_async, "annotate SyncContext, or write async def"),
+        (takes_two, "the context twice"),
+        (takes_any, r"'\*args: int' cannot be given by name"),
+        (takes_named, "cannot be given by name"),
+        (takes_positional, "cannot be given by name"),
+        (takes_unresolved, "Nowhere.*TYPE_CHECKING"),
+        (takes_lock, "have no JSON form"),
+        (takes_impossible, "parameter 'a'"),
+        (generates, "generator"),
+        (lambda: None, "tool '<lambda>': a name is"),
+        (3, "not callable"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_at_registration(function, message):
+    with pytest.raises(RegistrationError, match=message):
+        tool(function)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "x" * 65, "a\n"])
+def test_a_name_that_some_client_would_refuse_is_refused(name):
+    with pytest.raises(RegistrationError, match="a name is 1 to 64"):
+        tool(with_context, name=name)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_timeout_is_a_time(timeout):
+    with pytest.raises(RegistrationError, match="positive number of seconds"):
+        tool(with_context, timeout=timeout)
+
+
+class Adder:
+    """Adds."""
+
+    async def __call__(self, a: int) -> int:
+        return a
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def test_callable_objects_methods_and_partials_are_functions_too():
+    assert tool(Adder()).arguments.document["required"] == ["a"]
+    assert tool(functools.partial(add, 1), name="inc").arguments.document["required"] == ["b"]
+    assert tool(functools.partial(add, 1)).name == "add"
+    assert tool(functools.partial(add, 1)).description == "Add."
+    assert tool(Adder()).function.signature.asynchronous
+
+
+def test_a_refusal_does_not_grow_with_the_call():
+    hand_written = tool(lambda arguments: None, name="t", input_schema={"type": "object", "maxProperties": 0})
+    for arguments in (tool(add).arguments, hand_written.arguments):
+        with pytest.raises(InvalidArgumentsError) as refused:
+            arguments.decode(b'{"%b":1}' % (b"x" * 100_000))
+        assert len(str(refused.value)) <= 1000
+
+
+@pytest.mark.parametrize(
+    "value", ["[" * 5000 + "]" * 5000, "1" + "0" * 400, "-1e400", '"\\ud800"', "1e999999"]
+)
+def test_hostile_values_are_admitted_or_refused_and_never_raise_anything_else(value):
+    text = f'{{"value":{value}}}'.encode()
+    hand_written = tool(
+        lambda arguments: None,
+        name="t",
+        input_schema={"type": "object", "properties": {"value": {"maximum": 5}}},
+    )
+    for arguments in (made(Any).arguments, hand_written.arguments):
+        with contextlib.suppress(InvalidArgumentsError):
+            arguments.decode(text)
+
+
+class Page(pydantic.BaseModel, Generic[T]):
+    items: list[T]
+
+
+class Branch(pydantic.BaseModel):
+    twigs: list["Branch"] = []
+
+
+def test_generic_and_recursive_models_have_definitions_that_resolve():
+    import jsonschema_rs
+
+    for model, good in ((Page[Address], {"items": [{"street": "a"}]}), (Branch, {"twigs": [{"twigs": []}]})):
+        document = made(model).arguments.document
+        jsonschema_rs.validator_for(document).validate({"value": good})
+        assert not jsonschema_rs.validator_for(document).is_valid({"value": {"items": 1, "twigs": 1}})

@@ -49,7 +49,8 @@ class DeadLetters:
     def post(self, recipient: "Address[Any]", message: Any, reason: Discard) -> None:
         """Take a message that will not be handled; a question among them ends here.
 
-        The failure of a task is logged, as its owner will not see to it."""
+        The failure of a task is logged, as its owner will not see to it.
+        """
         self.counts[reason] += 1
         if isinstance(message, Ask):
             message.fail(reason)

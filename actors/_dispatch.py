@@ -127,7 +127,7 @@ class Dispatcher:
         queue = self.queue
         urgent = self.urgent
         self.busy = True
-        while True:
+        for _ in range(turns):
             if urgent:
                 cell, message = urgent.popleft()
                 if type(message) is StopReason:
@@ -140,8 +140,7 @@ class Dispatcher:
                 else:
                     cell._waiting -= 1
             else:
-                self.busy = False
-                return False
+                break
             if cell._state is RUNNING:
                 self.handled += 1
                 try:
@@ -150,12 +149,8 @@ class Dispatcher:
                     _supervision.raised(cell, message, error)
             else:
                 self.discard(cell, message, cell.address.refusal)
-            turns -= 1
-            if not turns:
-                if queue or urgent:
-                    return True
-                self.busy = False
-                return False
+        self.busy = bool(queue or urgent)
+        return self.busy
 
     def discard(self, cell: "Cell[Any]", message: object, reason: Discard) -> None:
         """Account for an accepted message that will not be handled."""

@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
+import trio
+
 from actors._address import Address
 from actors._errors import LifecycleError, NameTakenError
 
@@ -25,6 +27,7 @@ class Registry(Mapping[Hashable, Address[Any]]):
         self._addresses: dict[Hashable, Address[Any]] = {}
         self._names: dict[Address[Any], list[Hashable]] = {}
 
+    @trio.lowlevel.enable_ki_protection
     def register(self, name: Hashable, address: Address[Any]) -> None:
         """Register an actor. It may have several names; to do it twice is harmless.
 
@@ -41,6 +44,7 @@ class Registry(Mapping[Hashable, Address[Any]]):
         if name not in names:
             names.append(name)
 
+    @trio.lowlevel.enable_ki_protection
     def unregister(self, name: Hashable) -> None:
         """Take a name back.
 

@@ -91,6 +91,7 @@ async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[
         task._end(task._cell, CANCELLED if _is_cancellation(error) else Failed(error))
         raise
     task._end(task._cell, outcome)
+    del outcome  # the traceback of an exception in it holds this frame: without this, a cycle
 
 
 def _is_cancellation(error: BaseException) -> bool:

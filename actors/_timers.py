@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors._dispatch import Dispatcher
+from actors._dispatch import BUDGET, Dispatcher
 
 if TYPE_CHECKING:
     from actors._cell import Cell
@@ -103,9 +103,10 @@ class Timers:
     def _fire(self) -> None:
         now = trio.current_time()
         newest = self._sequence  # a timer of zero seconds that a handler sets waits for the next round
-        heap = self._heap
-        while heap and heap[0][0] <= now and heap[0][1] <= newest:
-            timer = heappop(heap)[2]
+        for _ in range(BUDGET):  # as in a dispatch; the rest is for the next round, after a checkpoint
+            if not self._heap or self._heap[0][0] > now or self._heap[0][1] > newest:
+                break
+            timer = heappop(self._heap)[2]
             cell = timer._cell
             if cell is None:
                 self._cancelled -= 1
@@ -114,4 +115,3 @@ class Timers:
             timer._cell = timer._message = None
             cell._timers.discard(timer)  # type: ignore[union-attr]
             self._dispatcher.deliver(cell, message)
-            heap = self._heap  # a handler may have cancelled timers and had it rebuilt

@@ -104,7 +104,8 @@ class Scripted:
         self.asks: list[actors.Ask[Any]] = []
         cell.on_stop(self.ended)
         swarm.instances.append(self)
-        swarm.bound[cell.address].add(id(cell))
+        swarm.bound[cell.address].add(cell)
+        swarm.bound[cell].add(cell.address)
 
     def ended(self, reason: actors.StopReason) -> None:
         self.dead = True
@@ -201,7 +202,7 @@ class Swarm:
         self.system: actors.System
         self.addresses: list[actors.Address[Any]] = []
         self.instances: list[Scripted] = []
-        self.bound: dict[Any, set[int]] = defaultdict(set)
+        self.bound: dict[Any, set[Any]] = defaultdict(set)
         self.accepted: set[int] = set()
         self.refused: dict[int, actors.Discard] = {}
         self.handled: dict[int, list[Any]] = defaultdict(list)

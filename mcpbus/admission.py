@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - a slot is part of the tables that it stands in
 """Who may come in: the requests in flight, counted and bounded before anything is allocated for them.
 
 A `Slot` is taken before a request's actors exist and given back by the request actor's end, however it ends.
@@ -14,7 +15,7 @@ from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_reques
 from mcpbus.protocol.jsonrpc import RequestId
 
 
-class Overloaded(ProtocolError):
+class Overloaded(ProtocolError):  # noqa: N818 - the state, not a fault of the request
     """A bound is reached, or the server is shutting down; over HTTP the status is 503."""
 
     def __init__(self, why: str) -> None:

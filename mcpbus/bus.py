@@ -17,9 +17,10 @@ import trio
 
 from actors import Address, DeadLetter, Discard, System, open_system
 from mcpbus.admission import Admission, Overloaded
-from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
 from mcpbus.dispatch import LISTEN
+from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
 from mcpbus.fate import Broadcast, Ledger, Place, Reason, Receipt
+from mcpbus.features import Kind as FeatureKind
 from mcpbus.interest import Interests
 from mcpbus.methods import offers
 from mcpbus.options import Limits
@@ -28,10 +29,11 @@ from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.revisions import LATEST, Era
 from mcpbus.request import End
 from mcpbus.routing import Kind, Line, Setting
-from mcpbus.session import Close, Session, SessionActor, Stage
 from mcpbus.serving import ServeOptions, serve
+from mcpbus.session import Close, Session, SessionActor, Stage
 from mcpbus.stream import Stream
-from mcpbus.transport.asgi import AsgiApp, ResponseMode
+from mcpbus.transport.asgi import AsgiApp
+from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
 from mcpbus.transport.memory import Client, connect
 from mcpbus.transport.stdio import run_stdio
@@ -121,39 +123,34 @@ class Bus:
         data = encode_notification(RESOURCE_UPDATED, {"uri": uri})
         key = (RESOURCE_UPDATED, uri)
         return self._publish(
-            self.interests.in_uri(uri), Kind.RESOURCE_UPDATED, RESOURCE_UPDATED, data, key, uri
+            self.interests.in_uri(uri),
+            RESOURCE_UPDATED,
+            lambda receipt: Emission(Kind.RESOURCE_UPDATED, receipt, data, key, uri=uri),
         )
 
-    def session_tools_changed(self, session: Session) -> Receipt | None:
-        """Tell one session that its list of tools has changed; None while it is still registering."""
-        if session.stage not in {Stage.REGISTERED, Stage.READY}:
-            return None
-        method = LIST_CHANGED["tools"]
-        said = Emission(Kind.LIST_CHANGED, self.ledger.enter(method), encode_notification(method), key=method)
-        session.address.tell(said)
-        return said.receipt
+    def session_tools_changed(self, session: Session) -> Broadcast:
+        """Tell one session that its list of tools has changed, unless it is still registering."""
+        registered = session.stage in {Stage.REGISTERED, Stage.READY}
+        return self._publish_list("tools", [session.address] if registered else [])
 
-    def _list_changed(self, kind: str) -> Broadcast:
+    def _list_changed(self, kind: FeatureKind) -> Broadcast:
+        sessions = (session.address for session in self._sessions.values())
+        return self._publish_list(kind, [*sessions, *self.interests.in_list(kind)])
+
+    def _publish_list(self, kind: FeatureKind, recipients: Iterable[Address[object]]) -> Broadcast:
         method = LIST_CHANGED[kind]
-        recipients = [
-            *(session.address for session in self._sessions.values()),
-            *self.interests.in_list(kind),
-        ]
-        return self._publish(recipients, Kind.LIST_CHANGED, method, encode_notification(method), method)
+        data = encode_notification(method)
+        return self._publish(
+            recipients, method, lambda receipt: Emission(Kind.LIST_CHANGED, receipt, data, method)
+        )
 
     def _publish(
-        self,
-        recipients: Iterable[Address[object]],
-        kind: Kind,
-        method: str,
-        data: bytes,
-        key: object,
-        uri: str | None = None,
+        self, recipients: Iterable[Address[object]], method: str, news: Callable[[Receipt], Emission]
     ) -> Broadcast:
         receipts = []
         for recipient in recipients:
             receipt = self.ledger.enter(method)
-            recipient.tell(Emission(kind, receipt, data, key, None, uri))
+            recipient.tell(news(receipt))
             receipts.append(receipt)
         return Broadcast(receipts)
 
@@ -219,7 +216,7 @@ class Bus:
         Raises:
             ValueError: An option cannot be right; the message says what would be.
         """
-        return AsgiApp(self, HttpOptions(**http), response)  # type: ignore[arg-type]  # converted there
+        return AsgiApp(self, HttpOptions(**http), response)
 
     async def serve(
         self,

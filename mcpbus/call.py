@@ -60,6 +60,7 @@ class CallActor:
         self._task = cell.start_task(run, context=context)
 
     def handle(self, message: object) -> None:
+        """Handle one message; see `actors.Actor`."""
         if isinstance(message, TaskEnded):
             self._carrier.address.tell(Finished(_result(message)))
             self._cell.stop()

@@ -1,6 +1,6 @@
 """What a handler is given: who asks, and how to speak to them while it runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -31,7 +31,7 @@ class Client(msgspec.Struct, frozen=True):
     """
 
     info: dict[str, Any]
-    capabilities: dict[str, Any]
+    capabilities: Mapping[str, Any]
 
 
 class Context:

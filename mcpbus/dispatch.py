@@ -17,11 +17,10 @@ from mcpbus.call import Carrier
 from mcpbus.context import Context
 from mcpbus.handshake import Registration
 from mcpbus.methods import METHODS, Caller, Prepared, offers
-from mcpbus.protocol.errors import ProtocolError, invalid_params, invalid_request, method_not_found
+from mcpbus.protocol.errors import ProtocolError, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import Notification, Request
 from mcpbus.protocol.messages import (
     CancelledParams,
-    InitializeParams,
     ListenParams,
     SetLevelParams,
     SubscribeParams,
@@ -32,7 +31,7 @@ from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.request import LogThreshold, RequestActor, Ticket
 from mcpbus.routing import Line, Setting
-from mcpbus.session import CancelRequest, Initialized, Session, Stage, Subscribe, Unsubscribe
+from mcpbus.session import CancelRequest, Initialized, Session, Subscribe, Unsubscribe
 from mcpbus.stream import Stream
 from mcpbus.subscription import SubscriptionActor
 
@@ -100,7 +99,7 @@ def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stre
         inbound.session.touch()
     special = _SESSION_METHODS.get(request.method)
     if special is not None and inbound.legacy_session is not None:
-        return special(bus, inbound.legacy_session, inbound)
+        return special(inbound.legacy_session, inbound)
     if request.method == LISTEN and era is Era.MODERN:
         return _listen(bus, inbound, open_stream)
     if not offers(request.method, era):
@@ -127,9 +126,7 @@ def start(
     """Start the actors of an admitted request."""
     carrier = Carrier()
     context = Context(bus, caller, carrier, ticket.id, meta)
-    bus.system.spawn(
-        RequestActor, ticket, bus.ledger, carrier, partial(prepared.run, context), contextvars.copy_context()
-    )
+    bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, partial(prepared.run, context))
 
 
 def register(
@@ -154,7 +151,7 @@ def register(
     return stream
 
 
-def notify(bus: "Bus", notification: Notification, session: Session | None) -> None:
+def notify(notification: Notification, session: Session | None) -> None:
     """Take note of a client's notification. One that is unknown or malformed is ignored, as JSON-RPC has it."""
     if session is None:
         return
@@ -213,6 +210,7 @@ def _ticket(bus: "Bus", inbound: Inbound, slot: Slot, stream: Stream) -> Ticket:
         inbound.routing.meta.progress_token,
         threshold,
         bus.limits.abandoned_timeout,
+        contextvars.copy_context(),
     )
 
 
@@ -252,16 +250,16 @@ def grant(bus: "Bus", asked: SubscriptionFilter) -> SubscriptionFilter:
     )
 
 
-def _set_level(bus: "Bus", session: Session, inbound: Inbound) -> bytes:
+def _set_level(session: Session, inbound: Inbound) -> bytes:
     session.threshold.level = decode_params(SetLevelParams, inbound.request.params).level
     return _EMPTY
 
 
-def _subscribe(bus: "Bus", session: Session, inbound: Inbound) -> bytes:
+def _subscribe(session: Session, inbound: Inbound) -> bytes:
     if not session.features.offers("resources"):
         raise method_not_found(inbound.request.method)
     uri = decode_params(SubscribeParams, inbound.request.params).uri
-    limit = bus.limits.max_subscriptions_per_session
+    limit = session.bus.limits.max_subscriptions_per_session
     if uri not in session.subscriptions and len(session.subscriptions) >= limit:
         raise Overloaded(
             f"Too many subscriptions: at most {limit} in one session; unsubscribe from some first"
@@ -270,14 +268,14 @@ def _subscribe(bus: "Bus", session: Session, inbound: Inbound) -> bytes:
     return _EMPTY
 
 
-def _unsubscribe(bus: "Bus", session: Session, inbound: Inbound) -> bytes:
+def _unsubscribe(session: Session, inbound: Inbound) -> bytes:
     if not session.features.offers("resources"):
         raise method_not_found(inbound.request.method)
     session.address.tell(Unsubscribe(decode_params(SubscribeParams, inbound.request.params).uri))
     return _EMPTY
 
 
-_SESSION_METHODS: Mapping[str, Callable[["Bus", Session, Inbound], bytes]] = {
+_SESSION_METHODS: Mapping[str, Callable[[Session, Inbound], bytes]] = {
     "logging/setLevel": _set_level,
     "resources/subscribe": _subscribe,
     "resources/unsubscribe": _unsubscribe,

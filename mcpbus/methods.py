@@ -4,9 +4,9 @@ A method either answers at once (lists, discovery) or prepares a call, which run
 that concern a session or a stream are not here: they belong to the actors.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import msgspec
@@ -130,54 +130,45 @@ def _ping(_params: NoParams, caller: Caller) -> bytes:
     return empty_result(caller.server, caller.revision)
 
 
-class _Described(Protocol):
-    def describe(self, revision: Revision) -> msgspec.Struct: ...
-
-
 def _list_tools(params: wire.ListParams, caller: Caller) -> bytes:
-    entries, seen = caller.features.visible_tools(caller.principal)
-    return _list("tools", params, caller, registry=caller.features.tools, entries=entries, seen=seen)
+    features = caller.features
+    return _list("tools", params, caller, features.tools, features.visible_tools(caller.principal))
 
 
 def _list_prompts(params: wire.ListParams, caller: Caller) -> bytes:
-    prompts = caller.features.prompts
-    return _list("prompts", params, caller, registry=prompts, entries=prompts.entries())
+    return _list("prompts", params, caller, caller.features.prompts)
 
 
 def _list_resources(params: wire.ListParams, caller: Caller) -> bytes:
-    resources = caller.features.resources
-    return _list("resources", params, caller, registry=resources, entries=resources.entries())
+    return _list("resources", params, caller, caller.features.resources)
 
 
 def _list_templates(params: wire.ListParams, caller: Caller) -> bytes:
-    templates = caller.features.templates
-    return _list("resourceTemplates", params, caller, registry=templates, entries=templates.entries())
+    return _list("resourceTemplates", params, caller, caller.features.templates)
 
 
 def _list(
     member: str,
     params: wire.ListParams,
     caller: Caller,
-    *,
     registry: Registry[Any],
-    entries: Sequence[Entry[_Described]],
-    seen: Hashable = None,
+    seen: Sequence[Entry[Any]] | None = None,
 ) -> bytes:
+    """Encode one page of a registry, or of those of its entries that the caller has `seen`."""
     cursor, revision, server = params.cursor, caller.revision, caller.server
 
     def build() -> bytes:
+        entries = registry.entries() if seen is None else seen
         page = paginate(entries, cursor, server.page_size, list_name=member, position=_position)
         described = jsontypes.encode([entry.item.describe(revision) for entry in page.items])
         more = b"" if page.next_cursor is None else b',"nextCursor":%b' % jsontypes.encode(page.next_cursor)
-        return b'{"%b":%b%b%b' % (
-            member.encode(),
-            described,
-            more,
-            caller.tail.cacheable(server.list_ttl, _scope(caller)),
-        )
+        end = caller.tail.cacheable(server.list_ttl, _scope(caller))
+        return b'{"%b":%b%b%b' % (member.encode(), described, more, end)
 
-    # Only first pages are kept: they are what nearly every client asks for, and a client cannot make up more of them.
-    return registry.kept((revision.name, seen), build) if cursor is None else build()
+    if cursor is not None:
+        # Only first pages are kept: they are what nearly every client asks for, and a client cannot make up more of them.
+        return build()
+    return registry.kept((revision.name, None if seen is None else tuple(map(_position, seen))), build)
 
 
 def _position(entry: Entry[Any]) -> int:

@@ -8,6 +8,7 @@ place at admission is given back.
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
 
 import attrs
 import msgspec
@@ -65,6 +66,7 @@ class Ticket:
         log_level: From which level it wants log lines; None for none. Asked at each line, since a legacy
             client may change it meanwhile.
         abandoned_timeout: Seconds that a legacy request runs on without a stream.
+        context: The contextvars that its handler runs in: those of when it arrived.
         session_id: The id of the session that its success opens, if it is an HTTP initialize.
     """
 
@@ -77,6 +79,7 @@ class Ticket:
     progress_token: RequestId | None
     log_level: "LogThreshold"
     abandoned_timeout: float
+    context: contextvars.Context
     session_id: str | None = None
 
 
@@ -99,7 +102,6 @@ class RequestActor:
         ledger: Ledger,
         carrier: Carrier,
         run: Callable[[], Awaitable[bytes]],
-        context: contextvars.Context,
     ) -> None:
         self._cell = cell
         self._ticket = ticket
@@ -111,10 +113,11 @@ class RequestActor:
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
-        self._call: Address[object] = cell.system.spawn(CallActor, carrier, run, context, name="call")
+        self._call: Address[object] = cell.system.spawn(CallActor, carrier, run, ticket.context, name="call")
 
     def handle(self, message: object) -> None:
-        _HANDLERS[type(message)](self, message)
+        """Handle one message; see `actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
 
     def _emit(self, emission: Emission) -> None:
         threshold = self._ticket.log_level.level
@@ -223,14 +226,13 @@ class RequestActor:
             if reason is StopReason.FAILED:
                 self._reply(internal_error())
 
-
-_HANDLERS = {
-    Emission: RequestActor._emit,
-    Progress: RequestActor._emit_progress,
-    Finished: RequestActor._finished,
-    Cancel: RequestActor._cancel,
-    Drop: RequestActor._drop,
-    End: RequestActor._end,
-    Stopped: RequestActor._stream_stopped,
-    _Abandoned: RequestActor._abandoned,
-}
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Emission: _emit,
+        Progress: _emit_progress,
+        Finished: _finished,
+        Cancel: _cancel,
+        Drop: _drop,
+        End: _end,
+        Stopped: _stream_stopped,
+        _Abandoned: _abandoned,
+    }

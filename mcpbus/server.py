@@ -10,7 +10,6 @@ import msgspec
 import trio
 
 from mcpbus.bus import Bus, open_bus
-
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.prompt import Prompt, PromptOptions
@@ -22,7 +21,7 @@ from mcpbus.options import Limits
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.revisions import Revision
 from mcpbus.serving import ServeOptions, shutdown_on_signals
-from mcpbus.transport.asgi import ResponseMode
+from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
 from mcpbus.transport.lifespan import LifespanApp
 
@@ -303,7 +302,7 @@ class Server:
             response: The form of answers: "auto" chooses late for each one, "json" and "sse" fix it.
             **http: The fields of `HttpOptions`.
         """
-        HttpOptions(**http)  # type: ignore[arg-type]  # converted there; complains now, not at start
+        HttpOptions(**http)  # complains now, not at the start
         return LifespanApp(partial(self.open, limits=limits), lambda bus: bus.asgi(response=response, **http))
 
     async def serve(

@@ -7,7 +7,7 @@ its client has gone, in any of the ways in which that can happen.
 
 import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import trio
@@ -254,7 +254,8 @@ class SessionActor:
             cell.watch(shared.address)
 
     def handle(self, message: object) -> None:
-        _HANDLERS[type(message)](self, message)
+        """Handle one message; see `actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -402,18 +403,17 @@ class SessionActor:
             for message in self._held.take():
                 self._send(message)
 
-
-_HANDLERS: dict[type, Callable[[SessionActor, Any], None]] = {
-    Emission: SessionActor._emit,
-    OpenGet: SessionActor._open_get,
-    Returned: SessionActor._returned,
-    Initialized: SessionActor._initialized,
-    Subscribe: SessionActor._subscribe,
-    Unsubscribe: SessionActor._unsubscribe,
-    CancelRequest: SessionActor._cancel_request,
-    Close: SessionActor._close,
-    Stopped: SessionActor._shared_stopped,
-    Registered: SessionActor._registered,
-    _Tick: SessionActor._tick,
-    _Expire: SessionActor._expire,
-}
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Emission: _emit,
+        OpenGet: _open_get,
+        Returned: _returned,
+        Initialized: _initialized,
+        Subscribe: _subscribe,
+        Unsubscribe: _unsubscribe,
+        CancelRequest: _cancel_request,
+        Close: _close,
+        Stopped: _shared_stopped,
+        Registered: _registered,
+        _Tick: _tick,
+        _Expire: _expire,
+    }

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - the stream, its writer and its actor share one queue
 """The stream actor: one logical stream to a client, and the connection that is attached to it.
 
 `Stream` is what the rest of the bus holds. The bus's actors `send` to it; a transport's shell attaches its
@@ -12,8 +13,9 @@ Nothing but that task ever waits for the client.
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import msgspec
 import trio
@@ -180,9 +182,9 @@ class Writer:
             The batch; an empty list after `timeout`; None when the stream has ended.
         """
         stream = self._stream
-        outbox = stream._outbox  # noqa: SLF001 - the two ends of one queue
+        outbox = stream._outbox
         if not outbox and not outbox.closed:
-            ready = stream._ready = trio.Event()  # noqa: SLF001
+            ready = stream._ready = trio.Event()
             if timeout == float("inf"):
                 await ready.wait()
             else:
@@ -191,13 +193,13 @@ class Writer:
         batch = outbox.take()
         if not batch:
             return None if outbox.closed else batch
-        stream._writing = batch  # noqa: SLF001
+        stream._writing = batch
         return batch
 
     def written(self) -> None:
         """Say that the write of the batch returned, and no disconnect was seen."""
         stream = self._stream
-        stream.address.tell(_Written(stream._writing))  # noqa: SLF001
+        stream.address.tell(_Written(stream._writing))
 
 
 class _StreamActor:
@@ -213,7 +215,8 @@ class _StreamActor:
         cell.on_stop(self._ended)
 
     def handle(self, message: object) -> None:
-        _HANDLERS[type(message)](self, message)
+        """Handle one message; see `actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
 
     def _put(self, message: Outgoing) -> None:
         if self._finishing:
@@ -284,14 +287,13 @@ class _StreamActor:
         else:
             self._owner.tell(Returned(stream, waiting, lost))
 
-
-_HANDLERS = {
-    Outgoing: _StreamActor._put,
-    _Attached: _StreamActor._attached,
-    _Written: _StreamActor._written,
-    _Detached: _StreamActor._detached,
-    Finish: _StreamActor._finish,
-    Abort: _StreamActor._abort,
-    Supersede: _StreamActor._supersede,
-    Purge: _StreamActor._purge,
-}
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Outgoing: _put,
+        _Attached: _attached,
+        _Written: _written,
+        _Detached: _detached,
+        Finish: _finish,
+        Abort: _abort,
+        Supersede: _supersede,
+        Purge: _purge,
+    }

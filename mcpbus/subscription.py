@@ -5,7 +5,7 @@ before it. Every message of the subscription is stamped with the id of the liste
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from actors import Cell, Stopped, StopReason
 from mcpbus.emission import Emission
@@ -49,7 +49,8 @@ class SubscriptionActor:
         bus.interests.add(cell.address, lists=lists_of(granted), uris=granted.resource_subscriptions)
 
     def handle(self, message: object) -> None:
-        _HANDLERS[type(message)](self, message)
+        """Handle one message; see `actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
 
     def _change(self, said: Emission) -> None:
         method = said.receipt.method
@@ -109,6 +110,14 @@ class SubscriptionActor:
         final = ticket.stream.line is not Line.SHARED
         self._send(Outgoing(Kind.LISTEN_RESULT, ticket.revision.era, data, receipt, final=final))
 
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Emission: _change,
+        End: _end,
+        Cancel: _cancel,
+        Drop: _cancel,
+        Stopped: _stream_stopped,
+    }
+
 
 def lists_of(granted: SubscriptionFilter) -> list[str]:
     """Return the kinds of list that a filter names."""
@@ -118,12 +127,3 @@ def lists_of(granted: SubscriptionFilter) -> list[str]:
         "resources": granted.resources_list_changed,
     }
     return [kind for kind, wanted in named.items() if wanted]
-
-
-_HANDLERS: dict[type, Callable[[SubscriptionActor, Any], None]] = {
-    Emission: SubscriptionActor._change,
-    End: SubscriptionActor._end,
-    Cancel: SubscriptionActor._cancel,
-    Drop: SubscriptionActor._cancel,
-    Stopped: SubscriptionActor._stream_stopped,
-}

@@ -47,7 +47,7 @@ class Caller:
     revision: Revision
     principal: Any = None
     session: "Session | None" = None
-    client_capabilities: dict[str, Any] = attrs.field(factory=dict)
+    client_capabilities: Mapping[str, Any] = attrs.field(factory=dict)
     client_info: dict[str, Any] | None = None
 
     @property

@@ -1,7 +1,7 @@
 """All that a server offers: its tools, resources, templates, prompts and completions, and who sees which tool."""
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, Unpack
 
 from mcpbus.features.completion import Completer, make_completer
@@ -40,7 +40,7 @@ class Features:
         self._base = base
         self._completes = False
         self._selective: tuple[int, bool] | None = None
-        self._listeners: list[Callable[[Kind], None]] = []
+        self._listeners: list[Callable[[Kind], object]] = []
         self.tools: Registry[Tool] = Registry(
             "tool", lambda: self._tell("tools"), None if base is None else base.tools
         )
@@ -62,7 +62,7 @@ class Features:
         """
         return Features(visible=self._visible, declared=self._declared, base=self)
 
-    def on_change(self, listener: Callable[[Kind], None]) -> Callable[[], None]:
+    def on_change(self, listener: Callable[[Kind], object]) -> Callable[[], None]:
         """Have `listener` called after each addition and removal, and return what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -194,12 +194,11 @@ class Features:
                 return entry.item, values
         return None
 
-    def visible_tools(self, principal: Any) -> tuple[list[Entry[Tool]], Hashable]:
-        """The tools that `principal` sees, and a key that is equal for equal sets of them."""
+    def visible_tools(self, principal: Any) -> list[Entry[Tool]] | None:
+        """The tools that `principal` sees, or None where everybody sees every one."""
         if not self.selective:
-            return self.tools.entries(), None
-        seen = [entry for entry in self.tools.entries() if self._shows(entry.item, principal)]
-        return seen, tuple(entry.position for entry in seen)
+            return None
+        return [entry for entry in self.tools.entries() if self._shows(entry.item, principal)]
 
     @property
     def selective(self) -> bool:
@@ -209,6 +208,8 @@ class Features:
         )
 
     def _shows(self, item: Tool, principal: Any) -> bool:
+        if self._visible is None and item.visible is None:
+            return True
         try:
             return all(
                 visible(principal, item) for visible in (self._visible, item.visible) if visible is not None

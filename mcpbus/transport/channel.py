@@ -102,7 +102,7 @@ class _Channel:
         if isinstance(message, Request):
             self._request(message)
         elif isinstance(message, Notification):
-            dispatch.notify(self._bus, message, self._session)
+            dispatch.notify(message, self._session)
         else:
             self._response(message)
 

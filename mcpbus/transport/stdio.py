@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import trio
 
@@ -110,7 +110,7 @@ class _Blocking:
             written = await trio.to_thread.run_sync(os.write, self._descriptor, view, abandon_on_cancel=True)
             view = view[written:]
 
-    async def __aenter__(self) -> "_Blocking":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,0 +1,99 @@
+"""What an HTTP request is answered, and in which form: pure functions of what came of it."""
+
+from typing import TypeAlias
+
+import attrs
+
+from mcpbus.admission import Overloaded
+from mcpbus.authentication import Unauthorized
+from mcpbus.outbox import Outgoing
+from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, internal_error, invalid_request
+from mcpbus.protocol.jsonrpc import RequestId, encode_error
+from mcpbus.protocol.revisions import Revision
+from mcpbus.routing import Setting
+from mcpbus.stream import Ending, Stream
+from mcpbus.transport.decisions import Answer, answer, refusal, status_of
+from mcpbus.transport.sse import HEADERS
+
+HeaderList: TypeAlias = list[tuple[bytes, bytes]]
+
+_JSON = b"application/json"
+
+
+@attrs.frozen
+class Form:
+    """What form an answer may take.
+
+    Attributes:
+        json: Whether it may be JSON.
+        sse: Whether it may be an SSE stream.
+        early: Whether the stream begins before there is anything to say.
+        patient: Whether it waits for its first message however long that takes, with no keep-alive before.
+    """
+
+    json: bool = True
+    sse: bool = True
+    early: bool = False
+    patient: bool = False
+
+    def setting(self, *, stateless: bool) -> Setting:
+        """Return how a client with such answers is connected, for routing."""
+        if stateless:
+            return Setting.STATELESS if self.sse else Setting.STATELESS_JSON
+        return Setting.HTTP if self.sse else Setting.HTTP_JSON
+
+    def narrow(self, *, accepts_json: bool, accepts_sse: bool) -> "Form":
+        """Return this form as far as the client takes it; where nothing is left, what the client takes."""
+        sse = accepts_sse and (self.sse or not accepts_json)
+        return attrs.evolve(self, json=accepts_json and (self.json or not sse), sse=sse)
+
+
+LISTEN_FORM = Form(json=False)
+"""A listen is a stream whatever else is preferred."""
+GET_FORM = Form(json=False, early=True)
+"""A GET stream may be quiet for long; its client waits for the head."""
+
+
+def session_header(session_id: str | None) -> HeaderList:
+    """Return the header that tells a client its new session's id."""
+    return [] if session_id is None else [(b"mcp-session-id", session_id.encode())]
+
+
+def stream_headers(first: list[Outgoing]) -> HeaderList:
+    """Return the headers of an SSE stream whose first messages these are."""
+    return [*HEADERS, *session_header(first[0].session_id if first else None)]
+
+
+def whole(data: bytes, session_id: str | None = None) -> Answer:
+    """Return a successful reply as JSON."""
+    return answer(200, _JSON, data, *session_header(session_id))
+
+
+def whole_reply(reply: Outgoing, revision: Revision | None) -> Answer:
+    """Return the answer of a request that said nothing before its reply."""
+    if reply.error_code is None or revision is None:
+        return whole(reply.data, reply.session_id)
+    return answer(status_of(reply.error_code, revision), _JSON, reply.data)
+
+
+def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:
+    """Return the answer of a request that was refused."""
+    status = 503 if isinstance(error, Overloaded) else status_of(error.code, revision)
+    return answer(status, _JSON, encode_error(request_id, revision.admissible(error)))
+
+
+def unanswered(stream: Stream) -> Answer:
+    """Return the answer of a request that ended without a reply, before anything was said."""
+    if stream.ending is Ending.CANCELLED:
+        # A cancelled request gets no reply, yet its POST needs an answer: a stream with nothing in it.
+        return Answer(200, [*HEADERS])
+    if stream.ending is Ending.SESSION_ENDED:
+        return refusal(404, ProtocolError(SERVER_ERROR, "Session not found: it has ended; initialize again"))
+    return refusal(500, internal_error())
+
+
+def challenge(refused: Unauthorized) -> Answer:
+    """Return the answer of a request whose principal may not make it."""
+    header = (b"www-authenticate", refused.challenge.encode("latin-1"))
+    why = "who is asking is not known" if refused.status == 401 else "who is asking may not"
+    return refusal(refused.status, invalid_request(why), None, header)

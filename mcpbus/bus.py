@@ -8,7 +8,6 @@ into bytes.
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -234,7 +233,7 @@ class Bus:
             bind: Where to listen: one or several ``HOST:PORT``; port 0 takes any free one.
             response: As for `asgi`.
             options: All else about serving: TLS, deadlines, the drain. Its `bind` gives way to `bind`.
-            shutdown: Set it to drain and return.
+            shutdown: Set it to drain the bus, with all that is attached to it, and return.
             task_status: Reports the URLs of the endpoint.
             **http: The fields of `HttpOptions`.
 
@@ -245,9 +244,7 @@ class Bus:
         options = options or ServeOptions(write_deadline_seconds=self.limits.write_deadline)
         options = attrs.evolve(options, bind=bind)
         app = self.asgi(response=response, **http)
-        async with trio.open_nursery() as nursery:
-            urls = await nursery.start(partial(serve, app, options, shutdown=shutdown))
-            task_status.started([url + app.path for url in urls])
+        await serve(app, options, shutdown=shutdown, task_status=_WithPath(task_status, app.path))
 
     async def stdio(self) -> None:
         """Serve the process's standard input and output until the input ends.
@@ -311,6 +308,17 @@ class Bus:
                 slot.address.tell(End("The server is shutting down"))
         for session in [*self._sessions.values(), *self._registering, *self._channels]:
             session.address.tell(Close("The server is shutting down"))
+
+
+class _WithPath:
+    """Reports the URLs of an endpoint, of which the server below knows the address alone."""
+
+    def __init__(self, task_status: trio.TaskStatus[list[str]], path: str) -> None:
+        self._task_status = task_status
+        self._path = path
+
+    def started(self, value: list[str] | None = None) -> None:
+        self._task_status.started([url + self._path for url in value or ()])
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import attrs
 import msgspec
 
-from actors import Address, Cell, Stopped, StopReason
+from actors import Address, Cell, Permit, Stopped, StopReason
 from mcpbus.admission import Slot
 from mcpbus.call import CallActor, CancelCall, Carrier, Finished
 from mcpbus.emission import PROGRESS, Emission, Progress
@@ -109,6 +109,7 @@ class RequestActor:
         self._carrier = carrier
         self._progress = float("-inf")
         self._situation: Situation | None = None
+        self._room = ticket.stream.address.permit()
         carrier.address = cell.address
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
@@ -144,7 +145,7 @@ class RequestActor:
         key = (PROGRESS, ticket.id)
         self._send(Outgoing(Kind.PROGRESS, ticket.revision.era, data, emission.receipt, key=key))
 
-    def _send(self, message: Outgoing) -> None:
+    def _send(self, message: Outgoing, permit: Permit[object] | None = None) -> None:
         ticket = self._ticket
         way = route(message.kind, message.era, ticket.setting)
         if self._situation is not None and isinstance(way, Line):
@@ -153,7 +154,7 @@ class RequestActor:
             message.receipt.discard(way)
             return
         message.request_id = ticket.id
-        ticket.stream.send(message)
+        ticket.stream.send(message, permit)
 
     def _finished(self, message: Finished) -> None:
         self._reply(message.result)
@@ -178,7 +179,7 @@ class RequestActor:
             error_code=code,
             session_id=None if code is not None else ticket.session_id,
         )
-        self._send(message)
+        self._send(message, self._room)
         self._stop(Reason.FINISHED)
 
     def _cancel(self, _message: Cancel) -> None:
@@ -220,6 +221,8 @@ class RequestActor:
 
     def _ended(self, reason: StopReason) -> None:
         self._ticket.slot.release()
+        if self._room is not None:
+            self._room.release()
         self._call.tell(CancelCall())
         if self._carrier.ended is None:
             self._carrier.ended = Reason.FAILED

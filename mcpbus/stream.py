@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
-from actors import Address, Cell, StopReason, System
+from actors import Address, Cell, Permit, StopReason, System
 from mcpbus.fate import DELIVERED, Reason
 from mcpbus.options import Limits
 from mcpbus.outbox import Outbox, Outgoing
@@ -117,15 +117,22 @@ class Stream:
             owner: The session that a GET stream returns its leftovers to.
         """
         stream = cls(line, limits)
-        stream.address = system.spawn(_StreamActor, stream, owner, name=f"stream {line.value}")
+        # Room for all that another stream may hand over at once, beside what is said meanwhile.
+        capacity = 2 * limits.outbox_items + limits.max_requests_per_session
+        stream.address = system.spawn(_StreamActor, stream, owner, capacity=capacity)
         return stream
 
-    def send(self, message: Outgoing) -> None:
-        """Queue a message for the client. Never waits; the receipt tells what became of it."""
+    def send(self, message: Outgoing, permit: Permit[object] | None = None) -> None:
+        """Queue a message for the client. Never waits; the receipt tells what became of it.
+
+        Args:
+            message: The message.
+            permit: Room that was reserved for it in the mailbox, so that it cannot be refused there.
+        """
         if self.address.stopped:
             message.receipt.discard(self.lapse(message))
         else:
-            self.address.tell(message)
+            (permit or self.address).tell(message)
 
     def lapse(self, message: Outgoing) -> Reason:
         """Return why a message is discarded now that this stream is gone."""

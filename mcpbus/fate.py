@@ -9,14 +9,15 @@ in one `Place` after another until it has exactly one `Fate`. The books balance 
 the client read them: no protocol revision acknowledges a notification.
 """
 
-import enum
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import trio
 
+from mcpbus.symbol import Symbol
 
-class Reason(enum.Enum):
+
+class Reason(Symbol):
     """Why a message was discarded."""
 
     NO_STREAM = "no stream that may carry it is there"
@@ -35,7 +36,7 @@ class Reason(enum.Enum):
     FAILED = "an internal failure ended its carrier"
 
 
-class Verdict(enum.Enum):
+class Verdict(Symbol):
     """The kinds of fate."""
 
     DELIVERED = "delivered"
@@ -67,7 +68,7 @@ DELIVERED = Fate(Verdict.DELIVERED)
 _DISCARDED = {reason: Fate(Verdict.DISCARDED, reason) for reason in Reason}
 
 
-class Place(enum.Enum):
+class Place(Symbol):
     """Where a message without a fate is."""
 
     MAILBOX = "mailbox"

@@ -9,14 +9,14 @@ The tables follow the dated specifications ("Transports", "Progress", "Logging",
 leave a choice, the row's note says which one was made.
 """
 
-import enum
 from collections.abc import Mapping, Sequence
 
 from mcpbus.fate import Reason
 from mcpbus.protocol.revisions import Era
+from mcpbus.symbol import Symbol
 
 
-class Scope(enum.Enum):
+class Scope(Symbol):
     """What a message belongs to; fixed when the message is made."""
 
     REPLY = "reply"
@@ -29,7 +29,7 @@ class Scope(enum.Enum):
     """One copy, for one `subscriptions/listen`."""
 
 
-class Kind(enum.Enum):
+class Kind(Symbol):
     """The kinds of message that a server sends."""
 
     REPLY = "reply"
@@ -50,7 +50,7 @@ CHANGES = frozenset({Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED})
 LISTENING = frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT, Kind.LISTEN_CANCELLED})
 
 
-class Setting(enum.Enum):
+class Setting(Symbol):
     """How the client is connected, as far as it decides routes."""
 
     HTTP = "http"
@@ -65,7 +65,7 @@ class Setting(enum.Enum):
     """One channel for everything: stdio, in process."""
 
 
-class Line(enum.Enum):
+class Line(Symbol):
     """Where a message goes."""
 
     OWN = "own"
@@ -80,7 +80,7 @@ class Line(enum.Enum):
     """Nowhere yet: its session keeps it, within bounds, until a stream opens that may carry it."""
 
 
-class Situation(enum.Enum):
+class Situation(Symbol):
     """Why the stream that a message belongs to cannot take it."""
 
     UNINITIALIZED = "the client has not sent initialized"
@@ -272,9 +272,7 @@ def render() -> str:
     return "\n".join(lines)
 
 
-def _table(
-    title: str, columns: Sequence[enum.Enum], cells: Mapping[tuple[Kind, enum.Enum], Route]
-) -> list[str]:
+def _table(title: str, columns: Sequence[Symbol], cells: Mapping[tuple[Kind, Symbol], Route]) -> list[str]:
     kinds = [kind for kind in Kind if any((kind, column) in cells for column in columns)]
     rows = [[title, *(column.name.lower() for column in columns)]]
     for kind in kinds:

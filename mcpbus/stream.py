@@ -13,9 +13,8 @@ Nothing but that task ever waits for the client.
 """
 
 import enum
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import msgspec
 import trio
@@ -72,16 +71,12 @@ class Returned(msgspec.Struct, frozen=True):
     lost: list[Outgoing]
 
 
-class _Attached(msgspec.Struct, frozen=True):
-    connection: trio.CancelScope
-
-
 class _Written(msgspec.Struct, frozen=True):
     batch: list[Outgoing]
 
 
 class _Detached(msgspec.Struct, frozen=True):
-    connection: trio.CancelScope
+    writer: "Writer"
 
 
 class Stream:
@@ -93,7 +88,7 @@ class Stream:
         ending: Why it ended without a reply; None if it did not, or has not.
     """
 
-    __slots__ = ("_outbox", "_ready", "_writing", "address", "ending", "line")
+    __slots__ = ("_outbox", "_ready", "_writer", "_writing", "address", "ending", "line")
 
     address: Address[object]
 
@@ -102,6 +97,7 @@ class Stream:
         self.ending: Ending | None = None
         self._outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
         self._writing: list[Outgoing] = []
+        self._writer: Writer | None = None
         self._ready: trio.Event | None = None
 
     @classmethod
@@ -145,19 +141,15 @@ class Stream:
         """Take what waits out of the outbox, to be sent on another stream. For the session that owns it."""
         return self._outbox.remove()
 
-    @contextmanager
-    def attach(self, connection: trio.CancelScope) -> Iterator["Writer"]:
-        """Attach a connection; its task drains the stream inside the block.
+    def attach(self, connection: trio.CancelScope | None = None) -> "Writer":
+        """Attach a connection; its task drains the stream inside the writer's block.
 
         Args:
             connection: The scope in which the connection's task runs; cancelled when a newer stream takes
-                this one's place.
+                this one's place. It may be given to the writer later.
         """
-        self.address.tell(_Attached(connection))
-        try:
-            yield Writer(self)
-        finally:
-            self.address.tell(_Detached(connection))
+        writer = self._writer = Writer(self, connection)
+        return writer
 
     def wake(self) -> None:
         """Let the writer look at the outbox. For the stream's actor."""
@@ -170,12 +162,36 @@ class Stream:
 
 
 class Writer:
-    """The writing end of a stream, for the task of the attached connection."""
+    """The writing end of a stream, for the task of the attached connection; leaving its block detaches it.
 
-    __slots__ = ("_stream",)
+    Attributes:
+        connection: The scope in which that task runs, if it may be cancelled.
+    """
 
-    def __init__(self, stream: Stream) -> None:
+    __slots__ = ("_stream", "connection")
+
+    def __init__(self, stream: Stream, connection: trio.CancelScope | None) -> None:
         self._stream = stream
+        self.connection = connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        address = self._stream.address
+        if not address.stopped:
+            address.tell(_Detached(self))
+
+    async def take_soon(self) -> list[Outgoing] | None:
+        """Take all messages that are there after two turns of the scheduler; otherwise as `take`.
+
+        Most handlers end within these turns, and then nothing had to be set up to wait for them.
+        """
+        for _ in range(2):
+            await trio.lowlevel.checkpoint()
+            if self._stream._outbox:
+                break
+        return self._take()
 
     async def take(self, timeout: float = float("inf")) -> list[Outgoing] | None:  # noqa: ASYNC109
         """Wait for messages, and take all that there are.
@@ -197,10 +213,14 @@ class Writer:
             else:
                 with trio.move_on_after(timeout):
                     await ready.wait()
+        return self._take()
+
+    def _take(self) -> list[Outgoing] | None:
+        outbox = self._stream._outbox
         batch = outbox.take()
         if not batch:
             return None if outbox.closed else batch
-        stream._writing = batch
+        self._stream._writing = batch
         return batch
 
     def written(self) -> None:
@@ -217,7 +237,6 @@ class _StreamActor:
         self._stream = stream
         self._outbox = stream._outbox
         self._owner = owner
-        self._connection: trio.CancelScope | None = None
         self._finishing = False
         cell.on_stop(self._ended)
 
@@ -234,9 +253,6 @@ class _StreamActor:
             self._finishing = True
         self._stream.wake()
 
-    def _attached(self, message: _Attached) -> None:
-        self._connection = message.connection
-
     def _written(self, message: _Written) -> None:
         self._stream._writing = []
         for written in message.batch:
@@ -244,8 +260,8 @@ class _StreamActor:
         self._stop_if_done()
 
     def _detached(self, message: _Detached) -> None:
-        if self._connection is message.connection:
-            self._connection = None
+        if self._stream._writer is message.writer:
+            self._stream._writer = None
             self._cell.stop()
 
     def _finish(self, _message: Finish) -> None:
@@ -261,11 +277,12 @@ class _StreamActor:
 
     def _supersede(self, _message: Supersede) -> None:
         self._finishing = True
-        if self._connection is None:
+        writer = self._stream._writer
+        if writer is None or writer.connection is None:
             self._cell.stop()
         else:
             # The actor stays until the connection's task has let go: only then is it known what was lost.
-            self._connection.cancel()
+            writer.connection.cancel()
 
     def _purge(self, message: Purge) -> None:
         for purged in self._outbox.purge(message.request_id):
@@ -296,7 +313,6 @@ class _StreamActor:
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Outgoing: _put,
-        _Attached: _attached,
         _Written: _written,
         _Detached: _detached,
         Finish: _finish,

@@ -24,9 +24,10 @@ from mcpbus.protocol.errors import (
     URL_ELICITATION_REQUIRED,
     ProtocolError,
 )
+from mcpbus.symbol import Symbol
 
 
-class Era(enum.Enum):
+class Era(Symbol):
     """How a client says who it is: once, by a handshake, or again in each request."""
 
     LEGACY = "legacy"

@@ -89,7 +89,12 @@ class Endpoint:
         self.exchange: Exchange[Session] = Exchange(options, bus)
         self._bus = bus
         self._stateless = options.sessions == "stateless"
-        self._form = Form(json=response != "sse", sse=response != "json")
+        preferred = Form(json=response != "sse", sse=response != "json")
+        self._forms = {
+            (json, sse): preferred.narrow(accepts_json=json, accepts_sse=sse)
+            for json in (True, False)
+            for sse in (True, False)
+        }
 
     async def serve(self, http: HttpRequest) -> None:
         """Serve one request, to its end.
@@ -145,7 +150,7 @@ class Endpoint:
                 await http.answer(ACCEPTED)
 
     async def _request(self, http: HttpRequest, decision: Serve[Session], principal: Any) -> None:
-        form = self._form.narrow(accepts_json=decision.accepts_json, accepts_sse=decision.accepts_sse)
+        form = self._forms[decision.accepts_json, decision.accepts_sse]
         stateless = decision.claim is None and decision.session is None
         inbound = Inbound(
             decision.request,
@@ -168,7 +173,7 @@ class Endpoint:
             await self._reply(http, inbound, form, result)
 
     async def _initialize(self, http: HttpRequest, decision: Initialize, principal: Any) -> None:
-        form = self._form.narrow(accepts_json=decision.accepts_json, accepts_sse=decision.accepts_sse)
+        form = self._forms[decision.accepts_json, decision.accepts_sse]
         setting = form.setting(stateless=self._stateless)
         inbound = Inbound(decision.request, decision.routing, decision.revision, setting, principal=principal)
         bus = self._bus
@@ -234,14 +239,16 @@ class Endpoint:
 
     async def _stream(self, http: HttpRequest, stream: Stream, form: Form, revision: Revision | None) -> None:
         """Attach the request's connection to a stream, and write what comes until one of them ends."""
-        async with trio.open_nursery() as nursery:
-            connection = nursery.cancel_scope
-            nursery.start_soon(_watch, http, connection)
-            with stream.attach(connection) as writer:
-                answering = _Answering(http, stream, writer, form, revision)
-                while await answering.step(connection, self._bus.limits):
+        with stream.attach() as writer:
+            answering = _Answering(http, stream, writer, form, revision)
+            if form.json and await answering.at_once():
+                return
+            async with trio.open_nursery() as nursery:
+                writer.connection = nursery.cancel_scope
+                nursery.start_soon(_watch, http, nursery.cancel_scope)
+                while await answering.step(nursery.cancel_scope, self._bus.limits):
                     pass
-            connection.cancel()
+                nursery.cancel_scope.cancel()
 
 
 class _Answering:
@@ -256,6 +263,19 @@ class _Answering:
         self._form = form
         self._revision = revision
         self._started = False
+        self._batch: list[Outgoing] | None = []
+
+    async def at_once(self) -> bool:
+        """Answer in JSON if the reply is there within a few turns of the scheduler, and return whether it was.
+
+        A client that disconnects meanwhile is noticed by the write, or not at all: the reply was made.
+        """
+        batch = self._batch = await self._writer.take_soon()
+        if not batch or not self._is_whole(batch):
+            return False
+        await self._http.answer(answers.whole_reply(batch[0], self._revision))
+        self._writer.written()
+        return True
 
     async def step(self, connection: trio.CancelScope, limits: Limits) -> bool:
         """Write the next batch, or a comment where there was none for the keep-alive time.
@@ -265,10 +285,8 @@ class _Answering:
             nor to a client that has gone meanwhile. What was being written then is not delivered.
         """
         form = self._form
-        if form.early and not self._started:
-            # A first comment makes servers send the head.
-            batch: list[Outgoing] | None = []
-        else:
+        batch, self._batch = self._batch, []
+        if not batch and batch is not None and (self._started or not form.early):
             patient = not self._started and (form.patient or not form.sse)
             batch = await self._writer.take(float("inf") if patient else limits.keep_alive)
         more = False
@@ -289,16 +307,20 @@ class _Answering:
                 else http.answer(answers.unanswered(self._stream))
             )
             return False
-        final = bool(batch) and batch[-1].final
-        if self._form.json and not self._started and len(batch) == 1 and final:
+        if self._is_whole(batch):
             await http.answer(answers.whole_reply(batch[0], self._revision))
             return False
+        final = bool(batch) and batch[-1].final
         if not self._started:
             self._started = True
             await http.start_stream(answers.stream_headers(batch))
         events = b"".join([encode_event(message.data) for message in batch]) or COMMENT
         await http.write(events, more=not final)
         return not final
+
+    def _is_whole(self, batch: list[Outgoing]) -> bool:
+        """Tell whether the answer can be JSON: nothing was said before the reply."""
+        return self._form.json and not self._started and len(batch) == 1 and batch[0].final
 
 
 async def _watch(http: HttpRequest, connection: trio.CancelScope) -> None:

@@ -223,7 +223,8 @@ class RequestActor:
         self._ticket.slot.release()
         if self._room is not None:
             self._room.release()
-        self._call.tell(CancelCall())
+        if not self._call.stopped:
+            self._call.tell(CancelCall())
         if self._carrier.ended is None:
             self._carrier.ended = Reason.FAILED
             if reason is StopReason.FAILED:

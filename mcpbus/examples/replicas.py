@@ -1,0 +1,120 @@
+"""Several replicas, and a session that only one of them knew.
+
+The system: a server on a Rust SDK, run as several replicas behind a load balancer.
+
+What went wrong: `initialize` reached one replica and the next request another. That one had never heard of the session,
+answered 404 "Session not found" and dropped the connection.
+
+What must hold: with ``sessions="stateless"`` every POST is answered by itself. The handshake works and opens nothing; any
+request may go to any replica, and a `tools/call` is answered even where no `initialize` ever was. Requests of revision
+2026-07-28 need no sessions at all.
+
+Here two servers that share nothing stand behind a load balancer, which sends each connection to the next of them.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import cycle
+
+import attrs
+import trio
+
+from mcpbus import Context, Server
+from mcpbus.examples.client import Exchange, HttpClient, Message
+from mcpbus.examples.stage import Show, run, serving
+from mcpbus.nursery import background
+from mcpbus.protocol.revisions import LATEST
+
+
+async def place_order(item: str, ctx: Context) -> str:
+    """Place an order; any replica may take it."""
+    await ctx.progress(1, total=1, message="asking the warehouse")
+    return f"{item}: ordered at {ctx.bus.server.name}"
+
+
+def make_replica(name: str) -> Server:
+    """Make one replica: a server of its own, with the tool that all of them have."""
+    server = Server(name)
+    server.add_tool(place_order)
+    return server
+
+
+@asynccontextmanager
+async def balanced(*ports: int) -> AsyncIterator[int]:
+    """Balance connections between ports, each connection to the next one; yield the port of the balancer."""
+    turns = cycle(ports)
+
+    async def forward(client: trio.SocketStream) -> None:
+        replica = await trio.open_tcp_stream("127.0.0.1", next(turns))
+        async with replica, trio.open_nursery() as nursery:
+            nursery.start_soon(_pipe, client, replica)
+            await _pipe(replica, client)
+            nursery.cancel_scope.cancel()
+
+    async with background() as nursery:
+        [listener] = await nursery.start(partial(trio.serve_tcp, forward, 0, host="127.0.0.1"))
+        yield listener.socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+async def _pipe(source: trio.SocketStream, sink: trio.SocketStream) -> None:
+    try:
+        async for data in source:
+            await sink.send_all(data)
+    except trio.BrokenResourceError:
+        return
+
+
+@attrs.frozen
+class Step:
+    """One request of the script, and how it was answered."""
+
+    what: str
+    answer: Exchange
+
+
+async def script(url: str, show: Show) -> list[Step]:
+    """Be a client that knows nothing of replicas; a second one that skips the handshake; and a modern one."""
+    legacy, hasty, modern = HttpClient(url), HttpClient(url), HttpClient(url, revision=LATEST.name)
+    steps: list[Step] = []
+
+    def took(what: str, answer: Exchange) -> None:
+        show(f"{what}: {answer.status} {_brief(answer.messages[-1])}")
+        steps.append(Step(what, answer))
+
+    took("initialize", await legacy.initialize())
+    took("tools/list", await legacy.request("tools/list"))
+    for client, kind in ((legacy, ""), (hasty, " without initialize"), (modern, " of 2026-07-28")):
+        for _ in range(2):
+            took(f"tools/call{kind}", await client.call("place_order", {"item": "a book"}))
+    return steps
+
+
+def _brief(message: Message) -> str:
+    if "error" in message:
+        return str(message["error"]["message"])
+    return ", ".join(block["text"] for block in message["result"].get("content", ()))
+
+
+async def demonstrate(show: Show, *, sessions: str = "stateless") -> list[Step]:
+    """Serve two replicas behind a balancer, run the script, and show how each request is answered."""
+    async with AsyncExitStack() as stack:
+        ports = []
+        for name in ("replica A", "replica B"):
+            _, url = await stack.enter_async_context(serving(make_replica(name), sessions=sessions))
+            ports.append(int(url.split(":")[2].split("/")[0]))
+        port = await stack.enter_async_context(balanced(*ports))
+        return await script(f"http://127.0.0.1:{port}/mcp", show)
+
+
+async def compare(show: Show) -> None:
+    """Show the same script with sessions, which is the failure, and without."""
+    show("with sessions:")
+    await demonstrate(show, sessions="sessionful")
+    show("stateless:")
+    await demonstrate(show)
+
+
+if __name__ == "__main__":
+    run(compare)

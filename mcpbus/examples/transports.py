@@ -1,0 +1,103 @@
+"""Two transports of one process, and a client that saw nothing.
+
+The system: an editor extension that runs Stata. It served one MCP server through two transports of one process, Streamable
+HTTP and HTTP+SSE.
+
+What went wrong: a tool that was called over Streamable HTTP sent its progress and its log lines to "the" session, which was
+that of the SSE client. The client that had called saw nothing until the result came.
+
+What must hold: a notification carries the address of the request that caused it, and leaves on that request's own stream. It
+does not matter which other clients are connected, over which transports, and no GET stream is needed.
+
+Here one bus serves three clients: one calls over HTTP, one calls in process while the first call runs, and one only watches,
+over HTTP, with its GET stream open. In the end everybody is told that the tools have changed, so that whoever had been sent
+anything by mistake would have it before that.
+"""
+
+import attrs
+import trio
+
+from mcpbus import Bus, Context, Server
+from mcpbus.examples.client import HttpClient, Message
+from mcpbus.examples.stage import Show, run, serving
+from mcpbus.protocol.revisions import LATEST_LEGACY
+
+server = Server("stata")
+
+
+@server.tool
+async def run_do_file(name: str, ctx: Context, lines: int = 3, interval: float = 0.1) -> str:
+    """Run a do-file, and show each line of it while it runs.
+
+    `interval` is the time that a line takes, in seconds.
+    """
+    for line in range(1, lines + 1):
+        await ctx.progress(line, total=lines, message=f"{name}: line {line}")
+        await ctx.info(f"{name}: . regress y x{line}")
+        await trio.sleep(interval)
+    return f"{name}: done"
+
+
+@attrs.frozen
+class Seen:
+    """What each client was sent.
+
+    Attributes:
+        http: On the answer to the call over HTTP.
+        in_process: While the call in process ran, on its connection.
+        watching: On the GET stream of the client that only watches.
+    """
+
+    http: list[Message]
+    in_process: list[str]
+    watching: list[Message]
+
+
+async def script(bus: Bus, url: str, show: Show) -> Seen:
+    """Be the three clients."""
+    seen = Seen([], [], [])
+
+    def on_notification(method: str, params: Message) -> None:
+        show(f"in process: {method} {params.get('message', params.get('data'))}")
+        seen.in_process.append(str(params.get("message", params.get("data"))))
+
+    http, watcher = HttpClient(url), HttpClient(url)
+    await http.initialize()
+    await watcher.initialize()
+    async with watcher.get() as watched, bus.connect(revision=LATEST_LEGACY.name) as in_process:
+        async with http.open(
+            "tools/call", {"name": "run_do_file", "arguments": {"name": "http.do"}}
+        ) as answer:
+            async for message in answer:
+                show(f"http:       {_brief(message)}")
+                seen.http.append(message)
+                if len(seen.http) == 1:
+                    arguments = {"name": "local.do", "interval": 0}
+                    result = await in_process.call_tool(
+                        "run_do_file", arguments, on_notification=on_notification
+                    )
+                    show(f"in process: {result['content'][0]['text']}")
+        bus.tools_changed()
+        seen.in_process.append((await in_process.next_notification())[0])
+        async for message in watched:
+            show(f"watching:   {_brief(message)}")
+            seen.watching.append(message)
+            break
+    return seen
+
+
+def _brief(message: Message) -> str:
+    if "result" in message:
+        return f"the result: {message['result']['content'][0]['text']}"
+    params = message.get("params", {})
+    return f"{message['method']} {params.get('message', params.get('data', ''))}"
+
+
+async def demonstrate(show: Show) -> None:
+    """Serve, run the script, and show what arrives when."""
+    async with serving(server) as (bus, url):
+        await script(bus, url, show)
+
+
+if __name__ == "__main__":
+    run(demonstrate)

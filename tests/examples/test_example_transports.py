@@ -1,0 +1,47 @@
+"""Failure 1: notifications of a call reach its caller, whoever else is connected over whatever transport."""
+
+import trio
+
+from mcpbus.examples import transports
+from mcpbus.examples.client import HttpClient
+from mcpbus.examples.stage import serving
+
+
+async def test_each_client_sees_its_own_call_and_nothing_else():
+    with trio.fail_after(10):
+        async with serving(transports.server) as (bus, url):
+            seen = await transports.script(bus, url, show=lambda _: None)
+            statistics = bus.statistics()
+
+    said = [m["params"].get("message", m["params"].get("data")) for m in seen.http[:-1]]
+    assert said == [
+        "http.do: line 1",
+        "http.do: . regress y x1",
+        "http.do: line 2",
+        "http.do: . regress y x2",
+        "http.do: line 3",
+        "http.do: . regress y x3",
+    ]
+    assert seen.http[-1]["result"]["content"][0]["text"] == "http.do: done"
+    assert seen.in_process == [
+        "local.do: line 1",
+        "local.do: . regress y x1",
+        "local.do: line 2",
+        "local.do: . regress y x2",
+        "local.do: line 3",
+        "local.do: . regress y x3",
+        "notifications/tools/list_changed",
+    ]
+    assert [m["method"] for m in seen.watching] == ["notifications/tools/list_changed"]
+    assert not statistics.discarded
+
+
+async def test_progress_carries_the_token_of_the_call_that_it_belongs_to():
+    with trio.fail_after(10):
+        async with serving(transports.server) as (_, url):
+            client = HttpClient(url)
+            await client.initialize()
+            arguments = {"name": "a.do", "interval": 0}
+            answer = await client.call("run_do_file", arguments)
+    tokens = {m["params"]["progressToken"] for m in answer.messages if "progress" in m.get("method", "")}
+    assert tokens == {f"token of request {answer.messages[-1]['id']}"}

@@ -1,0 +1,37 @@
+"""What tests of a server need: clients in the same process, with no socket, no thread and no real time.
+
+Tests that only call are shortest with `open_client`; with pytest-trio's ``autojump_clock`` fixture, what sleeps
+takes no time::
+
+    async def test_forecast(autojump_clock):
+        async with open_client(server) as client:
+            result = await client.call_tool("forecast", {"city": "Oslo"})
+            assert result["structuredContent"] == {"result": "rain"}
+
+Tests of what goes over HTTP, on which stream and when, drive the server's ASGI application with a `AsgiProbe`. Each
+`Recording` is one HTTP exchange as its client sees it; a client may stall, or go away, at any moment::
+
+    async def test_progress_comes_while_the_tool_runs(autojump_clock):
+        async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+            session = await probe.initialize("2025-11-25")
+            call = session.request("tools/call", {"name": "forecast", "_meta": {"progressToken": 1}})
+            assert (await call.message())["method"] == "notifications/progress"
+            call.disconnect()
+
+Plain functions run on the trio thread meanwhile, so that a test is the same each time it runs.
+"""
+
+from mcpbus.testing.opening import open_bus, open_client, settle
+from mcpbus.testing.probe import AsgiProbe, HttpSession, open_probe
+from mcpbus.testing.recording import Recording, StreamEnded
+
+__all__ = [
+    "AsgiProbe",
+    "HttpSession",
+    "Recording",
+    "StreamEnded",
+    "open_bus",
+    "open_client",
+    "open_probe",
+    "settle",
+]

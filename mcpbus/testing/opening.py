@@ -1,0 +1,59 @@
+"""Servers opened for a test, and clients in the same process."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from actors.testing import settle as _settle
+from mcpbus.protocol.revisions import LATEST
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+    from mcpbus.options import Limits
+    from mcpbus.server import Server
+    from mcpbus.transport.memory import Client
+
+
+@asynccontextmanager
+async def open_bus(
+    server: "Server", *, limits: "Limits | None" = None, drain_seconds: float = 5.0
+) -> AsyncIterator["Bus"]:
+    """Open a server as `Server.open` does, with its plain functions run on the trio thread.
+
+    Args:
+        server: The server under test.
+        limits: What clients may use.
+        drain_seconds: How long requests may go on when the block ends, in seconds of trio's clock.
+    """
+    inline, server.runner.inline = server.runner.inline, True
+    try:
+        async with server.open(limits=limits, drain_seconds=drain_seconds) as bus:
+            yield bus
+    finally:
+        server.runner.inline = inline
+
+
+@asynccontextmanager
+async def open_client(
+    server: "Server", *, revision: str = LATEST.name, principal: object = None, limits: "Limits | None" = None
+) -> AsyncIterator["Client"]:
+    """Open a server, and connect one client to it in process.
+
+    Args:
+        server: The server under test.
+        revision: The protocol revision that the client speaks.
+        principal: Who the client is.
+        limits: What clients may use.
+
+    Raises:
+        ExceptionGroup: Whatever the block raises comes in one, as out of any nursery; expect an exception inside
+            the block. A revision that there is not is a ValueError, a refused handshake a ProtocolError.
+    """
+    async with AsyncExitStack() as stack:
+        bus = await stack.enter_async_context(open_bus(server, limits=limits))
+        yield await stack.enter_async_context(bus.connect(revision=revision, principal=principal))
+
+
+async def settle(bus: "Bus") -> None:
+    """Wait until nothing more happens on a bus unless time passes or a client acts."""
+    await _settle(bus.system)

@@ -1,0 +1,222 @@
+"""HTTP clients of an ASGI application, in memory."""
+
+import base64
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from mcpbus.nursery import background
+from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
+from mcpbus.testing.recording import AsgiApp, Recording
+
+_INFO = {"name": "mcpbus test client", "version": "1"}
+_BOTH = "application/json, text/event-stream"
+_GRACE_SECONDS = 1.0
+
+
+@asynccontextmanager
+async def open_probe(
+    app: AsgiApp, *, path: str = "/mcp", headers: Mapping[str, str] | None = None
+) -> AsyncIterator["AsgiProbe"]:
+    """Drive an ASGI application in memory.
+
+    At the end of the block all clients go away, and the application has a second of trio's clock to notice.
+
+    Args:
+        app: `Bus.asgi()`, or any other application. Its lifespan is not run.
+        path: Where the endpoint is.
+        headers: What every request carries, such as an Authorization.
+
+    Raises:
+        Exception: What the application raises ends the block, and comes in a group.
+    """
+    async with background() as nursery:
+        probe = AsgiProbe(app, nursery, path, headers or {})
+        try:
+            yield probe
+        finally:
+            probe.disconnect()
+            nursery.cancel_scope.deadline = trio.current_time() + _GRACE_SECONDS
+
+
+class AsgiProbe:
+    """HTTP clients of an ASGI application, in memory. Made by `open_probe`.
+
+    Attributes:
+        recordings: All exchanges so far, in the order in which they began.
+    """
+
+    def __init__(self, app: AsgiApp, nursery: trio.Nursery, path: str, headers: Mapping[str, str]) -> None:
+        self.recordings: list[Recording] = []
+        self._app = app
+        self._nursery = nursery
+        self._path = path
+        self._headers = headers
+        self._ids = itertools.count(1)
+
+    def send(self, verb: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Recording:
+        """Send a request and return its recording, which begins when the caller waits for it.
+
+        Args:
+            verb: The HTTP method.
+            body: What it carries.
+            headers: Its header fields, on top of Host and what `open_probe` was given.
+        """
+        fields = {"host": "localhost", **self._headers, **(headers or {})}
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": verb,
+            "scheme": "http",
+            "path": self._path,
+            "raw_path": self._path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()],
+            "client": ("127.0.0.1", 0),
+            "server": ("localhost", 80),
+        }
+        recording = Recording()
+        self.recordings.append(recording)
+        self._nursery.start_soon(recording.run, self._app, scope, body)
+        return recording
+
+    def post(self, message: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Recording:
+        """POST a JSON-RPC message."""
+        fields = {"accept": _BOTH, "content-type": "application/json", **(headers or {})}
+        return self.send("POST", json.dumps(message).encode(), fields)
+
+    async def initialize(
+        self,
+        revision: str = LATEST_LEGACY.name,
+        *,
+        initialized: bool = True,
+        headers: Mapping[str, str] | None = None,
+    ) -> "HttpSession":
+        """Open a legacy session.
+
+        Args:
+            revision: The protocol revision to ask for.
+            initialized: Whether to send ``notifications/initialized`` as well.
+            headers: What all of the session's requests carry.
+
+        Raises:
+            AssertionError: The server did not open one.
+        """
+        params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": _INFO}
+        answer = await self.post(_request(next(self._ids), "initialize", params), headers).ended()
+        if answer.status != 200 or "mcp-session-id" not in answer.headers:
+            raise AssertionError(f"initialize was answered {answer.status}: {answer.body!r}")
+        session = HttpSession(
+            self, answer.headers["mcp-session-id"], answer.messages[-1]["result"], headers or {}
+        )
+        if initialized:
+            await session.notify("notifications/initialized").ended()
+        return session
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        id: RequestId | None = None,  # noqa: A002 - the protocol's word
+        progress_token: RequestId | None = None,
+        log_level: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Recording:
+        """POST a request of the latest revision, complete with its ``_meta`` and its header fields.
+
+        Args:
+            method: Its method.
+            params: Its parameters; what ``_meta`` they have is kept.
+            id: Its id; the next integer unless given.
+            progress_token: The token under which it wants progress.
+            log_level: The level from which it wants log lines.
+            headers: Further header fields, or others.
+        """
+        meta = {PROTOCOL_VERSION: LATEST.name, CLIENT_CAPABILITIES: {}, CLIENT_INFO: _INFO}
+        body = _with_meta(
+            params, progress_token, meta if log_level is None else {**meta, LOG_LEVEL: log_level}
+        )
+        fields = {"mcp-protocol-version": LATEST.name, "mcp-method": method}
+        if isinstance(name := body.get("uri", body.get("name")), str):
+            fields["mcp-name"] = _mirrored(name)
+        message = _request(next(self._ids) if id is None else id, method, body)
+        return self.post(message, {**fields, **(headers or {})})
+
+    def disconnect(self) -> None:
+        """Let all clients go away."""
+        for recording in self.recordings:
+            recording.disconnect()
+
+
+class HttpSession:
+    """A legacy session over HTTP. Made by `AsgiProbe.initialize`.
+
+    Attributes:
+        id: Its id, as in the header Mcp-Session-Id.
+        initialize_result: What the server answered to the handshake.
+    """
+
+    def __init__(
+        self, probe: AsgiProbe, session_id: str, initialize_result: dict[str, Any], headers: Mapping[str, str]
+    ) -> None:
+        self.id = session_id
+        self.initialize_result = initialize_result
+        version = initialize_result["protocolVersion"]
+        self._probe = probe
+        self._headers = {"mcp-session-id": session_id, "mcp-protocol-version": version, **headers}
+        self._ids = itertools.count(1)
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        id: RequestId | None = None,  # noqa: A002 - the protocol's word
+        progress_token: RequestId | None = None,
+    ) -> Recording:
+        """POST a request in this session; see `AsgiProbe.request`."""
+        body = _with_meta(params, progress_token, {})
+        return self._probe.post(_request(next(self._ids) if id is None else id, method, body), self._headers)
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Recording:
+        """POST a notification in this session."""
+        message = {"jsonrpc": "2.0", "method": method, "params": dict(params or {})}
+        return self._probe.post(message, self._headers)
+
+    def get(self) -> Recording:
+        """Open the session's GET stream."""
+        return self._probe.send("GET", headers={"accept": "text/event-stream", **self._headers})
+
+    def delete(self) -> Recording:
+        """End the session."""
+        return self._probe.send("DELETE", headers=self._headers)
+
+
+def _request(request_id: RequestId, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+
+
+def _with_meta(
+    params: Mapping[str, Any] | None, token: RequestId | None, meta: Mapping[str, Any]
+) -> dict[str, Any]:
+    body = dict(params or {})
+    complete = {**meta, **body.get("_meta", {})}
+    if token is not None:
+        complete["progressToken"] = token
+    return {**body, "_meta": complete} if complete else body
+
+
+def _mirrored(name: str) -> str:
+    """Return a name as a header field carries it: what is not plain ASCII in the sentinel's base64."""
+    if name.isascii() and name.isprintable() and name == name.strip() and not name.startswith("=?"):
+        return name
+    return f"=?base64?{base64.b64encode(name.encode()).decode()}?="

@@ -1,0 +1,174 @@
+"""One HTTP exchange in memory, from the client's side and from the application's."""
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import trio
+
+AsgiApp = Callable[..., Awaitable[None]]
+
+
+class StreamEnded(Exception):  # noqa: N818 - the word says what happened
+    """No further message comes: the answer is complete, or its client has gone."""
+
+
+class Recording:
+    """One HTTP exchange as its client sees it, while it goes on. Made by an `AsgiProbe`.
+
+    Attributes:
+        status: The status of the answer; None until it has begun.
+        headers: Its header fields, with names in lower case.
+        body: The bytes that the client has got so far.
+        messages: The JSON-RPC messages that it has got so far, of a JSON answer or of an SSE stream.
+        comments: How many SSE comments it has got.
+        complete: Whether the answer has come to its end.
+        disconnected: Whether the client has gone.
+    """
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.messages: list[dict[str, Any]] = []
+        self.comments = 0
+        self.complete = False
+        self.disconnected = False
+        self._parsed = 0
+        self._read = 0
+        self._requests: list[MutableMapping[str, Any]] = []
+        self._stalled = False
+        self._changed = trio.Event()
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer is an SSE stream."""
+        return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    # -- what a test waits for -------------------------------------------------------------------
+
+    async def begun(self, timeout: float = 60.0) -> "Recording":  # noqa: ASYNC109
+        """Wait for the head of the answer, and return the recording itself.
+
+        Raises:
+            trio.TooSlowError: It did not come within `timeout` seconds.
+        """
+        await self._wait(lambda: self.status is not None, timeout)
+        return self
+
+    async def ended(self, timeout: float = 60.0) -> "Recording":  # noqa: ASYNC109
+        """Wait for the end of the answer, and return the recording itself.
+
+        Raises:
+            trio.TooSlowError: It did not come within `timeout` seconds.
+        """
+        await self._wait(lambda: self.complete or self.disconnected, timeout)
+        return self
+
+    async def message(self, timeout: float = 60.0) -> dict[str, Any]:  # noqa: ASYNC109
+        """Wait for the next of `messages`, and return it.
+
+        Raises:
+            StreamEnded: The answer ended without another one.
+            trio.TooSlowError: None came within `timeout` seconds.
+        """
+        await self._wait(
+            lambda: self._read < len(self.messages) or self.complete or self.disconnected, timeout
+        )
+        if self._read == len(self.messages):
+            raise StreamEnded(f"no further message; so far: {self.messages!r}")
+        self._read += 1
+        return self.messages[self._read - 1]
+
+    async def reply(self, timeout: float = 60.0) -> dict[str, Any]:  # noqa: ASYNC109
+        """Wait for the end of the answer, and return its one JSON-RPC response.
+
+        Raises:
+            StreamEnded: The answer ended without one.
+            trio.TooSlowError: It did not end within `timeout` seconds.
+        """
+        await self.ended(timeout)
+        for message in self.messages:
+            if "result" in message or "error" in message:
+                return message
+        raise StreamEnded(f"status {self.status} without a response: {self.body!r}")
+
+    # -- what a client does ----------------------------------------------------------------------
+
+    def stall(self) -> None:
+        """Accept no more bytes: the application waits in its next `send`."""
+        self._stalled = True
+
+    def resume(self) -> None:
+        """Accept bytes again."""
+        self._stalled = False
+        self._notify()
+
+    def disconnect(self) -> None:
+        """Go away. A `send` that waits then waits for ever; later ones return, and reach nobody.
+
+        That is the worst that servers do to an application. It must watch for ``http.disconnect``.
+        """
+        if not self.complete:
+            self.disconnected = True
+            self._notify()
+
+    # -- the application's side ------------------------------------------------------------------
+
+    async def run(self, app: AsgiApp, scope: dict[str, Any], body: bytes) -> None:
+        """Run the application on this exchange. For the probe."""
+        self._requests = [{"type": "http.request", "body": body, "more_body": False}]
+        await app(scope, self._receive, self._send)
+        if not self.complete and not self.disconnected:
+            raise AssertionError(f"the application returned in the middle of its answer: {self!r}")
+
+    async def _receive(self) -> MutableMapping[str, Any]:
+        await trio.lowlevel.checkpoint()
+        if self._requests:
+            return self._requests.pop()
+        await self._wait(lambda: self.disconnected or self.complete)
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.disconnected:
+            return
+        await self._wait(lambda: not self._stalled)
+        if self.disconnected:
+            await trio.sleep_forever()
+        if self.complete or (self.status is None) is not (message["type"] == "http.response.start"):
+            raise AssertionError(f"{message['type']} out of turn: {self!r}")
+        if self.status is None:
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode("latin-1") for name, value in message["headers"]}
+        else:
+            self.body += message.get("body", b"")
+            self.complete = not message.get("more_body", False)
+            self._parse()
+        self._notify()
+
+    def _parse(self) -> None:
+        if not self.streams:
+            if self.complete and self.headers.get("content-type") == "application/json":
+                self.messages.append(json.loads(self.body))
+            return
+        while (end := self.body.find(b"\n\n", self._parsed)) >= 0:
+            event, self._parsed = self.body[self._parsed : end], end + 2
+            data = [line[6:] for line in event.split(b"\n") if line.startswith(b"data: ")]
+            if data:
+                self.messages.append(json.loads(b"\n".join(data)))
+            else:
+                self.comments += 1
+
+    async def _wait(self, condition: Callable[[], bool], seconds: float = float("inf")) -> None:
+        with trio.fail_after(seconds):
+            while not condition():
+                await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def __repr__(self) -> str:
+        state = "complete" if self.complete else "disconnected" if self.disconnected else "open"
+        return f"<Recording {self.status}, {len(self.messages)} messages, {state}>"

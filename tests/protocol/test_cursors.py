@@ -65,6 +65,7 @@ def test_an_empty_list_is_one_page():
         encode_cursor("prompts/list", 1),
         encode_cursor("tools/list", 1) + "A",
         encode_cursor("tools/list", 1)[:-1],
+        "!" + encode_cursor("tools/list", 1)[:4] + "!!!" + encode_cursor("tools/list", 1)[4:],
     ],
 )
 def test_what_is_no_cursor_of_this_list_is_refused(cursor):  # I-2, I-3

@@ -95,6 +95,7 @@ FAULTS = [
     ("W-5", message(id=1, method="m") + b"x", PARSE_ERROR, None, "malformed"),
     ("W-5", b'{"jsonrpc":"2.0","id":true,"method"!}', PARSE_ERROR, None, "malformed"),
     ("W-5", NESTED, PARSE_ERROR, None, "nested"),
+    ("W-5", NESTED.replace(b'"id":1', b'"id":null'), PARSE_ERROR, None, "nested"),
     ("J-11", b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\xff"}}', PARSE_ERROR, None, "UTF-8"),
     ("J-11", '{"jsonrpc":"2.0","id":1,"method":"\ud800"}', PARSE_ERROR, None, "UTF-8"),
     ("J-1", message(id=None, method="m"), INVALID_REQUEST, None, "$.id"),
@@ -111,8 +112,8 @@ FAULTS = [
     ("J-12", b'{"jsonrpc":"1.0","id":"1","method":"m"}', INVALID_REQUEST, "1", '"2.0"'),
     ("J-12", b'{"jsonrpc":2.0,"id":1,"method":"m"}', INVALID_REQUEST, 1, "$.jsonrpc"),
     ("J-12", message(id=0, method=7), INVALID_REQUEST, 0, "$.method"),
-    ("J-25", b"[]", INVALID_REQUEST, None, "array"),
-    ("J-25", b" [" + message(id=1, method="m") + b"]", INVALID_REQUEST, None, "array"),
+    ("J-25", b"[]", INVALID_REQUEST, None, "by itself"),
+    ("J-25", b" [" + message(id=1, method="m") + b"]", INVALID_REQUEST, None, "by itself"),
     ("J-29", message(id="", method="m", params=[]), INVALID_REQUEST, "", "$.params"),
     ("J-29", message(id=2, method="m", params=None), INVALID_REQUEST, 2, "$.params"),
     ("J-29", message(id=2, method="m", params="x"), INVALID_REQUEST, 2, "$.params"),
@@ -128,6 +129,7 @@ def test_what_is_no_message_is_told_why_and_answered_by_its_id_if_that_can_be_re
     assert (caught.value.error.code, caught.value.id) == (code, identity), rule
     assert type(caught.value.id) is type(identity)
     assert names in caught.value.error.message
+    assert names in str(caught.value)
 
 
 def outcome(data: bytes | str) -> Request | Notification | Response | Undecodable:

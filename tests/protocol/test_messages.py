@@ -137,6 +137,11 @@ def test_deep_nesting_is_refused_like_any_other_fault():
         decode_params(wire.GetPromptParams, deep)
 
 
+def test_an_empty_filter_asks_for_nothing():  # S-8
+    empty = decode_params(wire.ListenParams, raw({"notifications": {}})).notifications
+    assert not any(msgspec.structs.astuple(empty))
+
+
 WRITTEN = [
     (wire.Tool("t", {"type": "object"}), {"name": "t", "inputSchema": {"type": "object"}}),
     (wire.Tool("t", msgspec.Raw(b"{}"), meta={"a": 1}), {"name": "t", "inputSchema": {}, "_meta": {"a": 1}}),

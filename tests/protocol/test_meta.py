@@ -43,6 +43,13 @@ def test_a_meta_that_is_no_object_is_refused(meta):
     assert caught.value.code == INVALID_PARAMS
 
 
+@pytest.mark.parametrize("meta", [b'{"a":1e999}', b'{"a":' * 5000 + b"1" + b"}" * 5000])
+def test_a_meta_that_cannot_be_held_is_refused(meta):
+    with pytest.raises(ProtocolError) as caught:
+        read_routing(msgspec.Raw(b'{"_meta":' + meta + b"}"))
+    assert caught.value.code == INVALID_PARAMS
+
+
 @pytest.mark.parametrize(
     ("meta", "modern"),
     [

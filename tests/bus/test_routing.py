@@ -1,0 +1,232 @@
+"""The two routing tables, cell by cell, against the table of the specification.
+
+Each case is a row of it: legacy (L, up to 2025-11-25) and modern (E, 2026-07-28) in its own columns. OWN, GET,
+LISTEN and SHARED are places; HELD is the session's; what is in lower case is the reason for which it is discarded.
+"""
+
+import pytest
+
+from mcpbus.fate import Reason
+from mcpbus.protocol.revisions import Era
+from mcpbus.routing import (
+    ABSENT,
+    ROUTES,
+    Kind,
+    Line,
+    Scope,
+    Setting,
+    Situation,
+    absent,
+    render,
+    route,
+    scope_of,
+)
+
+NEVER = "-"
+"""In a table: no such message is there, and asking for it is an error."""
+
+
+def expected(cell):
+    return Line[cell] if cell.isupper() else Reason[cell.upper()]
+
+
+def cases(rows, columns):
+    return [
+        pytest.param(kind, era, column, cell, id=f"{era.value}-{kind.name}-{column.name}")
+        for kind, era, *cells in rows
+        for column, cell in zip(columns, cells, strict=True)
+    ]
+
+
+L, E = Era.LEGACY, Era.MODERN
+
+# Columns of the specification: own/oth/GET, json, sl, slj, io/ws. An "own" stream is never another POST's
+# ("oth") because OWN names the stream of the message's own request and no other.
+SETTINGS = (Setting.HTTP, Setting.HTTP_JSON, Setting.STATELESS, Setting.STATELESS_JSON, Setting.SHARED)
+PLACES = [
+    # InitializeResult; result or error with id: own, json, sl, slj, io; never oth, never GET.
+    (Kind.REPLY, L, "OWN", "OWN", "OWN", "OWN", "SHARED"),
+    # progress, request running: own preferred; with JSON only it is not moved to GET (note 1).
+    (Kind.PROGRESS, L, "OWN", "no_stream", "OWN", "no_stream", "SHARED"),
+    # log caused by a request.
+    (Kind.LOG, L, "OWN", "no_stream", "OWN", "no_stream", "SHARED"),
+    # extension/custom notification tied to a request.
+    (Kind.CUSTOM, L, "OWN", "no_stream", "OWN", "no_stream", "SHARED"),
+    # log outside a request: GET alone; nowhere without sessions.
+    (Kind.SESSION_LOG, L, "GET", "GET", "no_stream", "no_stream", "SHARED"),
+    # extension/custom notification, untied.
+    (Kind.SESSION_CUSTOM, L, "GET", "GET", "no_stream", "no_stream", "SHARED"),
+    # list_changed, provoked by a running request or not: GET, once per session (note 3).
+    (Kind.LIST_CHANGED, L, "GET", "GET", "no_stream", "no_stream", "SHARED"),
+    # resources/updated for a subscribed uri: GET, once per session; no subscription memory without sessions.
+    (Kind.RESOURCE_UPDATED, L, "GET", "GET", "no_stream", "no_stream", "SHARED"),
+    # Listens do not exist in the legacy era (note 21).
+    (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (Kind.LISTEN_CANCELLED, L, NEVER, NEVER, NEVER, NEVER, NEVER),
+    # Result or error with id, any method; early kernel error: own or json, io; never a listen.
+    (Kind.REPLY, E, "OWN", "OWN", NEVER, NEVER, "SHARED"),
+    # progress, request running: own; in JSON-only mode discarded.
+    (Kind.PROGRESS, E, "OWN", "no_stream", NEVER, NEVER, "SHARED"),
+    # log, request carried logLevel, level reached (the threshold is the request's business).
+    (Kind.LOG, E, "OWN", "no_stream", NEVER, NEVER, "SHARED"),
+    # extension notification tied to a request.
+    (Kind.CUSTOM, E, "OWN", "no_stream", NEVER, NEVER, "SHARED"),
+    # log outside any request: nowhere, on no transport.
+    (Kind.SESSION_LOG, E, "era", "era", NEVER, NEVER, "era"),
+    # extension notification, untied: only if an extension defines a filter for it; none does.
+    (Kind.SESSION_CUSTOM, E, "era", "era", NEVER, NEVER, "era"),
+    # list_changed: one stamped copy per matching listen, never on own.
+    (Kind.LIST_CHANGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    # resources/updated: per matching listen.
+    (Kind.RESOURCE_UPDATED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    # subscriptions/acknowledged: first of that id. A listen is never JSON, whatever the mode.
+    (Kind.ACKNOWLEDGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    # listen's closing result: its own stream, then close.
+    (Kind.LISTEN_RESULT, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    # cancelled, referencing a listen id: shared channels only, after the result (note 4).
+    (Kind.LISTEN_CANCELLED, E, "era", "era", NEVER, NEVER, "SHARED"),
+]
+
+# Situations of section 5: (not initialized), a never, c dropped without a store, d answered, d cancelled, e ended.
+SITUATIONS = (
+    Situation.UNINITIALIZED,
+    Situation.NEVER,
+    Situation.DROPPED,
+    Situation.ANSWERED,
+    Situation.CANCELLED,
+    Situation.ENDED,
+)
+FATES = [
+    # Reply: a impossible; c no stream, never to GET; d cancelled; answered twice is a defect; e session.
+    (Kind.REPLY, L, NEVER, NEVER, "no_stream", NEVER, "cancelled", "session_ended"),
+    # progress, in-request log: c, d finished, d cancelled, e. Before initialized there is no request to carry them.
+    (Kind.PROGRESS, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
+    (Kind.LOG, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
+    (Kind.CUSTOM, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
+    # list_changed, resources/updated: HELD until the first GET, after a drop as in a, and before initialized.
+    (Kind.LIST_CHANGED, L, "HELD", "HELD", "HELD", NEVER, NEVER, "session_ended"),
+    (Kind.RESOURCE_UPDATED, L, "HELD", "HELD", "HELD", NEVER, NEVER, "session_ended"),
+    # custom, untied: as what has its value in arriving later (elicitation/complete is the model).
+    (Kind.SESSION_CUSTOM, L, "HELD", "HELD", "HELD", NEVER, NEVER, "session_ended"),
+    # out-of-request log: never held, and exempt from waiting for initialized.
+    (Kind.SESSION_LOG, L, NEVER, "no_stream", "no_stream", NEVER, NEVER, "session_ended"),
+    (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (Kind.LISTEN_CANCELLED, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
+    # Modern: a drop is a cancellation, and nothing is ever held. A second reply is a defect there too.
+    (Kind.REPLY, E, NEVER, NEVER, "cancelled", NEVER, "cancelled", NEVER),
+    (Kind.PROGRESS, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.LOG, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.CUSTOM, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.LIST_CHANGED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.RESOURCE_UPDATED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.ACKNOWLEDGED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.LISTEN_RESULT, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.LISTEN_CANCELLED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.SESSION_LOG, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (Kind.SESSION_CUSTOM, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
+]
+
+
+@pytest.mark.parametrize(("kind", "era", "setting", "cell"), cases(PLACES, SETTINGS))
+def test_a_message_belongs_to_the_stream_that_the_specification_says(kind, era, setting, cell):
+    if cell == NEVER:
+        with pytest.raises(LookupError, match=f"no {era.value} client has") as error:
+            route(kind, era, setting)
+        assert kind.value in str(error.value)
+        assert setting.value in str(error.value)
+    else:
+        assert route(kind, era, setting) is expected(cell)
+
+
+@pytest.mark.parametrize(("kind", "era", "situation", "cell"), cases(FATES, SITUATIONS))
+def test_a_message_without_its_stream_has_the_fate_that_the_specification_says(kind, era, situation, cell):
+    if cell == NEVER:
+        with pytest.raises(LookupError, match="cannot meet") as error:
+            absent(kind, era, situation)
+        assert kind.value in str(error.value)
+        assert situation.value in str(error.value)
+    else:
+        assert absent(kind, era, situation) is expected(cell)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "table"), [(PLACES, SETTINGS, ROUTES), (FATES, SITUATIONS, ABSENT)]
+)
+def test_the_tables_here_have_every_row_once_and_the_tables_there_no_other(rows, columns, table):
+    assert sorted((kind.name, era.name) for kind, era, *_ in rows) == sorted(
+        (kind.name, era.name) for kind in Kind for era in Era
+    )
+    written = {
+        (kind, era, column)
+        for kind, era, *cells in rows
+        for column, cell in zip(columns, cells, strict=True)
+        if cell != NEVER
+    }
+    assert written == set(table)
+
+
+def test_no_modern_message_waits_and_no_legacy_one_is_for_a_listen():
+    assert all(way is not Line.HELD for (_, era, _), way in ABSENT.items() if era is Era.MODERN)
+    assert all(way is not Line.LISTEN for (_, era, _), way in ROUTES.items() if era is Era.LEGACY)
+    assert all(way is not Line.GET for (_, era, _), way in ROUTES.items() if era is Era.MODERN)
+
+
+def test_only_what_stands_in_a_request_or_answers_it_is_on_a_posts_stream():
+    own = {kind for (kind, _, _), way in ROUTES.items() if way is Line.OWN}
+    assert {scope_of(kind, era) for kind in own for era in Era} == {Scope.REPLY, Scope.IN_REQUEST}
+
+
+@pytest.mark.parametrize(
+    ("kind", "era", "scope"),
+    [
+        (Kind.REPLY, L, Scope.REPLY),
+        (Kind.REPLY, E, Scope.REPLY),
+        (Kind.PROGRESS, L, Scope.IN_REQUEST),
+        (Kind.LOG, E, Scope.IN_REQUEST),
+        (Kind.CUSTOM, E, Scope.IN_REQUEST),
+        (Kind.SESSION_LOG, L, Scope.SESSION),
+        (Kind.SESSION_CUSTOM, L, Scope.SESSION),
+        (Kind.LIST_CHANGED, L, Scope.SESSION),
+        (Kind.RESOURCE_UPDATED, L, Scope.SESSION),
+        (Kind.LIST_CHANGED, E, Scope.SUBSCRIPTION),
+        (Kind.RESOURCE_UPDATED, E, Scope.SUBSCRIPTION),
+        (Kind.ACKNOWLEDGED, E, Scope.SUBSCRIPTION),
+        (Kind.LISTEN_RESULT, E, Scope.SUBSCRIPTION),
+        (Kind.LISTEN_CANCELLED, E, Scope.SUBSCRIPTION),
+    ],
+)
+def test_a_message_has_the_scope_of_its_kind(kind, era, scope):
+    assert scope_of(kind, era) is scope
+
+
+def parsed(text):
+    """Read the printed tables back: {(table, era, row, column): cell}."""
+    cells, table, era, columns = {}, "", "", []
+    for line in text.splitlines():
+        parts = [part for part in line.split("  ") if part.strip()]
+        if len(parts) == 1:
+            table, columns = line, []
+        elif not parts:
+            columns = []
+        elif not columns:
+            era, *columns = [part.strip() for part in parts]
+        else:
+            row, *values = [part.strip() for part in parts]
+            assert len(values) == len(columns)
+            cells |= {(table, era, row, column): value for column, value in zip(columns, values, strict=True)}
+    return cells
+
+
+def test_the_printed_tables_say_what_the_tables_say():
+    cells = parsed(render())
+    first, second = dict.fromkeys(table for table, *_ in cells)
+    for title, table in ((first, ROUTES), (second, ABSENT)):
+        shown = {key[1:]: cell for key, cell in cells.items() if key[0] == title and cell != "-"}
+        assert shown == {
+            (era.value, kind.value, column.name.lower()): (
+                way.value if isinstance(way, Line) else f"({way.name.lower()})"
+            )
+            for (kind, era, column), way in table.items()
+        }

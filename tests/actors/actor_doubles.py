@@ -1,0 +1,49 @@
+"""Small actors that the tests of every module use."""
+
+import contextlib
+from typing import Any
+
+import actors
+from actors import testing
+
+
+class Recorder:
+    """Keeps what it handles; a callable message is called with the actor."""
+
+    def __init__(self, cell: actors.Cell[Any], log: list[Any] | None = None) -> None:
+        self.cell = cell
+        self.log = [] if log is None else log
+
+    def handle(self, message: Any) -> None:
+        if callable(message):
+            message(self)
+        else:
+            self.log.append(message)
+
+
+@contextlib.asynccontextmanager
+async def stage():
+    """A system, a probe in it, and the list of its dead letters."""
+    letters: list[actors.DeadLetter] = []
+    async with actors.open_system("test", dead_letter=letters.append) as system:
+        yield system, testing.Probe(system, name="probe"), letters
+
+
+def boom(_: Any) -> None:
+    """Make a recorder raise."""
+    raise ValueError("boom")
+
+
+def stop(recorder: Recorder) -> None:
+    """Make a recorder stop."""
+    recorder.cell.stop()
+
+
+def restart(*_: Any) -> actors.Directive:
+    """Always restart."""
+    return actors.Directive.RESTART
+
+
+def escalate(*_: Any) -> actors.Directive:
+    """Always escalate."""
+    return actors.Directive.ESCALATE

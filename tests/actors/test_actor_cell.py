@@ -1,0 +1,259 @@
+import gc
+import weakref
+
+import pytest
+from actor_doubles import Recorder, boom, restart, stage, stop
+
+import actors
+from actors import StopReason, testing
+from actors._cell import NOBODY
+
+
+async def test_children_end_before_their_parent_the_youngest_first():
+    async with stage() as (system, _, _):
+        ends = []
+
+        class Node:
+            def __init__(self, cell, name, depth):
+                cell.on_stop(lambda reason: ends.append((name, reason)))
+                self.cell = cell
+                if depth:
+                    cell.spawn(Node, name + "a", depth - 1)
+                    cell.spawn(Node, name + "b", 0)
+
+            def handle(self, message):
+                self.cell.stop()
+
+        root = system.spawn(Node, "r", 2)
+        assert system.statistics().actors == 6
+        root.tell("stop")
+        assert [name for name, _ in ends] == ["rab", "raa", "rb", "ra", "r"]
+        assert [reason for _, reason in ends] == [StopReason.PARENT] * 4 + [StopReason.STOPPED]
+        assert system.statistics().actors == 1
+
+
+async def test_a_deep_tree_ends_without_recursion():
+    async with stage() as (system, _, _):
+
+        class Chain:
+            def __init__(self, cell):
+                self.cell = cell
+
+            def handle(self, depth):
+                if depth:
+                    self.cell.spawn(Chain).tell(depth - 1)
+
+        root = system.spawn(Chain)
+        root.tell(5000)
+        while system.statistics().queued:
+            await testing.settle(system)
+        assert system.statistics().actors > 5000
+        system.stop(root)
+        assert system.statistics().actors == 1
+
+
+async def test_stop_child_stops_only_ones_own():
+    async with stage() as (system, probe, _):
+        child = []
+
+        def spawn(recorder):
+            child.append(recorder.cell.spawn(Recorder))
+
+        def stop_it(recorder):
+            recorder.cell.stop_child(child[0])
+            recorder.cell.stop_child(child[0])
+            with pytest.raises(ValueError, match="not a child"):
+                recorder.cell.stop_child(probe.address)
+
+        parent = system.spawn(Recorder)
+        parent.tell(spawn)
+        probe.watch(child[0])
+        parent.tell(stop_it)
+        assert not parent.stopped
+        assert probe.messages == [actors.Stopped(child[0], StopReason.PARENT)]
+
+
+async def test_watching_tells_the_end_once_and_unwatching_does_not():
+    async with stage() as (system, probe, _):
+        watched, forgotten = system.spawn(Recorder), system.spawn(Recorder)
+        probe.watch(watched)
+        probe.watch(watched)
+        probe.watch(forgotten)
+        probe._cell.unwatch(forgotten)
+        probe._cell.unwatch(forgotten)
+        watched.tell(stop)
+        forgotten.tell(stop)
+        assert probe.messages == [actors.Stopped(watched, StopReason.STOPPED)]
+
+
+async def test_watching_the_dead_tells_at_once_and_why():
+    async with stage() as (system, probe, _):
+        failed = system.spawn(Recorder)
+        failed.tell(boom)
+        probe.watch(failed)
+        assert probe.messages == [actors.Stopped(failed, StopReason.FAILED)]
+
+
+async def test_watching_oneself_or_another_system_is_a_mistake():
+    async with stage() as (_, probe, _), stage() as (_, other, _):
+        with pytest.raises(ValueError, match="itself, or of another system"):
+            probe.watch(probe.address)
+        with pytest.raises(ValueError, match="itself, or of another system"):
+            probe.watch(other.address)
+
+
+async def test_a_watcher_that_ended_is_not_told_and_not_kept():
+    async with stage() as (system, probe, letters):
+        watched = system.spawn(Recorder)
+        probe.watch(watched)
+        probe.stop()
+        assert not watched._cell._watchers
+        watched.tell(stop)
+        assert letters == []
+
+
+async def test_a_stopped_notice_overtakes_ordinary_messages():
+    async with stage() as (system, probe, _):
+        watched = system.spawn(Recorder)
+        probe.watch(watched)
+
+        def say_and_end(recorder):
+            probe.address.tell("ordinary")
+            recorder.cell.stop()
+
+        watched.tell(say_and_end)
+        assert probe.messages == [actors.Stopped(watched, StopReason.STOPPED), "ordinary"]
+
+
+async def test_on_stop_runs_once_in_order_and_may_tell():
+    async with stage() as (system, probe, _):
+        recorder = system.spawn(Recorder)
+
+        def prepare(recorder):
+            recorder.cell.on_stop(lambda reason: probe.address.tell(("first", reason)))
+            recorder.cell.on_stop(boom)
+            recorder.cell.on_stop(lambda reason: probe.address.tell(("third", reason)))
+
+        recorder.tell(prepare)
+        recorder.tell(stop)
+        system.stop(recorder)
+        assert probe.messages == [("first", StopReason.STOPPED), ("third", StopReason.STOPPED)]
+        assert system.statistics().failures == 1
+
+
+async def test_a_given_reason_reaches_the_watchers():
+    async with stage() as (system, probe, _):
+        recorder = system.spawn(Recorder)
+        probe.watch(recorder)
+        recorder.tell(lambda recorder: recorder.cell.stop(StopReason.FAILED))
+        assert probe.messages == [actors.Stopped(recorder, StopReason.FAILED)]
+
+
+async def test_a_factory_that_raises_spawns_nothing():
+    async with stage() as (system, probe, _):
+        ends = []
+
+        def factory(cell):
+            cell.on_stop(ends.append)
+            cell.spawn(Recorder)
+            raise KeyError("no")
+
+        with pytest.raises(KeyError, match="no"):
+            system.spawn(factory)
+        assert ends == [StopReason.FAILED]
+        assert system.statistics().actors == 1
+        assert probe.address.tell("still works") is None
+        assert probe.messages == ["still works"]
+
+
+async def test_a_factory_may_tell_itself_and_may_stop():
+    async with stage() as (system, _, letters):
+        log = []
+
+        def eager(cell):
+            cell.address.tell("in due time")
+            assert log == []
+            return Recorder(cell, log)
+
+        def hasty(cell):
+            cell.stop()
+            return Recorder(cell, log)
+
+        system.spawn(eager)
+        assert log == ["in due time"]
+        assert system.spawn(hasty).stopped
+        assert letters == []
+
+
+async def test_a_stopped_cell_can_do_nothing():
+    async with stage() as (_, probe, _):
+        cell = probe._cell
+        probe.stop()
+        for call in (
+            lambda: cell.spawn(Recorder),
+            lambda: cell.start_task(None, context=None),
+            lambda: cell.after(1, "message"),
+            lambda: cell.watch(probe.address),
+            lambda: cell.on_stop(print),
+        ):
+            with pytest.raises(actors.LifecycleError, match="stopped"):
+                call()
+        cell.stop()
+        assert repr(cell) == "<Cell probe stopped>"
+        with pytest.raises(actors.LifecycleError):
+            NOBODY.handle("anything")
+        with pytest.raises(actors.LifecycleError):
+            cell._factory(cell)
+
+
+async def test_a_mailbox_has_room_for_one_at_least():
+    async with stage() as (system, _, _):
+        with pytest.raises(ValueError, match="at least"):
+            system.spawn(Recorder, capacity=0)
+
+
+async def test_a_restart_gives_up_children_watches_and_callbacks():
+    async with stage() as (system, probe, _):
+        ends, children = [], []
+        recorder = system.spawn(Recorder, strategy=restart)
+
+        def prepare(recorder):
+            children.append(recorder.cell.spawn(Recorder))
+            recorder.cell.watch(probe.address)
+            recorder.cell.on_stop(ends.append)
+
+        recorder.tell(prepare)
+        recorder.tell(boom)
+        assert ends == [StopReason.RESTARTED]
+        assert children[0].stopped
+        assert not probe._cell._watchers
+        recorder.tell(stop)
+        assert ends == [StopReason.RESTARTED]
+
+
+async def test_a_life_leaves_no_garbage_for_the_collector():
+    async with stage() as (system, probe, _):
+
+        class Big(Recorder):
+            pass
+
+        refs = []
+
+        def make(cell):
+            actor = Big(cell)
+            refs.append(weakref.ref(actor))
+            cell.watch(probe.address)
+            cell.spawn(Recorder)
+            cell.after(100, "later")
+            return actor
+
+        gc.collect()
+        gc.disable()
+        try:
+            kept = [system.spawn(make) for _ in range(10)]
+            for address in kept:
+                system.stop(address)
+            assert [ref() for ref in refs] == [None] * 10
+        finally:
+            gc.enable()
+        assert all(address.stopped for address in kept)

@@ -1,0 +1,157 @@
+import contextvars
+import signal
+
+import pytest
+import trio
+from actor_doubles import Recorder, stage, stop
+
+import actors
+from actors import testing
+from actors._dispatch import BUDGET
+
+
+async def test_a_turn_runs_to_completion_before_the_next_begins():
+    async with stage() as (system, _, _):
+        log = []
+        second = system.spawn(Recorder, log)
+
+        def first(recorder):
+            log.append("begin")
+            second.tell("from first")
+            recorder.cell.address.tell("to itself")
+            log.append("end")
+
+        system.spawn(Recorder, log).tell(first)
+        assert log == ["begin", "end", "from first", "to itself"]
+
+
+async def test_past_the_budget_the_rest_moves_to_a_task_and_nothing_starves():
+    async with stage() as (system, _, _):
+        count = 0
+
+        def again(recorder):
+            nonlocal count
+            count += 1
+            recorder.cell.address.tell(again)
+
+        restless = system.spawn(Recorder)
+        restless.tell(again)
+        assert count == BUDGET + 1
+        assert system.statistics().queued == 1
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        assert BUDGET + 1 < count <= 5 * BUDGET + 1
+        # While some wait, others queue behind them instead of running first.
+        log = []
+        other = system.spawn(Recorder, log)
+        other.tell("in its turn")
+        assert log == []
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        assert log == ["in its turn"]
+        system.stop(restless)
+        await testing.settle(system)
+        assert system.statistics().tasks == 0
+
+
+async def test_a_backlog_is_worked_off_while_the_opener_is_being_cancelled():
+    log = []
+    with trio.CancelScope() as scope:
+        async with actors.open_system() as system:
+            recorder = system.spawn(Recorder, log, capacity=5000)
+            system.spawn(Recorder).tell(lambda _: [recorder.tell(number) for number in range(2 * BUDGET)])
+            scope.cancel()
+            with trio.CancelScope(shield=True):
+                await testing.settle(system)
+            assert len(log) == 2 * BUDGET
+            await trio.sleep_forever()
+
+
+async def test_the_backlog_does_not_run_in_the_context_of_the_teller():
+    principal = contextvars.ContextVar("principal", default="nobody")
+    async with stage() as (system, _, _):
+        seen = []
+        recorder = system.spawn(Recorder)
+
+        def flood(_):
+            for _ in range(BUDGET + 1):
+                recorder.tell(lambda _: seen.append(principal.get()))
+
+        principal.set("somebody")
+        system.spawn(Recorder).tell(flood)
+        await testing.settle(system)
+        assert seen[-1] == "nobody"
+
+
+async def test_what_is_no_exception_surfaces_in_the_nursery_and_not_in_the_teller():
+    told = []
+    with pytest.RaisesGroup(SystemExit):
+        async with stage() as (system, probe, _):
+            recorder = system.spawn(Recorder)
+            probe.watch(recorder)
+
+            def leave(_):
+                raise SystemExit(3)
+
+            told.append(recorder.tell(leave))
+            told.append(recorder.stopped)
+            await trio.sleep_forever()
+    assert told == [None, True]
+    assert probe.messages == [actors.Stopped(recorder, actors.StopReason.FAILED)]
+
+
+def test_a_turn_is_protected_from_keyboard_interrupt():
+    log = []
+
+    def interrupted(_):
+        signal.raise_signal(signal.SIGINT)
+        log.append("went on")
+
+    async def main():
+        async with stage() as (system, _, _):
+            recorder = system.spawn(Recorder, log)
+            recorder.tell(interrupted)
+            recorder.tell("and the next")
+            await trio.sleep_forever()
+
+    with pytest.RaisesGroup(KeyboardInterrupt):
+        trio.run(main)
+    assert log == ["went on", "and the next"]
+
+
+async def test_the_statistics_balance_inside_a_turn_too():
+    async with stage() as (system, _, _):
+        seen = []
+
+        def look(recorder):
+            recorder.cell.address.tell("waits")
+            seen.append(system.statistics())
+
+        system.spawn(Recorder).tell(look)
+        (now,) = seen
+        assert (now.accepted, now.handled, now.discarded, now.queued) == (2, 1, 0, 1)
+
+
+async def test_stopping_others_waits_for_the_end_of_the_turn():
+    async with stage() as (system, _, _):
+        log = []
+        victim = system.spawn(lambda cell: [cell.on_stop(log.append), Recorder(cell, log)][1])
+
+        def kill(_):
+            victim.tell("queued before")
+            system.stop(victim)
+            log.append("still in the turn")
+
+        system.spawn(Recorder).tell(kill)
+        assert log == ["still in the turn", actors.StopReason.STOPPED]
+
+
+async def test_a_stop_overtakes_what_waits_in_the_queue():
+    async with stage() as (system, _, letters):
+        log = []
+        recorder = system.spawn(Recorder, log)
+        recorder.tell(lambda _: [recorder.tell("first"), recorder.tell(stop), recorder.tell("discarded")])
+        assert log == ["first"]
+        assert [(letter.message, letter.reason) for letter in letters] == [
+            ("discarded", actors.Discard.STOPPED)
+        ]

@@ -1,0 +1,147 @@
+import math
+
+import pytest
+import trio
+from actor_doubles import Recorder, boom, restart, stage, stop
+
+from actors import testing
+from actors._dispatch import BUDGET
+from actors._timers import SLACK
+
+
+def after(seconds, message):
+    def set_timer(recorder):
+        recorder.timer = recorder.cell.after(seconds, message)
+
+    return set_timer
+
+
+async def test_timers_fire_in_the_order_of_their_times(autojump_clock):
+    async with stage() as (system, _, _):
+        log = []
+        recorder = system.spawn(Recorder, log)
+        for seconds in (3, 1, 2, 1):
+            recorder.tell(
+                after(seconds, lambda _, seconds=seconds: log.append((seconds, trio.current_time())))
+            )
+        assert system.statistics().timers == 4
+        await trio.sleep(10)
+        assert log == [(1, 1), (1, 1), (2, 2), (3, 3)]
+        assert system.statistics().timers == 0
+        assert system.statistics().tasks == 0
+
+
+async def test_there_is_one_task_for_all_timers(autojump_clock):
+    async with stage() as (system, _, _):
+        for seconds in range(1, 50):
+            system.spawn(Recorder).tell(after(seconds, "late"))
+        await trio.sleep(0.5)
+        assert system.statistics().tasks == 1
+
+
+async def test_an_earlier_timer_wakes_the_task_earlier(autojump_clock):
+    async with stage() as (_, probe, _):
+        probe._cell.after(100, "late")
+        await trio.sleep(1)
+        probe._cell.after(1, "soon")
+        await probe.expect(str, timeout=5)
+        assert trio.current_time() == 2
+
+
+async def test_a_cancelled_timer_never_fires(autojump_clock):
+    async with stage() as (system, probe, _):
+        timer = probe._cell.after(1, "never")
+        timer.cancel()
+        timer.cancel()
+        assert system.statistics().timers == 0
+        await probe.expect_nothing(5)
+        fired = probe._cell.after(1, "fired")
+        await probe.expect(str, timeout=5)
+        fired.cancel()
+        assert len(system.timers) == 0
+
+
+async def test_a_timer_can_cancel_another_that_is_due_with_it(autojump_clock):
+    async with stage() as (system, _, _):
+        log = []
+        recorder = system.spawn(Recorder, log)
+        recorder.tell(after(1, lambda recorder: recorder.timer.cancel()))
+        recorder.tell(after(1, "never"))
+        await trio.sleep(5)
+        assert log == []
+
+
+async def test_cancelled_timers_do_not_pile_up(autojump_clock):
+    async with stage() as (system, probe, _):
+        keep = [probe._cell.after(1000, "keep") for _ in range(10)]
+        for _ in range(10_000):
+            probe._cell.after(300, object()).cancel()
+        assert len(system.timers._heap) <= 2 * len(keep) + SLACK + 1
+        assert len(system.timers) == len(keep)
+        assert probe._cell._timers == set(keep)
+
+
+@pytest.mark.parametrize("end", [stop, boom])
+async def test_timers_end_with_the_instance(end, autojump_clock):
+    async with stage() as (system, _, letters):
+        log = []
+        recorder = system.spawn(Recorder, log, strategy=restart)
+        recorder.tell(after(1, "never"))
+        recorder.tell(end)
+        assert system.statistics().timers == 0
+        await trio.sleep(5)
+        assert log == []
+        assert [letter.message for letter in letters if letter.message is not end] == []
+
+
+async def test_zero_seconds_are_a_later_turn_and_no_busy_loop(autojump_clock):
+    async with stage() as (system, _, _):
+        count = 0
+
+        def again(recorder):
+            nonlocal count
+            count += 1
+            recorder.cell.after(0, again)
+
+        recorder = system.spawn(Recorder)
+        recorder.tell(again)
+        assert count == 1
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+        assert 1 < count <= 12
+        system.stop(recorder)
+
+
+async def test_many_timers_due_at_once_yield_to_the_scheduler(autojump_clock):
+    async with stage() as (system, probe, _):
+        steps = []
+        for _ in range(3 * BUDGET):
+            probe._cell.after(1, "now")
+
+        async def look():
+            await trio.sleep(1)
+            while len(probe.messages) < 3 * BUDGET:
+                steps.append(len(probe.messages))
+                await trio.lowlevel.checkpoint()
+
+        await look()
+        assert any(0 < step < 3 * BUDGET for step in steps)
+        await testing.settle(system)
+
+
+async def test_a_time_that_is_none_is_refused():
+    async with stage() as (system, probe, _):
+        for seconds in (-1, math.nan):
+            with pytest.raises(ValueError, match="must not be negative"):
+                probe._cell.after(seconds, "message")
+        probe._cell.after(math.inf, "never")
+        await testing.settle(system)
+
+
+async def test_timers_run_while_the_opener_is_being_cancelled(autojump_clock):
+    with trio.CancelScope() as scope:
+        async with stage() as (_, probe, _):
+            probe._cell.after(2, "drained")
+            scope.cancel()
+            with trio.CancelScope(shield=True):
+                assert await probe.expect(str, timeout=5) == "drained"

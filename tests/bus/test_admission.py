@@ -1,0 +1,86 @@
+"""Requests in flight: counted, bounded, and unique by id where ids must be."""
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbus.admission import Admission, InFlight, Overloaded
+from mcpbus.protocol.errors import ProtocolError
+
+
+async def test_ids_compare_by_type_and_value_within_one_table_and_not_across():
+    admission, table, other = Admission(10), InFlight(10), InFlight(10)
+    admission.admit(1, table)
+    admission.admit("1", table)
+    admission.admit(1, other)
+    admission.admit(1, None)
+    admission.admit(1, None)
+    with pytest.raises(ProtocolError, match="still in flight") as error:
+        admission.admit(1, table)
+    assert error.value.code == -32600
+    assert (len(admission), len(table), len(other)) == (5, 2, 1)
+
+
+async def test_an_id_may_be_used_again_once_its_place_was_given_back():
+    admission, table = Admission(10), InFlight(10)
+    slot = admission.admit(1, table)
+    slot.occupy("address")
+    assert table.find(1) == "address"
+    assert table.find("1") is None
+    slot.release()
+    slot.release()
+    assert table.find(1) is None
+    admission.admit(1, table)
+    assert (len(admission), len(table)) == (1, 1)
+
+
+@pytest.mark.parametrize(("whole", "one"), [(1, 5), (5, 1)])
+async def test_past_a_bound_a_request_is_refused_and_leaves_no_trace(whole, one):
+    admission, table = Admission(whole), InFlight(one)
+    admission.admit(1, table)
+    with pytest.raises(Overloaded, match="at most 1"):
+        admission.admit(2, table)
+    assert (len(admission), len(table)) == (1, 1)
+
+
+async def test_a_closed_admission_refuses_everybody_and_waits_for_the_rest(autojump_clock):
+    admission, table = Admission(5), InFlight(5)
+    slot = admission.admit(1, table)
+    admission.closed = True
+    with pytest.raises(Overloaded, match="shutting down"):
+        admission.admit(2, table)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(admission.wait_idle)
+        nursery.start_soon(admission.wait_idle)
+        await trio.sleep(5)
+        slot.release()
+    assert trio.current_time() == 5
+    assert table.last_active == 5
+    await admission.wait_idle()
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.sampled_from([0, 1, None])), max_size=60))
+def test_the_counts_are_those_of_the_places_that_are_taken(program):
+    async def main():
+        admission, tables, taken = Admission(8), [InFlight(3), InFlight(3)], []
+        for admits, number, which in program:
+            table = None if which is None else tables[which]
+            mine = [t for t in taken if t[1] is table]
+            if admits:
+                must_fail = len(taken) >= 8 or (
+                    table is not None and (len(mine) >= 3 or any(t[2] == number for t in mine))
+                )
+                try:
+                    taken.append((admission.admit(number, table), table, number))
+                except ProtocolError:
+                    assert must_fail
+                else:
+                    assert not must_fail
+            elif taken:
+                taken.pop(number % len(taken))[0].release()
+            assert len(admission) == len(list(admission)) == len(taken)
+            for table in tables:
+                assert len(table) == sum(t[1] is table for t in taken)
+
+    trio.run(main)

@@ -1,0 +1,82 @@
+"""The books: every message has one fate, and the sums balance whatever is done."""
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbus.fate import DELIVERED, Broadcast, Fate, Ledger, Place, Reason
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["enter", "move", "settle"]),
+            st.integers(0, 9),
+            st.sampled_from(list(Place)),
+            st.sampled_from([None, *Reason]),
+        ),
+        max_size=60,
+    )
+)
+def test_the_books_balance_after_every_step(program):
+    ledger, receipts = Ledger(), []
+    for verb, index, place, reason in program:
+        pending = [receipt for receipt in receipts if receipt.fate is None]
+        if verb == "enter":
+            receipts.append(ledger.enter("m"))
+        elif pending and verb == "move":
+            pending[index % len(pending)].move(place)
+        elif pending:
+            pending[index % len(pending)].settle(DELIVERED if reason is None else Fate.discarded(reason))
+        assert ledger.balance() == 0
+        assert ledger.emitted == len(receipts)
+        assert ledger.delivered == sum(r.fate == DELIVERED for r in receipts)
+        for each in Place:
+            assert ledger.pending[each] == sum(r.place is each for r in receipts)
+        for why in Reason:
+            assert ledger.discarded[why] == sum(r.fate == Fate.discarded(why) for r in receipts)
+
+
+def test_a_message_has_exactly_one_fate_and_a_second_is_an_error_that_changes_nothing():
+    ledger = Ledger()
+    receipt = ledger.enter("notifications/message")
+    receipt.discard(Reason.OVERFLOW)
+    with pytest.raises(RuntimeError, match=r"notifications/message: settled as discarded"):
+        receipt.settle(DELIVERED)
+    assert receipt.fate == Fate.discarded(Reason.OVERFLOW)
+    assert (ledger.delivered, ledger.balance()) == (0, 0)
+
+
+async def test_settled_waits_for_the_fate_and_returns_it(autojump_clock):
+    receipt = Ledger().enter("m")
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(receipt.settled)
+        with pytest.raises(trio.TooSlowError):
+            await receipt.settled(timeout=3)
+        assert trio.current_time() == 3
+        assert receipt.place is Place.MAILBOX
+        receipt.settle(DELIVERED)
+    assert await receipt.settled(timeout=0.1) == DELIVERED
+    assert receipt.place is None
+
+
+async def test_a_broadcast_counts_its_copies_and_waits_for_all(autojump_clock):
+    ledger = Ledger()
+    receipts = [ledger.enter("m") for _ in range(3)]
+    broadcast = Broadcast(receipts)
+    receipts[0].settle(DELIVERED)
+    assert broadcast.fates == {DELIVERED: 1, None: 2}
+    with pytest.raises(trio.TooSlowError):
+        await broadcast.settled(timeout=1)
+    receipts[1].settle(DELIVERED)
+    receipts[2].discard(Reason.FILTERED)
+    assert await broadcast.settled() == {DELIVERED: 2, Fate.discarded(Reason.FILTERED): 1}
+    assert list(broadcast) == receipts
+    assert broadcast[0] is receipts[0]
+    assert len(broadcast) == 3
+
+
+async def test_a_broadcast_to_nobody_is_settled():
+    assert await Broadcast([]).settled(timeout=1) == {}

@@ -1,0 +1,75 @@
+"""Who wants to hear of which change."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbus.interest import Interests, covering, covers
+
+
+@pytest.mark.parametrize(
+    ("subscribed", "uri", "hears"),
+    [
+        ("file:///a/b", "file:///a/b", True),
+        ("file:///a", "file:///a/b", True),
+        ("file:///a/", "file:///a/b", True),
+        ("file:///a/b/", "file:///a/b", False),  # a subscription below hears nothing of what is above
+        ("file:///a/b/c", "file:///a/b", False),
+        ("file:///a", "file:///ab", False),  # a segment, not a prefix of letters
+        ("file:///", "file:///a", False),  # a scheme alone covers nothing
+        ("file://", "file:///a", False),
+        ("config://app", "config://app/x/y", True),
+        ("config://", "config://app", False),
+        ("urn:a", "urn:a", True),
+        ("urn:a", "urn:a:b", False),
+        ("plain", "plain/x", True),
+    ],
+)
+def test_a_subscription_covers_its_uri_and_what_lies_below(subscribed, uri, hears):
+    assert covers({subscribed}, uri) is hears
+
+
+uris = st.from_regex(r"[a-z]{1,3}://[ab](/[ab]){0,3}/?", fullmatch=True)
+
+
+@given(uris)
+def test_what_covers_a_uri_is_itself_or_a_path_above_it(uri):
+    found = list(covering(uri))
+    assert found[0] == uri
+    assert len(found) == len(set(found))
+    for candidate in found[1:]:
+        assert uri.startswith(candidate.rstrip("/") + "/")
+        assert not candidate.endswith("://")
+
+
+entries = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "remove"]),
+        st.integers(0, 2),
+        st.lists(st.sampled_from("tp"), max_size=2),
+        st.lists(uris, max_size=2),
+    ),
+    max_size=30,
+)
+
+
+@given(entries, uris)
+def test_the_index_says_what_a_plain_list_would_say(program, uri):
+    index, plain = Interests(), set()
+    for verb, who, lists, some in program:
+        pairs = {(who, "list", kind) for kind in lists} | {(who, "uri", one) for one in some}
+        if verb == "add":
+            index.add(who, lists=lists, uris=some)
+            plain |= pairs
+        else:
+            index.remove(who, lists=lists, uris=some)
+            plain -= pairs
+    assert len(index) == len(plain)
+    for kind in "tp":
+        assert sorted(index.in_list(kind)) == sorted(
+            who for who, sort, what in plain if (sort, what) == ("list", kind)
+        )
+    heard = index.in_uri(uri)
+    assert sorted(heard) == sorted(
+        {who for who, sort, what in plain if sort == "uri" and what in set(covering(uri))}
+    )

@@ -1,0 +1,200 @@
+"""What waits for a stream: the order in which room is made, and what must hold after any sequence of steps."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbus.fate import DELIVERED, Fate, Ledger, Place, Reason
+from mcpbus.outbox import OVERHEAD_BYTES, Outbox, Outgoing
+from mcpbus.protocol.revisions import Era
+from mcpbus.routing import Kind
+
+RESERVED = frozenset({Kind.REPLY, Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT, Kind.LISTEN_CANCELLED})
+LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
+
+
+def make(ledger, kind=Kind.CUSTOM, *, size=0, key=None, request_id=None):
+    key = None if kind in RESERVED else key  # what cannot be refused has nothing to collapse with
+    return Outgoing(kind, Era.LEGACY, b"x" * size, ledger.enter(kind.value), key=key, request_id=request_id)
+
+
+def fates(messages):
+    return [None if m.receipt.fate is None else m.receipt.fate.reason for m in messages]
+
+
+# Kinds and keys that are there; the newcomer; what becomes of each, in an outbox for three.
+ROOM = [
+    # Room is made only when there is none: while there is, the same key may wait twice.
+    ([("LIST_CHANGED", "a"), ("LIST_CHANGED", "a")], ("LIST_CHANGED", "a"), [None, None, None]),
+    # Same keys collapse into the newest, the newcomer included.
+    (
+        [("PROGRESS", "a"), ("PROGRESS", "a"), ("LOG", None)],
+        ("PROGRESS", "a"),
+        ["SUPERSEDED", "SUPERSEDED", None, None],
+    ),
+    # All keys collapse, not only the newcomer's.
+    (
+        [("PROGRESS", "a"), ("PROGRESS", "b"), ("PROGRESS", "a")],
+        ("CUSTOM", None),
+        ["SUPERSEDED", None, None, None],
+    ),
+    # Then the oldest log goes, and only as many as needed.
+    (
+        [("LOG", None), ("SESSION_LOG", None), ("CUSTOM", None)],
+        ("CUSTOM", None),
+        ["OVERFLOW", None, None, None],
+    ),
+    ([("CUSTOM", None), ("SESSION_LOG", None), ("LOG", None)], ("LOG", None), [None, "OVERFLOW", None, None]),
+    # Collapsing comes before the logs.
+    (
+        [("LOG", None), ("PROGRESS", "a"), ("CUSTOM", None)],
+        ("PROGRESS", "a"),
+        [None, "SUPERSEDED", None, None],
+    ),
+    # Where nothing can go the newcomer is discarded.
+    ([("CUSTOM", None), ("PROGRESS", "a"), ("PROGRESS", "b")], ("LOG", None), [None, None, None, "OVERFLOW"]),
+    # What has no key collapses with nothing.
+    (
+        [("CUSTOM", None), ("CUSTOM", None), ("CUSTOM", None)],
+        ("CUSTOM", None),
+        [None, None, None, "OVERFLOW"],
+    ),
+    # Reserved kinds need no room and take none.
+    ([("CUSTOM", None), ("LOG", None), ("CUSTOM", None)], ("REPLY", None), [None, None, None, None]),
+    ([("REPLY", None), ("LISTEN_RESULT", None), ("ACKNOWLEDGED", None)], ("CUSTOM", None), [None] * 4),
+]
+
+
+@pytest.mark.parametrize(("there", "newcomer", "become"), ROOM)
+def test_room_is_made_in_the_order_of_the_design(there, newcomer, become):
+    ledger, outbox = Ledger(), Outbox(3, 10_000)
+    messages = [make(ledger, Kind[kind], key=key) for kind, key in [*there, newcomer]]
+    for message in messages:
+        outbox.put(message)
+    assert [None if r is None else r.name for r in fates(messages)] == become
+    assert outbox.take() == [m for m in messages if m.receipt.fate is None]
+    assert ledger.balance() == 0
+
+
+def test_the_bound_in_bytes_counts_what_a_message_costs_beside_its_data():
+    ledger, outbox = Ledger(), Outbox(100, 2 * (OVERHEAD_BYTES + 10))
+    messages = [make(ledger, size=10) for _ in range(3)]
+    for message in messages:
+        outbox.put(message)
+    assert fates(messages) == [None, None, Reason.OVERFLOW]
+    assert outbox.waiting_bytes == 2 * (OVERHEAD_BYTES + 10)
+
+
+def test_as_many_old_logs_go_as_a_large_newcomer_needs_but_none_for_one_that_can_never_fit():
+    ledger, outbox = Ledger(), Outbox(100, 3 * OVERHEAD_BYTES + 30)
+    logs = [make(ledger, Kind.LOG, size=10) for _ in range(3)]
+    for message in logs:
+        outbox.put(message)
+    huge = make(ledger, size=3 * OVERHEAD_BYTES)
+    outbox.put(huge)
+    assert fates([*logs, huge]) == [None, None, None, Reason.OVERFLOW]
+    large = make(ledger, size=OVERHEAD_BYTES)
+    outbox.put(large)
+    assert fates([*logs, large]) == [Reason.OVERFLOW, Reason.OVERFLOW, None, None]
+
+
+def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_back():
+    ledger, outbox = Ledger(), Outbox(2, 10_000)
+    messages = [
+        make(ledger, Kind.LOG, request_id=1),
+        make(ledger, Kind.CUSTOM, request_id="1"),
+        make(ledger, Kind.REPLY, request_id=1),
+    ]
+    for message in messages:
+        outbox.put(message)
+    assert outbox.purge(1) == [messages[0], messages[2]]
+    newcomer = make(ledger)
+    outbox.put(newcomer)
+    assert outbox.take() == [messages[1], newcomer]
+
+
+def test_what_is_taken_is_being_written_and_what_is_removed_stays_where_it_was():
+    ledger, outbox = Ledger(), Outbox(2, 10_000)
+    first, second = make(ledger), make(ledger)
+    outbox.put(first)
+    outbox.take()
+    outbox.put(second)
+    outbox.remove()
+    assert (first.receipt.place, second.receipt.place) == (Place.WRITING, Place.OUTBOX)
+    assert len(outbox) == outbox.waiting_bytes == 0
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["put"] * 6 + ["take", "purge", "remove"]),
+        st.sampled_from(list(Kind)),
+        st.integers(0, 200),
+        st.sampled_from([None, None, "a", "b"]),
+        st.sampled_from([1, "1", None]),
+    ),
+    max_size=60,
+)
+
+
+@given(steps, st.integers(1, 5), st.integers(1, 2000))
+def test_bounds_order_and_books_hold_after_any_steps(program, max_items, max_bytes):
+    ledger, outbox = Ledger(), Outbox(max_items, max_bytes)
+    made = []
+    for verb, kind, size, key, request_id in program:
+        if verb == "put":
+            message = make(ledger, kind, size=size, key=key, request_id=request_id)
+            made.append(message)
+            outbox.put(message)
+        elif verb == "take":
+            batch = outbox.take()
+            assert batch == sorted(batch, key=made.index)
+            for message in batch:
+                message.receipt.settle(DELIVERED)
+        else:
+            gone = outbox.purge(request_id) if verb == "purge" else outbox.remove()
+            assert gone == sorted(gone, key=made.index)
+            for message in gone:
+                message.receipt.discard(Reason.CANCELLED)
+        waiting = [m for m in made if m.receipt.fate is None]
+        bounded = [m for m in waiting if m.kind not in RESERVED]
+        assert len(outbox) == len(waiting) == ledger.pending[Place.OUTBOX]
+        assert len(bounded) <= max_items
+        assert outbox.waiting_bytes == sum(len(m.data) + OVERHEAD_BYTES for m in bounded) <= max_bytes
+        assert ledger.balance() == 0
+    for message in made:
+        if message.kind in RESERVED:
+            assert message.receipt.fate not in {
+                Fate.discarded(Reason.OVERFLOW),
+                Fate.discarded(Reason.SUPERSEDED),
+            }
+        if message.receipt.fate == Fate.discarded(Reason.SUPERSEDED):
+            later = made[made.index(message) + 1 :]
+            assert any(m.key == message.key is not None for m in later)
+
+
+@given(steps, st.integers(1, 5))
+def test_nothing_is_discarded_while_there_is_room(program, max_items):
+    ledger, outbox = Ledger(), Outbox(max_items, 10_000)
+    waiting = 0
+    for _, kind, size, key, _ in program:
+        had_room = waiting < max_items
+        message = make(ledger, kind, size=size, key=key)
+        before = sum(ledger.discarded.values())
+        outbox.put(message)
+        assert not had_room or sum(ledger.discarded.values()) == before
+        if kind in RESERVED:
+            assert message.receipt.fate is None
+        waiting = ledger.pending[Place.OUTBOX] - sum(m.kind in RESERVED for m in outbox._queue)
+
+
+@given(steps)
+def test_a_full_outbox_loses_custom_notifications_only_when_no_log_and_no_older_twin_is_left(program):
+    ledger, outbox = Ledger(), Outbox(3, 100_000)
+    for _, kind, size, key, _ in program:
+        message = make(ledger, kind, size=size, key=key)
+        outbox.put(message)
+        if message.receipt.fate == Fate.discarded(Reason.OVERFLOW):
+            left = [m for m in outbox._queue if m.kind not in RESERVED]
+            assert not [m for m in left if m.kind in LOGS]
+            keys = [m.key for m in left if m.key is not None]
+            assert len(keys) == len(set(keys))

@@ -6,7 +6,7 @@ into bytes.
 """
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
@@ -20,6 +20,7 @@ from mcpbus.dispatch import LISTEN
 from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
 from mcpbus.fate import Broadcast, Ledger, Place, Reason, Receipt
 from mcpbus.features import Kind as FeatureKind
+from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.interest import Interests
 from mcpbus.methods import offers
 from mcpbus.options import Limits
@@ -163,6 +164,11 @@ class Bus:
     def offers(self, method: str, era: Era) -> bool:
         """Tell whether requests of `method` are served in `era`."""
         return (method == LISTEN and era is Era.MODERN) or offers(method, era)
+
+    def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:
+        """Return the parameters of a tool that HTTP mirrors into headers; none where `principal` sees no such tool."""
+        found = self.features.find_tool(tool, principal)
+        return () if found is None else found.mirrored
 
     def open_session(self, setting: Setting, principal: object, shared: Stream | None = None) -> Session:
         """Open a session; over HTTP, for an initialize that is about to be answered.

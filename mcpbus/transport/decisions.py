@@ -1,5 +1,6 @@
 """What goes into the judgement of one HTTP request, and what comes out of it: values, each for the shell to carry out."""
 
+from collections.abc import Sequence
 from typing import Final, Generic, Literal, Protocol, TypeVar
 
 import attrs
@@ -25,6 +26,25 @@ SessionT = TypeVar("SessionT", bound=SessionRef)
 SessionT_co = TypeVar("SessionT_co", bound=SessionRef, covariant=True)
 
 
+class MirroredParameter(Protocol):
+    """A parameter of a tool that HTTP mirrors into a header of its own."""
+
+    @property
+    def path(self) -> Sequence[str]:
+        """The members that lead to it from the arguments object."""
+        ...
+
+    @property
+    def header(self) -> str:
+        """The whole name, such as `Mcp-Param-Region`, in ASCII."""
+        ...
+
+    @property
+    def kind(self) -> Literal["string", "integer", "boolean"]:
+        """What its schema says that it is."""
+        ...
+
+
 class Directory(Protocol[SessionT_co]):
     """Whom the exchange asks. Asking changes nothing: a request that is refused leaves no trace."""
 
@@ -34,6 +54,10 @@ class Directory(Protocol[SessionT_co]):
 
     def offers(self, method: str, era: Era) -> bool:
         """Whether the server answers requests of this method in this era."""
+        ...
+
+    def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:
+        """The mirrored parameters of a tool; none where this principal sees no tool of that name (rule X-51)."""
         ...
 
 

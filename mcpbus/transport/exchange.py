@@ -44,6 +44,7 @@ from mcpbus.transport.headers import Headers, is_json, read_accept
 
 SESSION_HEADER: Final = b"mcp-session-id"
 
+_CALL: Final = "tools/call"
 _LISTEN: Final = "subscriptions/listen"
 _DIGITS: Final = frozenset("0123456789")
 
@@ -181,7 +182,7 @@ class Exchange(Generic[SessionT]):
                 identity = message.id
             routing = read_routing(message.params)
             if mirrors.claims_modern(head.headers, routing):
-                return self._judge_modern(head.headers, message, routing)
+                return self._judge_modern(head.headers, message, routing, principal)
             return self._judge_legacy(head.headers, message, routing, principal)
         except Undecodable as fault:
             return refusal(400, fault.error, fault.id)
@@ -202,13 +203,17 @@ class Exchange(Generic[SessionT]):
         return DeliverResponse(response, session)
 
     def _judge_modern(
-        self, headers: Headers, message: Request | Notification, routing: Routing
+        self, headers: Headers, message: Request | Notification, routing: Routing, principal: object
     ) -> Answer | Serve[SessionT] | AcceptNotification[SessionT]:
         if isinstance(message, Notification):
             return AcceptNotification(message, mirrors.judge_notification(headers, message, routing), None)
         claim, revision = mirrors.judge_request(headers, message, routing)
         if not self.directory.offers(message.method, Era.MODERN):
             raise method_not_found(message.method)
+        if message.method == _CALL and routing.name is not None:
+            mirrored = self.directory.mirrored_parameters(routing.name, principal)
+            if mirrored:
+                mirrors.judge_parameters(headers, mirrored, message.params)
         accepted = read_accept(headers)
         if message.method == _LISTEN and not accepted.sse:
             raise _Refused(

@@ -1,13 +1,18 @@
 """The header fields that repeat what the body of a modern POST says, so that proxies can route by them (rules X-17 to X-24)."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from mcpbus.protocol.errors import header_mismatch, quoted, unsupported_protocol_version
 from mcpbus.protocol.jsonrpc import Notification, Request
+from mcpbus.protocol.messages import CallToolParams, decode_params
 from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing, read_claim
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Revision, modern
+from mcpbus.transport.decisions import MirroredParameter
 from mcpbus.transport.headers import Headers, decode_mirrored
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
@@ -22,6 +27,10 @@ _SPELLED: Final[Mapping[bytes, str]] = MappingProxyType(
 # Whose name or uri Mcp-Name repeats (rule X-19).
 _NAMED: Final = frozenset({"tools/call", "prompts/get"})
 _LOCATED: Final = frozenset({"resources/read"})
+
+# As JSON writes integers; the fraction because integers are compared by what they are, not by how they are spelled (rule X-45).
+_INTEGER: Final = re.compile(r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?")
+_SAFE: Final = 2**53 - 1
 
 
 def claims_modern(headers: Headers, routing: Routing | None) -> bool:
@@ -82,20 +91,87 @@ def _served(version: str) -> Revision:
     return revision
 
 
+def judge_parameters(headers: Headers, mirrored: Sequence[MirroredParameter], params: msgspec.Raw) -> None:
+    """Judge the Mcp-Param-* fields of a tools/call by its arguments (rules X-45, X-46, X-50).
+
+    Fields that no parameter is mirrored into are not looked at (rule X-47).
+
+    Args:
+        headers: of the request.
+        mirrored: the parameters of the tool that is called.
+        params: the whole params of the request.
+
+    Raises:
+        ProtocolError: -32020 for a field that does not say what the arguments say; -32602 for params that cannot be read.
+    """
+    # The message was read as a whole before, and the params go deeper than the arguments: what is left cannot fail.
+    arguments = msgspec.json.decode(decode_params(CallToolParams, params).arguments)
+    for parameter in mirrored:
+        name, argument = parameter.header.lower().encode("ascii"), ".".join(parameter.path)
+        value = _at(arguments, parameter.path)
+        if value is None:
+            if headers.all(name):
+                raise header_mismatch(
+                    f"the header {parameter.header} is there, but the argument {argument!r} that it repeats is not"
+                )
+            continue
+        stated = _only(headers, name, parameter.header, f"the argument {argument!r} has a value")
+        try:
+            same = _repeats(decode_mirrored(stated), value, parameter.kind)
+        except ValueError as fault:
+            raise header_mismatch(f"the header {parameter.header} cannot be read: {fault}") from None
+        if not same:
+            raise header_mismatch(
+                f"the header {parameter.header} says {quoted(stated)}, which is not the argument {argument!r}"
+            )
+
+
+def _at(arguments: Any, path: Sequence[str]) -> Any:
+    """What the arguments have at a path; None where they have nothing or null, which both mean no header (rule X-44)."""
+    for member in path:
+        if not isinstance(arguments, dict):
+            return None
+        arguments = arguments.get(member)
+    return arguments
+
+
+def _repeats(stated: str, value: Any, kind: str) -> bool:
+    """Whether a header's text is that of a value; a value that is not of its parameter's kind has none."""
+    if kind == "string":
+        return isinstance(value, str) and stated == value
+    if kind == "boolean":
+        return isinstance(value, bool) and stated == ("true" if value else "false")
+    number = _INTEGER.fullmatch(stated)
+    # What lies beyond is read differently by different programs on the way, so nothing repeats it for sure (rule X-50).
+    safe = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _SAFE
+    return number is not None and safe and int(number[1]) == value
+
+
 def _agree(headers: Headers, name: bytes, value: str) -> None:
     """Refuse unless the header is there exactly once and says what the body says.
 
     Raises:
         ProtocolError: -32020.
     """
-    copies, spelled = headers.all(name), _SPELLED[name]
-    if not copies:
-        raise header_mismatch(f"the header {spelled} is missing; the body says {quoted(value)}")
-    if len(copies) > 1:
-        raise header_mismatch(f"the header {spelled} is there {len(copies)} times; once is right")
+    spelled = _SPELLED[name]
+    copy = _only(headers, name, spelled, f"the body says {quoted(value)}")
     try:
-        stated = decode_mirrored(copies[0]) if name == b"mcp-name" else copies[0]
+        stated = decode_mirrored(copy) if name == b"mcp-name" else copy
     except ValueError as fault:
         raise header_mismatch(f"the header {spelled} cannot be read: {fault}") from None
     if stated != value:
         raise header_mismatch(f"the header {spelled} says {quoted(stated)}, the body {quoted(value)}")
+
+
+def _only(headers: Headers, name: bytes, spelled: str, why: str) -> str:
+    """The one copy of a header that must be there exactly once.
+
+    Raises:
+        ProtocolError: -32020.
+    """
+    copies = headers.all(name)
+    if not copies:
+        raise header_mismatch(f"the header {spelled} is missing; {why}")
+    if len(copies) > 1:
+        raise header_mismatch(f"the header {spelled} is there {len(copies)} times; once is right")
+    return copies[0]

@@ -4,6 +4,7 @@ import json
 
 import attrs
 
+from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.protocol.revisions import REVISIONS, Era
 from mcpbus.transport import Exchange, Head, Headers, HttpOptions, NeedsBody, Proceed
 
@@ -26,6 +27,13 @@ class FakeSession:
 
 
 SESSION = FakeSession(REVISIONS["2025-06-18"])
+MIRRORED = {
+    "query": (
+        MirroredParameter(("region",), "Mcp-Param-Region", "string"),
+        MirroredParameter(("page", "size"), "Mcp-Param-Page-Size", "integer"),
+        MirroredParameter(("dry",), "Mcp-Param-Dry", "boolean"),
+    )
+}
 
 
 class Directory:
@@ -41,6 +49,10 @@ class Directory:
     def offers(self, method, era):
         self.asked.append(("offers", method, era))
         return era is Era.MODERN and method in MODERN_METHODS
+
+    def mirrored_parameters(self, tool, principal):
+        self.asked.append(("mirrored_parameters", tool, principal))
+        return MIRRORED.get(tool, ()) if principal == "alice" else ()
 
 
 def make_head(verb="POST", path="/mcp", **fields):

@@ -45,7 +45,7 @@ def test_a_modern_request_is_served_by_itself():  # M-1, M-8
     assert (verdict.request.id, verdict.routing.name, verdict.revision) == (1, "a", LATEST)
     assert (verdict.session, verdict.claim.client_capabilities) == (None, {})
     assert (verdict.accepts_json, verdict.accepts_sse) == (True, True)
-    assert directory.asked == [("offers", "tools/call", Era.MODERN)]
+    assert directory.asked == [("offers", "tools/call", Era.MODERN), ("mirrored_parameters", "a", "alice")]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,175 @@
+"""One accepted connection: reads, writes, and knows when it is idle."""
+
+import math
+from typing import TypeVar, cast
+
+import attrs
+import trio
+
+from mcpbus.serving.asgi import AsgiApp
+from mcpbus.serving.http2 import GuardedH2Protocol
+from mcpbus.serving.hypercorn import (
+    AppWrapper,
+    Closed,
+    Config,
+    ConnectionState,
+    Event,
+    H2CProtocolRequiredError,
+    H2ProtocolAssumedError,
+    H11Protocol,
+    RawData,
+    TaskGroup,
+    Updated,
+    WorkerContext,
+    parse_socket_addr,
+)
+from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.stream import DeadlineStream
+from mcpbus.serving.tasks import Tasks
+
+_READ_BYTES = 64 * 1024
+
+_P = TypeVar("_P", H11Protocol, GuardedH2Protocol)
+
+Protocol = H11Protocol | GuardedH2Protocol
+Stream = DeadlineStream | trio.SSLStream[DeadlineStream]
+
+
+@attrs.frozen
+class Service:
+    """What all connections of one server share.
+
+    Attributes:
+        app: The application.
+        options: What we were told.
+        config: The same in hypercorn's words.
+        context: Tells hypercorn's protocols that the server is terminating.
+        state: What the application's lifespan left for its requests.
+    """
+
+    app: AsgiApp
+    options: ServeOptions
+    config: Config
+    context: WorkerContext
+    state: dict[str, object]
+
+
+class Connection:
+    """Joins a socket with hypercorn's protocol for it, and is the protocol's way to write.
+
+    A connection without a request is closed after `keep_alive_seconds`, at once when `retire` was called. One with a
+    request is never closed for being quiet: that is what a stream of events is most of the time.
+    """
+
+    def __init__(self, service: Service, stream: Stream) -> None:
+        self._service = service
+        self._stream = stream
+        self._idle = True
+        self._retired = False
+        # Its deadline is the end of an idle connection; a write that failed cancels it.
+        self._reading = trio.CancelScope()
+        self._write_lock = trio.Lock()
+        self._protocol: Protocol
+
+    async def run(self) -> None:
+        """Serve the connection to its end, and that of the applications it has called.
+
+        Raises:
+            Exception: Anything that a protocol library does with what the client sent; usually in a group.
+        """
+        async with trio.open_nursery() as nursery:
+            self._tasks = Tasks(nursery, self._service.options)
+            self._protocol = await self._choose_protocol()
+            await self._protocol.initiate()
+            with self._reading:
+                self._set_idle(True)
+                await self._read()
+            self._tasks.end_websockets()
+            await self._protocol.handle(Closed())
+            # What the client asked for may go on without it, and it may still read although it has stopped to
+            # write; so the socket stays until the applications have ended.
+        await self._stream.aclose()
+
+    def retire(self) -> None:
+        """Close as soon as no request is under way."""
+        self._retired = True
+        self._set_idle(self._idle)
+
+    async def _choose_protocol(self) -> Protocol:
+        if isinstance(self._stream, trio.SSLStream):
+            with trio.fail_after(self._service.config.ssl_handshake_timeout):
+                await self._stream.do_handshake()
+            self._secure = True
+            socket = self._stream.transport_stream.socket
+            protocol = self._stream.selected_alpn_protocol()
+        else:
+            self._secure = False
+            socket = self._stream.socket
+            protocol = None
+        self._client = parse_socket_addr(socket.family, socket.getpeername())
+        self._server = parse_socket_addr(socket.family, socket.getsockname())
+        return self._speak(GuardedH2Protocol) if protocol == "h2" else self._speak(H11Protocol)
+
+    def _speak(self, protocol: type[_P]) -> _P:
+        return protocol(
+            cast("AppWrapper", self._service.app),  # it is only ever handed to `Tasks.spawn_app`
+            self._service.config,
+            self._service.context,
+            cast("TaskGroup", self._tasks),
+            ConnectionState(self._service.state),
+            self._secure,
+            self._client,
+            self._server,
+            self._send,
+        )
+
+    async def _read(self) -> None:
+        data: bytes | bytearray = b"..."
+        while data:
+            try:
+                data = await self._stream.receive_some(_READ_BYTES)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            try:
+                await self._protocol.handle(RawData(data=bytes(data)))
+            except H2ProtocolAssumedError as assumed:
+                self._set_idle(True)
+                await self._switch_to_http2(assumed.data)
+            except H2CProtocolRequiredError as required:
+                await self._switch_to_http2(required.data, required.headers, required.settings)
+
+    async def _switch_to_http2(
+        self, data: bytes, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None
+    ) -> None:
+        self._protocol = protocol = self._speak(GuardedH2Protocol)
+        await protocol.initiate(headers, settings)
+        if data:
+            await self._protocol.handle(RawData(data=data))
+
+    async def _send(self, event: Event) -> None:
+        match event:
+            case RawData(data=data):
+                await self._write(data)
+            case Closed():
+                await self._stream.aclose()
+                self._reading.cancel()
+            case Updated(idle=idle):
+                self._set_idle(idle)
+
+    async def _write(self, data: bytes) -> None:
+        async with self._write_lock:
+            try:
+                # Half a frame would corrupt what follows. The stream's own deadline ends this.
+                with trio.CancelScope(shield=True):
+                    await self._stream.send_all(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._reading.cancel()
+
+    def _set_idle(self, idle: bool) -> None:
+        self._idle = idle
+        if not idle:
+            self._reading.deadline = math.inf
+        elif self._retired:
+            self._reading.deadline = -math.inf
+        else:
+            self._reading.deadline = trio.current_time() + self._service.options.keep_alive_seconds

@@ -1,0 +1,114 @@
+"""Keeps what happens in one connection from reaching the others."""
+
+import logging
+import ssl
+from collections.abc import Iterator
+
+import trio
+
+from mcpbus.serving.asgi import AsgiApp
+from mcpbus.serving.connection import Connection, Service, Stream
+from mcpbus.serving.counters import Counters
+from mcpbus.serving.hypercorn import WorkerContext, configure
+from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.stream import DeadlineStream
+
+_logger = logging.getLogger("mcpbus.serving")
+
+
+class Guard:
+    """Runs each accepted connection, contains its exceptions, and knows which are open.
+
+    hypercorn runs all connections in one nursery, where the exception of one ends them all.
+    """
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        options: ServeOptions,
+        state: dict[str, object],
+        *,
+        tls: ssl.SSLContext | None,
+        counters: Counters,
+    ) -> None:
+        self._service = Service(app, options, configure(options), WorkerContext(max_requests=None), state)
+        self._counters = counters
+        self._tls = tls
+        self._open: dict[Connection, DeadlineStream] = {}
+        self._all_closed = trio.Event()
+        self._retired = False
+
+    async def handle(self, socket_stream: trio.SocketStream) -> None:
+        """Serve one connection; its socket is closed when this returns, whatever happened in it."""
+        transport = DeadlineStream(socket_stream, self._service.options.write_deadline_seconds)
+        stream: Stream = transport
+        if self._tls is not None:
+            stream = trio.SSLStream(transport, self._tls, server_side=True, https_compatible=True)
+        connection = Connection(self._service, stream)
+        self._counters.accepted += 1
+        self._counters.open += 1
+        self._open[connection] = transport
+        peer = _peer(socket_stream)
+        try:
+            await connection.run()
+        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
+            _logger.debug("connection from %s was lost: %s", peer, _reasons(gone))
+        except* Exception as failure:
+            self._counters.failed += 1
+            _logger.warning(
+                "connection from %s was ended by %s",
+                peer,
+                _reasons(failure),
+                exc_info=failure if _logger.isEnabledFor(logging.DEBUG) else None,
+            )
+        finally:
+            if transport.stalled:
+                self._counters.stalled += 1
+                _logger.warning(
+                    "connection from %s was ended: it accepted nothing for %g s",
+                    peer,
+                    self._service.options.write_deadline_seconds,
+                )
+            del self._open[connection]
+            self._counters.open -= 1
+            if self._retired and not self._open:
+                self._all_closed.set()
+            await trio.aclose_forcefully(transport)
+
+    async def retire(self) -> None:
+        """Close idle connections now, and the others when their last request has ended."""
+        self._retired = True
+        await self._service.context.terminated.set()
+        for connection in self._open:
+            connection.retire()
+        if not self._open:
+            self._all_closed.set()
+
+    async def wait_closed(self) -> None:
+        """Wait until no connection is open; to be called after `retire`."""
+        await self._all_closed.wait()
+
+    def abort(self) -> None:
+        """Reset every connection, so that no write delays its cancellation."""
+        for transport in self._open.values():
+            transport.abort()
+
+
+def _peer(stream: trio.SocketStream) -> str:
+    try:
+        address = stream.socket.getpeername()
+    except OSError:
+        return "a client that has left"
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "a local client"
+
+
+def _reasons(group: BaseExceptionGroup[BaseException]) -> str:
+    return "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(group))
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

@@ -1,0 +1,59 @@
+"""All that serving uses of hypercorn 0.18, in one place.
+
+hypercorn's configuration is public. Its protocols and events are not: they are the shells around h11, h2 and
+wsproto, which we keep, while the accept loop, the connection and the application's task are ours (see `connection`
+and `tasks`). `tests/serving/test_hypercorn_parts.py` names what must be true of them, so that an upgrade that moves
+one fails there, in words, and not in a client's connection.
+"""
+
+import logging
+
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Body, StreamClosed
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.h2 import BufferCompleteError, H2Protocol
+from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError, H11Protocol
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
+from hypercorn.utils import parse_socket_addr
+
+from mcpbus.serving.options import ServeOptions
+
+__all__ = [
+    "AppWrapper",
+    "Body",
+    "BufferCompleteError",
+    "Closed",
+    "Config",
+    "ConnectionState",
+    "Event",
+    "H2CProtocolRequiredError",
+    "H2Protocol",
+    "H2ProtocolAssumedError",
+    "H11Protocol",
+    "HTTPStream",
+    "RawData",
+    "StreamClosed",
+    "StreamEvent",
+    "TaskGroup",
+    "Updated",
+    "WorkerContext",
+    "configure",
+    "parse_socket_addr",
+]
+
+# hypercorn counts requests of a connection and, past its limit, lets its HTTP/2 streams go dead without a word.
+_NO_LIMIT = 2**63
+
+
+def configure(options: ServeOptions) -> Config:
+    """Say our options in hypercorn's words, and switch off what would harm long streams."""
+    config = Config()
+    config.certfile = options.certfile
+    config.keyfile = options.keyfile
+    config.keep_alive_max_requests = _NO_LIMIT
+    config.include_server_header = False
+    config.errorlog = logging.getLogger("mcpbus.serving")
+    return config

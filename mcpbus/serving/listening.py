@@ -1,0 +1,74 @@
+"""The sockets that are listened on."""
+
+import socket
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mcpbus.serving.errors import CannotListenError
+from mcpbus.serving.options import ServeOptions
+
+
+@contextmanager
+def listening(options: ServeOptions) -> Generator[list[socket.socket]]:
+    """Listen on every address of the options while the block lasts.
+
+    Clients may connect from here on; the kernel keeps them until they are accepted.
+
+    Raises:
+        CannotListenError: An address cannot be listened on; none is then.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        for bind in options.bind:
+            try:
+                sockets.append(_listen(bind, options.backlog))
+            except OSError as error:
+                raise CannotListenError(f"cannot listen on {bind}: {error.strerror or error}") from error
+        yield sockets
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+def url_of(sock: socket.socket, *, secure: bool) -> str:
+    """Where a listening socket is reached; for a Unix socket `unix:PATH`."""
+    address = sock.getsockname()
+    if sock.family == socket.AF_UNIX:
+        return f"unix:{address}"
+    host = f"[{address[0]}]" if sock.family == socket.AF_INET6 else address[0]
+    return f"{'https' if secure else 'http'}://{host}:{address[1]}"
+
+
+def _listen(bind: str, backlog: int) -> socket.socket:
+    if bind.startswith("fd://"):
+        sock = socket.socket(fileno=int(bind.removeprefix("fd://")))
+        with _closed_on_failure(sock):
+            sock.listen(backlog)
+        return sock
+    if bind.startswith("unix:"):
+        return _listen_unix(Path(bind.removeprefix("unix:")), backlog)
+    host, _, port = bind.rpartition(":")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    return socket.create_server((host.strip("[]"), int(port)), family=family, backlog=backlog)
+
+
+def _listen_unix(path: Path, backlog: int) -> socket.socket:
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()  # of a process that has ended: a socket's file outlives it
+    sock = socket.socket(socket.AF_UNIX)
+    with _closed_on_failure(sock):
+        sock.bind(str(path))
+        sock.listen(backlog)
+    return sock
+
+
+@contextmanager
+def _closed_on_failure(sock: socket.socket) -> Generator[None]:
+    try:
+        yield
+    except OSError:
+        sock.close()
+        raise

@@ -1,0 +1,66 @@
+"""What a served application may be told: where to listen, and how long to wait for whom."""
+
+import re
+from collections.abc import Iterable
+
+import attrs
+
+_BIND = re.compile(
+    r"unix:.+ | fd://\d+ | (?: \[ [0-9A-Fa-f:.%]+ \] | [^\s:\[\]/]+ ) : (?P<port>\d{1,5})", re.VERBOSE
+)
+
+
+def _to_binds(value: str | Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _check_binds(_: object, __: object, binds: tuple[str, ...]) -> None:
+    # hypercorn takes what it cannot read for a host name and listens on port 8000.
+    if not binds:
+        raise ValueError("bind is empty: give at least one HOST:PORT")
+    for bind in binds:
+        match = _BIND.fullmatch(bind)
+        if match is None or int(match["port"] or 0) > 65535:
+            raise ValueError(
+                f"cannot bind to {bind!r}: write HOST:PORT (127.0.0.1:8000, [::1]:8000, port 0 for any free one), "
+                "unix:PATH or fd://NUMBER"
+            )
+
+
+def _check_keyfile(options: "ServeOptions", _: object, keyfile: str | None) -> None:
+    if (keyfile is None) != (options.certfile is None):
+        raise ValueError("TLS needs both certfile and keyfile: give both, or neither for cleartext")
+
+
+@attrs.frozen(kw_only=True)
+class ServeOptions:
+    """How an application is served. Durations are in seconds.
+
+    Attributes:
+        bind: Where to listen: one or several of `HOST:PORT` (port 0 takes any free one), `unix:PATH`, `fd://NUMBER`.
+        certfile: PEM file of the certificate chain; given together with `keyfile`, or not at all (then cleartext).
+        keyfile: PEM file of the certificate's private key.
+        drain_seconds: How long requests may go on after a shutdown was asked for.
+        write_deadline_seconds: A client that accepts nothing for this long loses its connection.
+        keep_alive_seconds: How long a connection without a request stays open. Many clients keep connections in
+            a pool for a minute, and a server that is quicker to close races with their next request.
+        unread_body_bytes: How much of a request body is read and thrown away after the application has answered, so
+            that a client which still uploads sees the answer. Beyond it the stream or connection is reset.
+        unread_body_seconds: How long that may take.
+        backlog: Connections that the kernel may hold before they are accepted.
+
+    Raises:
+        ValueError: An option cannot be right; the message says what would be.
+    """
+
+    bind: tuple[str, ...] = attrs.field(
+        default=("127.0.0.1:8000",), converter=_to_binds, validator=_check_binds
+    )
+    certfile: str | None = None
+    keyfile: str | None = attrs.field(default=None, validator=_check_keyfile)
+    drain_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
+    write_deadline_seconds: float = attrs.field(default=30.0, validator=attrs.validators.gt(0))
+    keep_alive_seconds: float = attrs.field(default=75.0, validator=attrs.validators.gt(0))
+    unread_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=attrs.validators.ge(0))
+    unread_body_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
+    backlog: int = attrs.field(default=1024, validator=attrs.validators.ge(1))

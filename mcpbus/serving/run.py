@@ -1,0 +1,81 @@
+"""Serves an application from its first connection to its last."""
+
+import logging
+from functools import partial
+
+import trio
+
+from mcpbus.serving.asgi import AsgiApp, Drainable
+from mcpbus.serving.counters import Counters
+from mcpbus.serving.errors import CannotListenError
+from mcpbus.serving.guard import Guard
+from mcpbus.serving.hypercorn import configure
+from mcpbus.serving.lifespan import lifespan
+from mcpbus.serving.listening import listening, url_of
+from mcpbus.serving.options import ServeOptions
+
+_logger = logging.getLogger("mcpbus.serving")
+
+# After the drain's deadline: for the last words of cancelled requests to be written.
+_LAST_WORDS_SECONDS = 0.5
+
+
+async def serve(
+    app: AsgiApp,
+    options: ServeOptions,
+    *,
+    shutdown: trio.Event | None = None,
+    counters: Counters | None = None,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve an ASGI application over HTTP/1.1, HTTP/2 and WebSocket, until `shutdown` is set.
+
+    Then, in this order: no more connections are accepted and idle ones are closed; `app.drain(drain_seconds)` is
+    awaited if the application has it; connections end with their last request; what is left half a second after the
+    drain's deadline is cancelled and reset. A cancellation closes everything at once.
+
+    Args:
+        app: Any ASGI 3.0 application; its lifespan is run if it has one.
+        options: Where to listen and how long to wait.
+        shutdown: Set it to end serving in order; without one, only a cancellation ends it.
+        counters: Counts connections; read it while serving.
+        task_status: Reports the URLs that are listened on, with the ports that port 0 became.
+
+    Raises:
+        CannotListenError: An address cannot be listened on, or the certificate cannot be used.
+        LifespanError: The application's lifespan failed to start or to stop.
+    """
+    try:
+        tls = configure(options).create_ssl_context()
+    except OSError as error:
+        raise CannotListenError(
+            f"cannot use the certificate {options.certfile} with the key {options.keyfile}: {error}"
+        ) from error
+    with listening(options) as sockets:
+        urls = [url_of(sock, secure=tls is not None) for sock in sockets]
+        async with lifespan(app) as state, trio.open_nursery() as connections:
+            guard = Guard(app, options, state, tls=tls, counters=Counters() if counters is None else counters)
+            listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
+            try:
+                async with trio.open_nursery() as accepting:
+                    accepting.start_soon(
+                        partial(trio.serve_listeners, guard.handle, listeners, handler_nursery=connections)
+                    )
+                    task_status.started(urls)
+                    await (trio.Event() if shutdown is None else shutdown).wait()
+                    accepting.cancel_scope.cancel()
+                await _drain(app, guard, options.drain_seconds)
+                connections.cancel_scope.cancel()
+            finally:
+                guard.abort()
+
+
+async def _drain(app: AsgiApp, guard: Guard, seconds: float) -> None:
+    with trio.move_on_after(seconds + _LAST_WORDS_SECONDS):
+        await guard.retire()
+        if isinstance(app, Drainable):
+            try:
+                await app.drain(seconds)
+            except Exception:
+                _logger.exception("the application's drain raised; its connections are closed all the same")
+        await guard.wait_closed()

@@ -1,0 +1,75 @@
+"""A socket whose writes cannot wait for ever."""
+
+import socket
+import struct
+
+import trio
+
+# A deadline renewed for each slice lets a large answer to a slow client take its time, as long as it moves.
+_SLICE = 16 * 1024
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class DeadlineStream(trio.abc.Stream):
+    """A `trio.SocketStream` whose `send_all` fails once the peer accepts less than 16 KiB in `seconds`.
+
+    It lies below TLS, so that a handshake, an alert or a close is bound by it too. Whoever sends does so shielded from
+    cancellation (half a frame would corrupt what follows), which is why the deadline and `abort` act in here.
+    """
+
+    def __init__(self, stream: trio.SocketStream, seconds: float) -> None:
+        self._stream = stream
+        self._seconds = seconds
+        self._sending: trio.CancelScope | None = None
+        self.aborted = False
+        self.stalled = False
+
+    @property
+    def socket(self) -> trio.socket.SocketType:
+        """The socket below."""
+        return self._stream.socket
+
+    def abort(self) -> None:
+        """Reset the connection: a write under way and all later ones raise `trio.BrokenResourceError` at once."""
+        self.aborted = True
+        if self._sending is not None:
+            self._sending.cancel()
+        self._reset()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all of `data`.
+
+        Raises:
+            trio.BrokenResourceError: The peer is gone, or accepted too little for too long, or `abort` was called. The
+                connection has been reset, so that a pending read ends as well.
+            trio.ClosedResourceError: The stream was closed on this side.
+        """
+        if self.aborted or self.stalled:
+            raise trio.BrokenResourceError("the connection was reset")
+        with trio.CancelScope() as self._sending, memoryview(data) as view:
+            for start in range(0, max(len(view), 1), _SLICE):
+                self._sending.deadline = trio.current_time() + self._seconds
+                await self._stream.send_all(view[start : start + _SLICE])
+        if self._sending.cancelled_caught:
+            self.stalled = not self.aborted
+            self._reset()
+            raise trio.BrokenResourceError(f"the peer accepted nothing for {self._seconds:g} s")
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until the socket is writable."""
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Receive what has arrived, at most `max_bytes`; `b""` at the peer's end."""
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        """Close the socket."""
+        await self._stream.aclose()
+
+    def _reset(self) -> None:
+        # Without a reset the kernel keeps megabytes for a peer that has stopped reading them.
+        if self.socket.fileno() != -1:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self.socket.close()

@@ -1,0 +1,102 @@
+"""Runs the application: one task for each request, in its connection's nursery."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from mcpbus.serving.asgi import AsgiApp, Message, Receive, Scope, Send
+from mcpbus.serving.intake import Intake, Taken
+from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.websocket import WebSocketIntake
+
+_logger = logging.getLogger("mcpbus.serving")
+
+# hypercorn's streams take one more message than ASGI has: None, for "the application has ended".
+StreamSend = Callable[[Message | None], Awaitable[None]]
+Put = Callable[[Message], Awaitable[None]]
+
+
+class Tasks:
+    """What hypercorn's protocols call a task group: they start an application with it, and their own helpers."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        options: ServeOptions,
+        *,
+        taken: Taken | None = None,
+        websockets: list[WebSocketIntake] | None = None,
+    ) -> None:
+        self._nursery = nursery
+        self.options = options
+        self._taken = taken
+        self._websockets = [] if websockets is None else websockets
+
+    def spawn(self, func: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Start a helper of the protocol."""
+        self._nursery.start_soon(func, *args)
+
+    async def spawn_app(self, app: AsgiApp, _config: object, scope: Scope, send: StreamSend) -> Put:
+        """Start the application; returns what the protocol hands the client's messages to."""
+        if scope["type"] == "websocket":
+            messages = WebSocketIntake()
+            self._websockets.append(messages)
+            self._nursery.start_soon(_run_websocket, app, scope, messages, send)
+            return messages.put
+        intake = Intake(taken=self._taken)
+        self._nursery.start_soon(_run_http, app, scope, intake, send, self.options)
+        return intake.put
+
+    def for_stream(self, taken: Taken) -> "Tasks":
+        """The same for one HTTP/2 stream, which is told of the bytes its application takes."""
+        return Tasks(self._nursery, self.options, taken=taken, websockets=self._websockets)
+
+    def end_websockets(self) -> None:
+        """Tell every WebSocket's application that the connection has ended."""
+        for messages in self._websockets:
+            messages.close()
+
+
+async def _run_http(
+    app: AsgiApp, scope: Scope, intake: Intake, send: StreamSend, options: ServeOptions
+) -> None:
+    async def discard_rest() -> None:
+        if not intake.ended:
+            await intake.discard_rest(
+                max_bytes=options.unread_body_bytes, seconds=options.unread_body_seconds
+            )
+
+    async def send_and_discard(message: Message) -> None:
+        """Hold back the end of an early answer: the protocols would take the rest of the body for a fault."""
+        if intake.gone:
+            await (
+                trio.lowlevel.checkpoint()
+            )  # HTTP/2 swallows what comes now, in no time: a loop would never end
+        ends = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if ends and not intake.ended:
+            await send({**message, "more_body": True})
+            await discard_rest()
+            message = {"type": "http.response.body", "body": b"", "more_body": False}
+        await send(message)
+
+    await _run(app, scope, intake.receive, send_and_discard)
+    await discard_rest()
+    await send(None)
+
+
+async def _run_websocket(app: AsgiApp, scope: Scope, messages: WebSocketIntake, send: StreamSend) -> None:
+    await _run(app, scope, messages.receive, send)
+    await send(None)
+
+
+async def _run(
+    app: AsgiApp,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+) -> None:
+    try:
+        await app(scope, receive, send)
+    except* Exception:
+        _logger.exception("the application raised while it served %s %s", scope["type"], scope["path"])

@@ -1,0 +1,178 @@
+"""What goes wrong in one connection stays in it (hypercorn 0.18 ends the whole server)."""
+
+import logging
+
+import h2.events
+import hyperframe.frame
+import pytest
+import trio
+from peers import Http2, get, hello, receive_all, receive_until, respond, serving
+
+from mcpbus.serving import Counters
+
+WEBSOCKET = (
+    b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def http2_head(**pseudo):
+    async def say(stream):
+        peer = await Http2(stream, lenient=True).start()
+        await peer.request(headers=[(f":{name}", value) for name, value in pseudo.items()])
+
+    return say
+
+
+async def priority_flood(stream):
+    peer = await Http2(stream).start()
+    for stream_id in range(1, 2201, 2):
+        peer.connection.prioritize(stream_id)
+    await peer.flush()
+
+
+def raw(data):
+    async def say(stream):
+        await stream.send_all(data)
+
+    return say
+
+
+MALFORMED = {
+    "CONNECT without :path": (http2_head(method="CONNECT", authority="test"), "raw_path"),
+    "a :path outside ASCII": (
+        http2_head(method="GET", path="/é", scheme="http", authority="test"),
+        "UnicodeDecodeError",
+    ),
+    "a :method outside ASCII": (
+        http2_head(method="GÉT", path="/", scheme="http", authority="test"),
+        "UnicodeDecodeError",
+    ),
+    "more priorities than a tree holds": (priority_flood, "TooManyStreamsError"),
+    "an upgrade to h2c with broken settings": (
+        raw(
+            b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: h2c\r\nhttp2-settings: AAAA\r\n"
+            b"connection: upgrade, http2-settings\r\n\r\n"
+        ),
+        "InvalidFrameError",
+    ),
+    "a WebSocket frame before the handshake's answer": (raw(WEBSOCKET + b"\x81\x01a"), "LocalProtocolError"),
+}
+
+
+async def refuse_or_stream(scope, receive, send):
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close"})
+    elif scope["path"] == "/stream":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+    else:
+        await respond(send)
+
+
+@pytest.mark.parametrize(("say", "reason"), MALFORMED.values(), ids=MALFORMED.keys())
+async def test_a_malformed_request_ends_its_own_connection_only(say, reason, caplog):
+    counters = Counters()
+    async with serving(refuse_or_stream, counters=counters) as served:
+        bystander = await served.connect()
+        await bystander.send_all(b"GET /stream HTTP/1.1\r\nhost: test\r\n\r\n")
+        await receive_until(bystander, b"first")
+
+        culprit = await served.connect()
+        try:
+            await say(culprit)
+            await receive_all(culprit)
+        except trio.BrokenResourceError:
+            pass  # it was reset while it still spoke
+
+        assert b"200" in await get(await served.connect())
+        with trio.move_on_after(0) as no_end:
+            await bystander.receive_some()
+        assert no_end.cancelled_caught
+        assert counters.failed == 1
+        (record,) = [record for record in caplog.records if "was ended by" in record.message]
+        assert reason in record.message
+        assert record.levelno == logging.WARNING
+
+
+async def test_what_h2_ignores_or_refuses_by_itself_is_no_failure():
+    counters = Counters()
+    async with serving(hello, counters=counters) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id = await peer.request()
+        late = hyperframe.frame.DataFrame(stream_id, data=b"after the end")
+        await peer.stream.send_all(late.serialize())
+        again = await peer.request()
+        await peer.until_stream(again, h2.events.StreamEnded)
+        assert peer.bodies[again] == b"ok"
+        assert counters.failed == 0
+
+
+async def test_a_client_that_vanishes_is_no_failure(caplog):
+    counters = Counters()
+    async with serving(refuse_or_stream, counters=counters) as served:
+        stream = await served.connect()
+        await stream.send_all(b"GET /stream HTTP/1.1\r\nhost: test\r\n\r\n")
+        await receive_until(stream, b"first")
+        await stream.aclose()
+        assert b"200" in await get(await served.connect())
+    assert counters.failed == 0
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_an_application_that_raises_answers_500_and_is_logged(caplog):
+    async def broken(scope, receive, send):
+        if scope["type"] == "lifespan":
+            raise NotImplementedError
+        raise RuntimeError("a mistake of the application's")
+
+    async with serving(broken) as served:
+        stream = await served.connect()
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+        assert b"HTTP/1.1 500" in await receive_all(stream)
+    assert "a mistake of the application's" in caplog.text
+
+
+async def test_an_application_that_raises_halfway_leaves_a_cut_response():
+    async def halfway(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise RuntimeError
+
+    async with serving(halfway) as served:
+        stream = await served.connect()
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+        response = await receive_all(stream)
+        assert b"half" in response
+        assert not response.endswith(b"0\r\n\r\n")
+
+
+async def test_a_refused_websocket_is_not_forgotten():
+    told = trio.Event()
+
+    async def waits(scope, receive, send):
+        assert scope["type"] == "websocket"
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        told.set()
+
+    async with serving(waits) as served:
+        stream = await served.connect()
+        await stream.send_all(WEBSOCKET + b"\x81\x01a")  # hypercorn answers 400 by itself
+        await receive_until(stream, b"400")
+        await stream.aclose()
+        await told.wait()
+
+
+async def test_counters_follow_connections():
+    counters = Counters()
+    async with serving(hello, counters=counters) as served:
+        first, second = await served.connect(), await served.connect()
+        await get(first)
+        await get(second)
+        assert (counters.accepted, counters.open) == (2, 2)
+        served.shutdown.set()
+        await served.ended.wait()
+    assert (counters.accepted, counters.open, counters.failed, counters.stalled) == (2, 0, 0, 0)

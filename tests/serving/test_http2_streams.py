@@ -1,0 +1,143 @@
+"""HTTP/2 streams end when they should, and a connection outlives many of them."""
+
+import h2.errors
+import h2.events
+import trio
+from peers import Http2, hello, respond, serving
+
+
+async def test_a_response_that_is_cut_short_resets_its_stream():
+    async def halfway(scope, receive, send):
+        if scope["path"] == "/whole":
+            await respond(send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise RuntimeError
+
+    async with serving(halfway) as served:
+        peer = await Http2(await served.connect()).start()
+        cut = await peer.request()
+        reset = await peer.until_stream(cut, h2.events.StreamReset)
+        assert reset.error_code == h2.errors.ErrorCodes.INTERNAL_ERROR
+        whole = await peer.request(path="/whole")
+        await peer.until_stream(whole, h2.events.StreamEnded)
+
+
+async def test_the_end_of_the_connection_wakes_a_blocked_send():
+    woken = trio.Event()
+
+    async def floods(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(10**6), "more_body": True})
+        woken.set()
+
+    async with serving(floods) as served:
+        stream = await served.connect()
+        peer = await Http2(stream).start()
+        stream_id = await peer.request()
+        while not peer.events[stream_id]:
+            await peer.step()
+        await stream.aclose()
+        await woken.wait()
+
+
+async def test_a_reset_by_the_client_tells_the_application():
+    told = trio.Event()
+
+    async def waits(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        assert (await receive())["type"] == "http.disconnect"
+        told.set()
+
+    async with serving(waits, keep_alive_seconds=0.05) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id = await peer.request()
+        await peer.until_stream(stream_id, h2.events.ResponseReceived)
+        peer.connection.reset_stream(stream_id)
+        await peer.flush()
+        await told.wait()
+        assert await peer.stream.receive_some() == b""  # idle again, and closed as such
+
+
+async def test_a_connection_serves_more_than_a_thousand_requests():
+    async with serving(hello) as served:
+        peer = await Http2(await served.connect()).start()
+        for _ in range(1010):
+            stream_id = await peer.request()
+            await peer.until_stream(stream_id, h2.events.StreamEnded)
+            del peer.events[stream_id]
+
+
+async def test_send_waits_for_a_window():
+    sent = 0
+
+    async def floods(scope, receive, send):
+        nonlocal sent
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while scope["path"] == "/flood":
+            sent += 1
+            await send({"type": "http.response.body", "body": bytes(10_000), "more_body": True})
+        await send({"type": "http.response.body"})
+
+    async with serving(floods, write_deadline_seconds=3600, drain_seconds=0) as served:
+        peer = await Http2(await served.connect()).start()
+        peer.acknowledges = False
+        flood = await peer.request(path="/flood")
+        while len(peer.bodies[flood]) < 65_535:
+            await peer.step()
+        for _ in range(10):  # other streams go on, and the flood has every chance to
+            other = await peer.request()
+            await peer.until_stream(other, h2.events.StreamEnded)
+        assert sent <= (65_535 + 32 * 1024) // 10_000 + 2
+
+
+async def test_a_stream_without_a_window_is_reset_after_the_write_deadline():
+    told = trio.Event()
+
+    async def floods(scope, receive, send):
+        if scope["path"] == "/flood":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": bytes(10**6), "more_body": True})
+            assert (await receive())["type"] == "http.request"
+            assert (await receive())["type"] == "http.disconnect"
+            told.set()
+        else:
+            await respond(send)
+
+    async with serving(floods, write_deadline_seconds=0.1) as served:
+        peer = await Http2(await served.connect()).start()
+        peer.acknowledges = False
+        stream_id = await peer.request(path="/flood")
+        reset = await peer.until_stream(stream_id, h2.events.StreamReset)
+        assert reset.error_code == h2.errors.ErrorCodes.CANCEL
+        await told.wait()
+        other = await peer.request(method="HEAD")  # the connection's window is used up
+        await peer.until_stream(other, h2.events.StreamEnded)
+
+
+async def test_a_shutdown_lets_a_response_end():
+    asked = trio.Event()
+
+    class Slow:
+        def __init__(self):
+            self.go = trio.Event()
+
+        async def __call__(self, scope, receive, send):
+            assert scope["type"] == "http"
+            asked.set()
+            await self.go.wait()
+            await respond(send, b"all of it")
+
+        async def drain(self, seconds):
+            self.go.set()
+
+    async with serving(Slow()) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id = await peer.request()
+        await asked.wait()
+        served.shutdown.set()
+        await peer.until_stream(stream_id, h2.events.StreamEnded)  # hypercorn's GOAWAY comes before it
+        assert peer.bodies[stream_id] == b"all of it"

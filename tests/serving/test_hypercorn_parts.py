@@ -1,0 +1,118 @@
+"""What serving relies on in hypercorn and does not find in its documentation.
+
+If one of these fails after an upgrade, the part has moved: read hypercorn's source, then mend `mcpbus/serving/`.
+"""
+
+import inspect
+
+import hypercorn
+import pytest
+from hypercorn.protocol import h2 as hypercorn_h2
+from hypercorn.protocol import http_stream, ws_stream
+
+from mcpbus.serving import ServeOptions
+from mcpbus.serving import hypercorn as parts
+from mcpbus.serving.http2 import GuardedH2Protocol
+from mcpbus.serving.http2_buffer import ResponseBuffer
+from mcpbus.serving.tasks import Tasks
+
+PROTOCOL_ARGUMENTS = [
+    "app",
+    "config",
+    "context",
+    "task_group",
+    "connection_state",
+    "ssl",
+    "client",
+    "server",
+    "send",
+]
+
+
+def arguments(callable_):
+    return [name for name in inspect.signature(callable_).parameters if name != "self"]
+
+
+def public(cls):
+    return {name for name in vars(cls) if not name.startswith("_")}
+
+
+def test_the_version_is_the_one_that_was_read():
+    from importlib.metadata import version
+
+    assert version("hypercorn").startswith("0.18."), (
+        f"read {hypercorn.__path__} before you allow this version"
+    )
+
+
+@pytest.mark.parametrize("protocol", [parts.H11Protocol, parts.H2Protocol])
+def test_protocols_are_made_from_the_same_arguments(protocol):
+    assert arguments(protocol) == PROTOCOL_ARGUMENTS
+
+
+def test_protocols_are_driven_by_initiate_and_handle():
+    assert arguments(parts.H11Protocol.initiate) == []
+    assert arguments(parts.H2Protocol.initiate) == ["headers", "settings"]
+    assert arguments(parts.H11Protocol.handle) == arguments(parts.H2Protocol.handle) == ["event"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("_handle_events", ["events"]),
+        ("_create_stream", ["request"]),
+        ("_send_data", ["stream_id"]),
+        ("_close_stream", ["stream_id"]),
+        ("_window_updated", ["stream_id"]),
+        ("_flush", []),
+        ("stream_send", ["event"]),
+    ],
+)
+def test_http2_has_the_methods_that_the_guard_replaces_or_calls(name, expected):
+    method = getattr(parts.H2Protocol, name)
+    assert arguments(method) == expected
+    assert inspect.iscoroutinefunction(method)
+    assert "idle" in vars(parts.H2Protocol)
+
+
+def test_our_response_buffer_has_all_that_hypercorns_has():
+    assert public(hypercorn_h2.StreamBuffer) <= public(ResponseBuffer)
+
+
+def test_streams_want_of_a_task_group_only_what_ours_has():
+    used = set()
+    for module in (http_stream, ws_stream, hypercorn_h2):
+        source = inspect.getsource(module)
+        used |= {name for name in ("spawn", "spawn_app", "_nursery") if f"task_group.{name}(" in source}
+    assert used == {"spawn", "spawn_app"}
+    assert used <= public(Tasks)
+
+
+def test_events_have_the_fields_that_are_read():
+    assert parts.RawData(data=b"x").data == b"x"
+    assert parts.Updated(idle=True).idle
+    assert parts.Body(stream_id=1, data=b"x").stream_id == 1
+    assert arguments(parts.H2ProtocolAssumedError) == ["data"]
+    assert arguments(parts.H2CProtocolRequiredError) == ["data", "request"]
+
+
+def test_every_part_is_used_from_one_place():
+    from pathlib import Path
+
+    serving = Path(parts.__file__).parent
+    elsewhere = [
+        path.name
+        for path in serving.glob("*.py")
+        if path.name != "hypercorn.py" and "from hypercorn" in path.read_text()
+    ]
+    assert elsewhere == []
+
+
+def test_the_configuration_says_what_we_were_told():
+    config = parts.configure(ServeOptions(certfile="c.pem", keyfile="k.pem"))
+    assert (config.certfile, config.keyfile) == ("c.pem", "k.pem")
+    assert config.read_timeout is None
+
+
+def test_the_guard_is_an_http2_protocol():
+    assert issubclass(GuardedH2Protocol, parts.H2Protocol)

@@ -1,0 +1,65 @@
+import socket
+
+import pytest
+import trio
+from peers import get, hello, serving
+
+from mcpbus.serving import CannotListenError, ServeOptions, serve
+
+
+async def test_an_address_in_use_is_told():
+    async with serving(hello) as served:
+        bind = served.url.removeprefix("http://")
+        with pytest.raises(CannotListenError, match=f"cannot listen on {bind}: Address already in use"):
+            await serve(hello, ServeOptions(bind=["127.0.0.1:0", bind]))
+
+
+async def test_several_addresses_are_listened_on():
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(serve, hello, ServeOptions(bind=["127.0.0.1:0", "127.0.0.1:0"]))
+        for url in urls:
+            host, port = url.removeprefix("http://").split(":")
+            async with await trio.open_tcp_stream(host, int(port)) as stream:
+                assert b"ok" in await get(stream)
+        assert len(set(urls)) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_unix_socket_is_listened_on(tmp_path):
+    path = tmp_path / "mcp.sock"
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(serve, hello, ServeOptions(bind=f"unix:{path}"))
+        assert urls == [f"unix:{path}"]
+        async with await trio.open_unix_socket(path) as stream:
+            assert b"ok" in await get(stream)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_file_that_is_no_socket_is_not_removed(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("precious")
+    with pytest.raises(CannotListenError, match=f"cannot listen on unix:{path}"):
+        await serve(hello, ServeOptions(bind=f"unix:{path}"))
+    assert path.read_text() == "precious"
+
+
+async def test_an_inherited_socket_is_listened_on():
+    inherited = socket.socket()
+    inherited.bind(("127.0.0.1", 0))
+    port = inherited.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(serve, hello, ServeOptions(bind=f"fd://{inherited.detach()}"))
+        assert urls == [f"http://127.0.0.1:{port}"]
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            assert b"ok" in await get(stream)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+async def test_ipv6_is_listened_on():
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(serve, hello, ServeOptions(bind="[::1]:0"))
+        assert url.startswith("http://[::1]:")
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,39 @@
+import pytest
+
+from mcpbus.serving import ServeOptions
+
+
+@pytest.mark.parametrize(
+    "bind", ["127.0.0.1:8000", "localhost:0", "[::1]:8000", "0.0.0.0:65535", "unix:/run/mcp.sock", "fd://3"]
+)
+def test_what_may_be_bound(bind):
+    assert ServeOptions(bind=bind).bind == (bind,)
+
+
+@pytest.mark.parametrize(
+    "bind", ["", "localhost", "localhost:http", "::1:8000", "127.0.0.1:65536", "http://a:80"]
+)
+def test_what_may_not(bind):
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        ServeOptions(bind=bind)
+
+
+def test_several_may_be_bound_but_not_none():
+    assert ServeOptions(bind=["a:1", "b:2"]).bind == ("a:1", "b:2")
+    with pytest.raises(ValueError, match="at least one"):
+        ServeOptions(bind=[])
+
+
+@pytest.mark.parametrize("files", [{"certfile": "a.pem"}, {"keyfile": "a.pem"}])
+def test_tls_needs_both_files(files):
+    with pytest.raises(ValueError, match="both certfile and keyfile"):
+        ServeOptions(**files)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"drain_seconds": -1}, {"write_deadline_seconds": 0}, {"keep_alive_seconds": 0}, {"backlog": 0}],
+)
+def test_durations_and_sizes_that_make_no_sense(option):
+    with pytest.raises(ValueError, match="must be"):
+        ServeOptions(**option)

@@ -1,0 +1,136 @@
+"""A shutdown drains first (hypercorn 0.18 cancels streaming applications without a word)."""
+
+import h2.events
+import pytest
+import trio
+from peers import Http2, receive_all, receive_until, serving
+
+
+class Streams:
+    """An application that streams until it is drained."""
+
+    def __init__(self):
+        self.drained = trio.Event()
+        self.seconds = None
+
+    async def __call__(self, scope, receive, send):
+        assert scope["type"] == "http"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first ", "more_body": True})
+        await self.drained.wait()
+        await send({"type": "http.response.body", "body": b"last", "more_body": False})
+
+    async def drain(self, seconds):
+        self.seconds = seconds
+        self.drained.set()
+
+
+async def test_a_stream_says_its_last_words():
+    app = Streams()
+    async with serving(app, drain_seconds=10) as served:
+        stream = await served.connect()
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+        await receive_until(stream, b"first ")
+        served.shutdown.set()
+        assert b"last" in await receive_all(stream)
+        await served.ended.wait()
+    assert app.seconds == 10
+
+
+async def test_no_connection_is_accepted_while_draining():
+    draining, finish = trio.Event(), trio.Event()
+
+    class Slow(Streams):
+        async def drain(self, seconds):
+            draining.set()
+            await finish.wait()
+
+    async with serving(Slow()) as served:
+        served.shutdown.set()
+        await draining.wait()
+        with pytest.raises(OSError, match="refused"):
+            await served.connect()
+        finish.set()
+        await served.ended.wait()
+
+
+async def test_an_idle_connection_is_closed_at_once():
+    async with serving(Streams(), drain_seconds=3600) as served:
+        stream = await served.connect()
+        served.shutdown.set()
+        assert await receive_all(stream) == b""
+        await served.ended.wait()
+
+
+@pytest.mark.parametrize("drain", [None, "stuck", "raises"])
+async def test_what_does_not_end_is_cancelled_at_the_deadline(drain, caplog):
+    cancelled = trio.Event()
+
+    class Endless:
+        async def __call__(self, scope, receive, send):
+            assert scope["type"] == "http"
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            try:
+                await trio.sleep_forever()
+            finally:
+                cancelled.set()
+
+    class Drained(Endless):
+        async def drain(self, seconds):
+            if drain == "raises":
+                raise RuntimeError("no drain today")
+            await trio.sleep_forever()
+
+    async with serving(Drained() if drain else Endless(), drain_seconds=0.1) as served:
+        stream = await served.connect()
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+        await receive_until(stream, b"200")
+        served.shutdown.set()
+        with trio.fail_after(1.1):
+            await served.ended.wait()
+        assert cancelled.is_set()
+    assert ("no drain today" in caplog.text) == (drain == "raises")
+
+
+async def test_a_request_refused_while_draining_leaves_its_neighbours_alone():
+    app, draining = Streams(), trio.Event()
+
+    async def drain(seconds):
+        draining.set()
+        await app.drained.wait()
+
+    app.drain = drain
+    async with serving(app) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id = await peer.request()
+        await peer.until_stream(stream_id, h2.events.DataReceived)
+        served.shutdown.set()
+        await draining.wait()
+        late = peer.connection.get_next_available_stream_id()
+        head = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "test")]
+        peer.connection.send_headers(late, head)
+        peer.connection.send_data(late, b"in the same packet", end_stream=True)
+        await peer.flush()
+        await peer.until_stream(late, h2.events.StreamReset)
+        app.drained.set()
+        await peer.until_stream(stream_id, h2.events.StreamEnded)
+        assert peer.bodies[stream_id] == b"first last"
+
+
+async def test_a_quiet_stream_outlives_idle_connections():
+    speak = trio.Event()
+
+    async def quiet(scope, receive, send):
+        assert scope["type"] == "http"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await speak.wait()
+        await send({"type": "http.response.body", "body": b"at last"})
+
+    async with serving(quiet, keep_alive_seconds=0.1) as served:
+        stream = await served.connect()
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+        await receive_until(stream, b"200")
+        idle = await served.connect()
+        assert await receive_all(idle) == b""  # later than the stream, and closed for being idle
+        speak.set()
+        await receive_until(stream, b"at last")

@@ -1,0 +1,137 @@
+"""A client that stops reading loses its connection, and delays nobody (hypercorn 0.18 waits for it for ever)."""
+
+import pytest
+import trio
+from peers import Http2, get, receive_until, respond, serving
+
+from mcpbus.serving import Counters
+from mcpbus.serving.stream import DeadlineStream
+
+PIECE = bytes(1024 * 1024)
+
+
+class Flood:
+    """Writes until it is told that the client has gone."""
+
+    def __init__(self):
+        self.disconnected = trio.Event()
+
+    async def __call__(self, scope, receive, send):
+        assert scope["type"] == "http"
+        if scope["path"] != "/flood":
+            await respond(send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, receive, nursery.cancel_scope)
+            while True:
+                await send({"type": "http.response.body", "body": PIECE, "more_body": True})
+
+    async def _watch(self, receive, writing):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.disconnected.set()
+        writing.cancel()
+
+
+async def open_flood(served, protocol):
+    stream = await served.connect(receive_buffer=4096)
+    if protocol == "HTTP/1.1":
+        await stream.send_all(b"GET /flood HTTP/1.1\r\nhost: test\r\n\r\n")
+        await receive_until(stream, b"200")
+    else:
+        peer = Http2(stream)
+        peer.connection.initiate_connection()
+        peer.connection.increment_flow_control_window(2**30)
+        peer.connection.update_settings(
+            {4: 2**30}
+        )  # INITIAL_WINDOW_SIZE: flow control shall not spare the socket
+        await peer.request(path="/flood")
+
+
+@pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])
+async def test_a_client_that_accepts_nothing_is_cut_off(protocol, caplog):
+    app, counters = Flood(), Counters()
+    async with serving(app, counters=counters, write_deadline_seconds=0.2) as served:
+        await open_flood(served, protocol)
+        await app.disconnected.wait()
+        assert b"200" in await get(await served.connect())
+        served.shutdown.set()
+        await served.ended.wait()
+    assert counters.stalled == 1
+    assert "accepted nothing for 0.2 s" in caplog.text
+
+
+@pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])
+async def test_a_stalled_write_does_not_delay_the_shutdown(protocol):
+    async with serving(Flood(), write_deadline_seconds=3600, drain_seconds=0.1) as served:
+        await open_flood(served, protocol)
+        served.shutdown.set()
+        with trio.fail_after(1.1):
+            await served.ended.wait()
+
+
+async def test_a_stalled_write_does_not_delay_a_cancellation():
+    async with serving(Flood(), write_deadline_seconds=3600, drain_seconds=3600) as served:
+        await open_flood(served, "HTTP/1.1")
+    assert served.ended.is_set()
+
+
+class SlowStream:
+    """Takes a while for each write, in virtual time."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.socket = trio.socket.socket()
+        self.taken = 0
+
+    async def send_all(self, data):
+        await trio.sleep(self.seconds)
+        self.taken += len(data)
+
+    async def aclose(self):
+        self.socket.close()
+
+
+async def test_a_slow_client_that_moves_may_take_its_time(autojump_clock):
+    below = SlowStream(seconds=9)
+    await DeadlineStream(below, 10).send_all(PIECE)
+    assert below.taken == len(PIECE)
+    assert trio.current_time() > 10
+    await below.aclose()
+
+
+async def test_a_write_that_ran_out_of_time_resets_the_connection(autojump_clock):
+    below = SlowStream(seconds=11)
+    stream = DeadlineStream(below, 10)
+    with pytest.raises(trio.BrokenResourceError, match="accepted nothing for 10 s"):
+        await stream.send_all(b"data")
+    assert stream.stalled
+    assert below.socket.fileno() == -1
+    with pytest.raises(trio.BrokenResourceError):
+        await stream.send_all(b"more")
+
+
+async def test_an_abort_ends_a_write_that_is_shielded(autojump_clock):
+    stream = DeadlineStream(SlowStream(seconds=1000), 3600)
+
+    async def write():
+        with trio.CancelScope(shield=True), pytest.raises(trio.BrokenResourceError):
+            await stream.send_all(b"data")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        stream.abort()
+    assert trio.current_time() < 1000
+    assert not stream.stalled
+
+
+async def test_a_cancellation_is_not_taken_for_a_stall(autojump_clock):
+    below = SlowStream(seconds=5)
+    stream = DeadlineStream(below, 10)
+    with trio.move_on_after(1) as limit:
+        await stream.send_all(b"data")
+    assert limit.cancelled_caught
+    assert not stream.stalled
+    await below.aclose()

@@ -16,6 +16,7 @@ import trio
 
 from actors import Address, DeadLetter, Discard, System, open_system
 from mcpbus.admission import Admission, Overloaded
+from mcpbus.asking.parking import Parking
 from mcpbus.dispatch import LISTEN
 from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
 from mcpbus.fate import Broadcast, Ledger, Place, Reason, Receipt
@@ -57,9 +58,10 @@ class Statistics:
     Attributes:
         sessions: Legacy sessions that are open.
         requests: Requests in flight, listens included.
-        emitted: Messages made for clients so far; equals `delivered`, `discarded` and `pending` together.
+        emitted: Messages made for clients so far; equals all that follow together.
         delivered: Those whose write returned.
         discarded: Those discarded, by reason.
+        refused: Questions to clients that were refused; their askers were told.
         pending: Those without a fate, by the place where they are.
         actors: Actors that are alive.
         tasks: Tasks that they run.
@@ -70,6 +72,7 @@ class Statistics:
     emitted: int
     delivered: int
     discarded: Mapping[Reason, int]
+    refused: int
     pending: Mapping[Place, int]
     actors: int
     tasks: int
@@ -94,6 +97,7 @@ class Bus:
         self.ledger = Ledger()
         self.admission = Admission(limits.max_requests)
         self.interests = Interests()
+        self.parking = Parking(server.sealer, limits.max_parked, limits.parked_timeout)
         self._sessions: dict[str, Session] = {}
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
         self._unready: dict[str, Session] = {}
@@ -280,6 +284,7 @@ class Bus:
             requests=len(self.admission),
             emitted=ledger.emitted,
             delivered=ledger.delivered,
+            refused=ledger.refused,
             discarded=MappingProxyType({reason: n for reason, n in ledger.discarded.items() if n}),
             pending=MappingProxyType({place: n for place, n in ledger.pending.items() if n}),
             actors=inside.actors,
@@ -304,6 +309,7 @@ class Bus:
         """
         self._drained = True
         self.admission.closed = True
+        self.parking.evict_all()
         for slot in self.admission:
             if slot.address is not None and slot.listens:
                 slot.address.tell(End("The server is shutting down"))

@@ -1,47 +1,178 @@
 """The call actor: one run of an author's handler.
 
-It owns the handler's task. What the handler says reaches a client through the request that carries the call,
-which the handler's `Context` finds in the call's `Carrier`.
+It owns the handler's task, and the questions that it waits for. What the handler says reaches a client through
+the request that carries the call at the moment, which the handler's `Context` finds in the call's `Carrier`.
+
+A legacy request carries its call to the end, and questions go out on its stream. In the modern era a question
+ends the request with ``input_required``: the call *parks*, its coroutine still suspended, until a retry carries
+it on from the very line.
 """
 
 import contextvars
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded
+from actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
+from mcpbus.asking.ask import Ask, Withdraw
+from mcpbus.asking.errors import InvalidAnswerError, cannot_ask
+from mcpbus.asking.interface import Asking
+from mcpbus.asking.parking import Parked, Parking
+from mcpbus.asking.questions import Question
+from mcpbus.asking.required import InputRequired
+from mcpbus.asking.state import Binding
 from mcpbus.fate import Reason
-from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
+from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.revisions import Era
+from mcpbus.schemas import jsontypes
+
+if TYPE_CHECKING:
+    from mcpbus.features.calls import Caller
+
+
+_MOST_ROUNDS = 100
 
 
 class CancelCall(msgspec.Struct, frozen=True):
     """Cancel the handler; nobody waits for its result any more."""
 
 
-class Finished(msgspec.Struct, frozen=True):
-    """Told to the request: the handler has ended.
+class Resume(msgspec.Struct, frozen=True):
+    """A retry carries the call on.
 
     Attributes:
-        result: The encoded result object, or the error to answer with.
+        answers: What it brings, decoded JSON by key.
+    """
+
+    answers: Mapping[str, Any]
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """Told to the request: what to answer.
+
+    Attributes:
+        result: The encoded result object, or an error.
+        parked: Whether the call waits for a retry; otherwise it has ended.
     """
 
     result: bytes | ProtocolError
+    parked: bool = False
+
+
+class _Park(msgspec.Struct, frozen=True):
+    """Ask for all that was asked in this turn."""
+
+
+class _Lapse(msgspec.Struct, frozen=True):
+    """Nobody came back in time, or others needed the room."""
 
 
 class Carrier:
-    """The request by which a call speaks to its client.
+    """The request by which a call speaks to its client; after a retry it is another one.
 
     Attributes:
         address: The request's actor.
+        call: The call's actor.
+        caller: Who asks.
+        request_id: The request's id.
+        meta: Decodes the request's ``_meta``.
+        binding: Makes what a state for this request is bound to; None where the method has no rounds.
         ended: Why what is said now reaches nobody; None while the request is open.
+        answers: Answers that came, decoded JSON by key, whether or not they were asked for yet.
+        used: Answers that the handler has got, encoded, by key.
+        state: What an earlier run of the handler left with `InputRequired`.
     """
 
-    __slots__ = ("address", "ended")
+    __slots__ = (
+        "_keys",
+        "address",
+        "answers",
+        "binding",
+        "call",
+        "caller",
+        "ended",
+        "meta",
+        "request_id",
+        "state",
+        "used",
+    )
 
     address: Address[object]
+    call: Address[object]
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        caller: "Caller",
+        request_id: RequestId,
+        meta: Callable[[], dict[str, Any]],
+        binding: Callable[[], Binding] | None,
+    ) -> None:
         self.ended: Reason | None = None
+        self.answers: dict[str, Any] = {}
+        self.used: dict[str, bytes] = {}
+        self.state: Any = None
+        self._keys: dict[str, int] = {}
+        self.carry(caller, request_id, meta, binding)
+
+    def carry(
+        self,
+        caller: "Caller",
+        request_id: RequestId,
+        meta: Callable[[], dict[str, Any]],
+        binding: Callable[[], Binding] | None,
+    ) -> None:
+        """Speak through another request from now on."""
+        self.caller = caller
+        self.request_id = request_id
+        self.meta = meta
+        self.binding = binding
+        self.ended = None
+
+    def unique(self, key: str) -> str:
+        """Return a key that was not used in this run: the second ``name`` is ``name-2``.
+
+        It depends on nothing but the order of the questions, so that a run from the top makes the same keys.
+        """
+        count = self._keys[key] = self._keys.get(key, 0) + 1
+        return key if count == 1 else f"{key}-{count}"
+
+    def begin_again(self, state: Any) -> None:
+        """Prepare for another run of the handler."""
+        self._keys.clear()
+        self.state = state
+
+    def fill(self, ask: Ask) -> None:
+        """Answer questions with what has come; one whose answer cannot be used stays open."""
+        for key in ask.open:
+            if key in self.answers:
+                answer = self.answers.pop(key)
+                try:
+                    ask.answer(key, answer)
+                except InvalidAnswerError:
+                    continue
+                self.used[key] = jsontypes.encode(answer)
+
+
+async def run_rounds(
+    run: Callable[[], Awaitable[bytes | InputRequired]], asking: Asking, carrier: Carrier
+) -> bytes | InputRequired:
+    """Run a handler; for a legacy client also what it wants after an `InputRequired`, which there are no rounds for.
+
+    Raises:
+        ProtocolError: The handler wants more rounds than anybody would answer.
+    """
+    for _ in range(_MOST_ROUNDS):
+        result = await run()
+        if not isinstance(result, InputRequired) or carrier.caller.revision.era is Era.MODERN:
+            return result
+        await asking.ask_all(result.questions)
+        for key in result.questions:
+            carrier.answers[key] = msgspec.json.decode(carrier.used[key])
+        carrier.begin_again(result.state)
+    raise ProtocolError(INTERNAL_ERROR, f"The server asked {_MOST_ROUNDS} times and did not come to an end")
 
 
 class CallActor:
@@ -51,31 +182,138 @@ class CallActor:
         self,
         cell: Cell[object],
         carrier: Carrier,
-        run: Callable[[], Awaitable[bytes]],
+        run: Callable[[], Awaitable[bytes | InputRequired]],
         context: contextvars.Context,
+        parking: Parking,
     ) -> None:
         self._cell = cell
         self._carrier = carrier
+        self._parking = parking
+        self._name: str | None = None
+        self._asks: list[Ask] | None = None
+        self._lapse_timer: Timer | None = None
+        self._result: bytes | ProtocolError | None = None
+        carrier.call = cell.address
         cell.on_stop(self._ended)
         self._task = cell.start_task(run, context=context)
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
-        if isinstance(message, TaskEnded):
-            self._carrier.address.tell(Finished(_result(message)))
-            self._cell.stop()
+        self._HANDLERS[type(message)](self, message)
+
+    def _task_ended(self, message: TaskEnded) -> None:
+        result = self._read(message)
+        if self._lapse_timer is None:
+            self._finish(result)
         else:
-            self._task.cancel()
+            # It ended although it waits, since another part of it went on. The retry gets what came of it.
+            self._result = result
+
+    def _finish(self, result: bytes | ProtocolError) -> None:
+        self._carrier.address.tell(Finished(result))
+        self._cell.stop()
+
+    def _read(self, end: TaskEnded) -> bytes | ProtocolError:
+        outcome = end.outcome
+        if isinstance(outcome, Succeeded):
+            if isinstance(outcome.value, InputRequired):
+                return self._require(outcome.value.questions, jsontypes.encode(outcome.value.state))
+            return outcome.value  # type: ignore[no-any-return]  # what Prepared.run returns
+        if isinstance(outcome, Failed) and isinstance(outcome.exception, ProtocolError):
+            return outcome.exception
+        return internal_error()
+
+    def _cancel(self, _message: CancelCall | _Lapse) -> None:
+        self._leave()
+        self._task.cancel()
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def _ask(self, ask: Ask) -> None:
+        carrier = self._carrier
+        if carrier.caller.revision.era is Era.LEGACY:
+            if carrier.ended is None:
+                carrier.address.tell(ask)
+            else:
+                ask.fail(cannot_ask(carrier.ended.value))
+            return
+        if self._asks is None:
+            self._asks = []
+        if not any(other.open for other in self._asks) and self._lapse_timer is None:
+            # What is asked in the same turn goes out together.
+            self._cell.after(0, _Park())
+        self._asks.append(ask)
+
+    def _withdraw(self, message: Withdraw) -> None:
+        if self._asks is not None and message.ask in self._asks:
+            self._asks.remove(message.ask)
+        elif self._carrier.ended is None:
+            self._carrier.address.tell(message)
+
+    def _park(self, _message: _Park) -> None:
+        carrier = self._carrier
+        questions = {key: ask.questions[key] for ask in self._asks or () for key in ask.open}
+        if not questions or carrier.ended is not None or self._lapse_timer is not None:
+            return
+        self._lapse_timer = self._cell.after(self._parking.timeout, _Lapse())
+        carrier.address.tell(Finished(self._require(questions, None), parked=True))
+
+    def _require(self, questions: Mapping[str, Question], author: bytes | None) -> bytes:
+        """Make the result that asks; where it has no state of an author's, the call parks under the state's name."""
+        carrier = self._carrier
+        assert carrier.binding is not None  # noqa: S101 - the context refused to ask otherwise
+        if self._name is None:
+            self._name = secrets.token_urlsafe(16)
+        answers = dict(carrier.used)
+        if author is not None:
+            # The next run begins at the top, and asks for what it wants again.
+            answers |= {key: jsontypes.encode(answer) for key, answer in carrier.answers.items()}
+        name, sealed = self._parking.sealer.seal(
+            carrier.binding(), self._name, answers, self._parking.timeout, author
+        )
+        if author is None:
+            parked = Parked(name, carrier, lambda: self._cell.address.tell(_Lapse()))
+            self._parking.park(self._name, parked)
+        revision = carrier.caller.revision
+        requests = {
+            key: {"method": question.method, "params": question.params(revision)}
+            for key, question in questions.items()
+        }
+        body: dict[str, Any] = {"inputRequests": requests} if requests else {}
+        return jsontypes.encode(body | {"requestState": sealed})[:-1] + carrier.caller.tail.input_required
+
+    def _resume(self, message: Resume) -> None:
+        self._leave()
+        if self._result is not None:
+            self._finish(self._result)
+            return
+        self._carrier.answers.update(message.answers)
+        asks, self._asks = self._asks or [], []
+        for ask in asks:
+            self._carrier.fill(ask)
+            if ask.open:
+                self._asks.append(ask)
+        if self._asks:
+            self._cell.after(0, _Park())
+
+    def _leave(self) -> None:
+        if self._lapse_timer is not None:
+            self._lapse_timer.cancel()
+            self._lapse_timer = None
+        if self._name is not None:
+            self._parking.discard(self._name)
 
     def _ended(self, reason: StopReason) -> None:
+        self._leave()
         if reason is StopReason.FAILED:
             self._carrier.address.tell(Finished(internal_error()))
 
-
-def _result(end: TaskEnded) -> bytes | ProtocolError:
-    outcome = end.outcome
-    if isinstance(outcome, Succeeded):
-        return outcome.value  # type: ignore[no-any-return]  # what Prepared.run returns
-    if isinstance(outcome, Failed) and isinstance(outcome.exception, ProtocolError):
-        return outcome.exception
-    return internal_error()
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        TaskEnded: _task_ended,
+        CancelCall: _cancel,
+        _Lapse: _cancel,
+        Ask: _ask,
+        Withdraw: _withdraw,
+        _Park: _park,
+        Resume: _resume,
+    }

@@ -1,22 +1,27 @@
 """What a handler is given: who asks, and how to speak to them while it runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import trio
 
 from mcpbus import emission
+from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.asking.ask import Ask, Withdraw
+from mcpbus.asking.errors import cannot_ask, timed_out, undeclared
+from mcpbus.asking.interface import Asking
+from mcpbus.asking.questions import Question
 from mcpbus.call import Carrier
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Receipt
 from mcpbus.protocol.jsonrpc import RequestId
-from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.routing import Kind
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
-    from mcpbus.methods import Caller
     from mcpbus.session import Session
 
 T = TypeVar("T")
@@ -34,7 +39,7 @@ class Client(msgspec.Struct, frozen=True):
     capabilities: Mapping[str, Any]
 
 
-class Context:
+class Context(Asking):
     """One run of a handler, as the handler sees it.
 
     Annotate a parameter of an async handler with this type, and it is given the context; it does not become an
@@ -43,56 +48,51 @@ class Context:
     and returns a `Receipt`.
     """
 
-    __slots__ = ("_bus", "_caller", "_carrier", "_meta", "_request_id")
+    __slots__ = ("_bus", "_carrier")
 
-    def __init__(
-        self,
-        bus: "Bus",
-        caller: "Caller",
-        carrier: Carrier,
-        request_id: RequestId,
-        meta: Callable[[], dict[str, Any]],
-    ) -> None:
+    def __init__(self, bus: "Bus", carrier: Carrier) -> None:
         self._bus = bus
-        self._caller = caller
         self._carrier = carrier
-        self._request_id = request_id
-        self._meta = meta
 
     @property
     def request_id(self) -> RequestId:
-        """The JSON-RPC id of the request, a string or an integer."""
-        return self._request_id
+        """The JSON-RPC id of the request, a string or an integer; a retry's once it has come."""
+        return self._carrier.request_id
 
     @property
     def revision(self) -> Revision:
         """The protocol revision that the request is served under."""
-        return self._caller.revision
+        return self._carrier.caller.revision
 
     @property
     def client(self) -> Client:
         """What the client says of itself."""
-        return Client(self._caller.client_info or {}, self._caller.client_capabilities)
+        return Client(self._carrier.caller.client_info or {}, self._carrier.caller.client_capabilities)
 
     @property
     def principal(self) -> Any:
         """Whom `authenticate` found behind the request; None without authentication."""
-        return self._caller.principal
+        return self._carrier.caller.principal
 
     @property
     def session(self) -> "Session | None":
         """The legacy session of the request; None in revision 2026-07-28 and in stateless serving."""
-        return self._caller.session
+        return self._carrier.caller.session
 
     @property
     def meta(self) -> dict[str, Any]:
         """The request's ``_meta``, as the client sent it."""
-        return self._meta()
+        return self._carrier.meta()
 
     @property
     def state(self) -> Any:
         """What the server's lifespan yielded."""
         return self._bus.state
+
+    @property
+    def input_state(self) -> Any:
+        """What the handler's last run left with `InputRequired`; None in a first run."""
+        return self._carrier.state
 
     @property
     def bus(self) -> "Bus":
@@ -175,6 +175,32 @@ class Context:
         """The same context for a plain function."""
         return SyncContext(self)
 
+    async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
+        carrier, caller = self._carrier, self._carrier.caller
+        modern = caller.revision.era is Era.MODERN
+        if modern and carrier.binding is None:
+            raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
+        required: dict[str, Any] = {}
+        for question in questions.values():
+            for name, needed in question.lacks(caller.client_capabilities, caller.revision).items():
+                required[name] = required.get(name, {}) | needed
+        if required:
+            raise undeclared(required, caller.revision)
+        ask = Ask({carrier.unique(key or question.label): question for key, question in questions.items()})
+        carrier.fill(ask)
+        if ask.open:
+            carrier.call.tell(ask)
+        ceiling = self._bus.limits.ask_timeout
+        seconds = ceiling if timeout is None else min(timeout, ceiling)
+        try:
+            with trio.fail_after(float("inf") if modern else seconds):
+                return list((await ask.wait()).values())
+        except trio.TooSlowError:
+            raise timed_out(seconds) from None
+        finally:
+            if ask.open:
+                carrier.call.tell(Withdraw(ask))
+
     def _say(self, said: Emission | Progress) -> Receipt:
         carrier = self._carrier
         if carrier.ended is None:
@@ -188,7 +214,7 @@ class Context:
         return receipt
 
     def __repr__(self) -> str:
-        return f"<Context of request {self._request_id!r}, {self.revision.name}>"
+        return f"<Context of request {self.request_id!r}, {self.revision.name}>"
 
 
 class SyncContext:
@@ -270,12 +296,47 @@ class SyncContext:
         """Send a notification of an extension; see `Context.notify`."""
         return self._say(lambda: emission.custom(self._context.bus.ledger, Kind.CUSTOM, method, params))
 
+    def elicit(
+        self, message: str, schema: type[T] | Mapping[str, Any], **options: Any
+    ) -> Accepted[T] | Declined | Cancelled:
+        """Ask the user to fill in a form; see `Context.elicit`."""
+        return _wait(partial(self._context.elicit, message, schema, **options))
+
+    def elicit_url(self, message: str, url: str, **options: Any) -> Accepted[None] | Declined | Cancelled:
+        """Ask the user to open a page; see `Context.elicit_url`."""
+        return _wait(partial(self._context.elicit_url, message, url, **options))
+
+    def sample(self, messages: str | Sequence[Any], **options: Any) -> Sampled:
+        """Ask the client's model to write something; see `Context.sample`."""
+        return _wait(partial(self._context.sample, messages, **options))
+
+    def list_roots(self, **options: Any) -> list[Root]:
+        """Ask which folders and files the client lets the server work in; see `Context.list_roots`."""
+        return _wait(partial(self._context.list_roots, **options))
+
+    def ask_all(self, questions: Mapping[str, Question], **options: Any) -> dict[str, Any]:
+        """Ask several things at once; see `Context.ask_all`."""
+        return _wait(partial(self._context.ask_all, questions, **options))
+
     def _say(self, make: Callable[[], Emission | Progress]) -> Receipt:
         # The ledger belongs to the trio thread, so the emission is made there too.
         return _in_trio(lambda: self._context._say(make()))  # noqa: SLF001 - the two faces of one context
 
     def __repr__(self) -> str:
         return repr(self._context).replace("Context", "SyncContext", 1)
+
+
+def _wait(function: Callable[[], Awaitable[T]]) -> T:
+    """Run an async function in the trio thread, and wait for it in this worker thread.
+
+    Raises:
+        RuntimeError: This is the trio thread, which must not wait.
+    """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "a plain function that asks the client needs a worker thread: leave out thread=False"
+        )
+    return trio.from_thread.run(function)
 
 
 def _in_trio(function: Callable[[], T]) -> T:

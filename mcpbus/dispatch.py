@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import msgspec
 
+from actors import Address, System
 from mcpbus.admission import InFlight, Overloaded, Slot
-from mcpbus.call import Carrier
+from mcpbus.asking.state import Binding
+from mcpbus.call import CallActor, Carrier, Resume, run_rounds
 from mcpbus.context import Context
 from mcpbus.handshake import Registration
 from mcpbus.methods import METHODS, Caller, Prepared, offers
 from mcpbus.protocol.errors import ProtocolError, invalid_params, method_not_found
-from mcpbus.protocol.jsonrpc import Notification, Request
+from mcpbus.protocol.jsonrpc import Notification, Request, Response
 from mcpbus.protocol.messages import (
     CancelledParams,
     ListenParams,
@@ -29,7 +31,7 @@ from mcpbus.protocol.messages import (
 )
 from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.request import LogThreshold, RequestActor, Ticket
+from mcpbus.request import Answered, LogThreshold, RequestActor, Ticket
 from mcpbus.routing import Line, Setting
 from mcpbus.session import CancelRequest, Initialized, Session, Subscribe, Unsubscribe
 from mcpbus.stream import Stream
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 _EMPTY = b"{}"
 LISTEN = "subscriptions/listen"
 INITIALIZE = "initialize"
+# Those that may be answered with input_required (2026-07-28, Multi Round-Trip Requests, "Supported Requests").
+_ROUNDS = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
 @attrs.frozen
@@ -110,23 +114,75 @@ def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stre
         return method.answer(params, caller)
     assert method.prepare is not None  # noqa: S101 - a method has the one or the other
     prepared = method.prepare(params, caller)
+    rounds = inbound.claim is not None and request.method in _ROUNDS
+    if rounds and inbound.routing.is_retry:
+        return _retry(bus, inbound, caller, prepared, open_stream)
     slot = bus.admission.admit(request.id, inbound.table)
-    stream = open_stream(Line.OWN)
-    start(bus, _ticket(bus, inbound, slot, stream), caller, prepared, partial(_meta, request))
-    return stream
+    carrier = _carrier(inbound, caller, rounds=rounds)
+    return _start(bus, _ticket(bus, inbound, slot, open_stream(Line.OWN)), carrier, prepared)
 
 
-def start(
-    bus: "Bus",
-    ticket: Ticket,
-    caller: Caller,
-    prepared: Prepared | Registration,
-    meta: Callable[[], dict[str, Any]],
-) -> None:
-    """Start the actors of an admitted request."""
-    carrier = Carrier()
-    context = Context(bus, caller, carrier, ticket.id, meta)
-    bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, partial(prepared.run, context))
+def _carrier(inbound: Inbound, caller: Caller, *, rounds: bool) -> Carrier:
+    request = inbound.request
+    binding = partial(Binding.of, request, inbound.principal) if rounds else None
+    return Carrier(caller, request.id, partial(_meta, request), binding)
+
+
+def _start(bus: "Bus", ticket: Ticket, carrier: Carrier, prepared: Prepared | Registration) -> Stream:
+    """Start the actors of an admitted request, and of its call."""
+    context = Context(bus, carrier)
+    run = partial(run_rounds, partial(prepared.run, context), context, carrier)
+
+    def call(system: System, ticket: Ticket) -> Address[object]:
+        return system.spawn(CallActor, carrier, run, ticket.context, bus.parking)
+
+    bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, call)
+    return ticket.stream
+
+
+def _retry(
+    bus: "Bus", inbound: Inbound, caller: Caller, prepared: Prepared, open_stream: OpenStream
+) -> Stream:
+    """Serve a request that brings answers, and perhaps the state of an earlier round."""
+    request, routing = inbound.request, inbound.routing
+    responses = {} if routing.input_responses is msgspec.UNSET else routing.input_responses
+    if not isinstance(responses, dict):
+        raise invalid_params("expected an object of answers by key - at `params.inputResponses`")
+    state = None
+    if routing.request_state is not msgspec.UNSET:
+        state = bus.parking.sealer.open(routing.request_state, Binding.of(request, inbound.principal))
+    slot = bus.admission.admit(request.id, inbound.table)
+    parked = None
+    if state is not None:
+        try:
+            parked = bus.parking.claim(state)
+            if parked is None and state.author is None and not prepared.replayable:
+                raise invalid_params("the call that this state belongs to is lost; begin anew")
+        except ProtocolError:
+            slot.release()
+            raise
+    ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
+    if parked is not None:
+        carrier = parked.carrier
+        binding = partial(Binding.of, request, inbound.principal)
+        carrier.carry(caller, request.id, partial(_meta, request), binding)
+        bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, lambda _system, _ticket: carrier.call)
+        carrier.call.tell(Resume(responses))
+        return ticket.stream
+    carrier = _carrier(inbound, caller, rounds=True)
+    if state is not None:
+        carrier.answers = {key: msgspec.json.decode(answer) for key, answer in state.answers.items()}
+        carrier.state = None if state.author is None else msgspec.json.decode(state.author)
+    carrier.answers |= responses
+    return _start(bus, ticket, carrier, prepared)
+
+
+def answer(response: Response, session: Session) -> None:
+    """Take a client's answer to a question. One that nobody waits for is dropped, as routing note 19 has it."""
+    session.touch()
+    asker = None if response.id is None else session.questions.get(response.id)
+    if asker is not None:
+        asker.tell(Answered(response))
 
 
 def register(
@@ -143,12 +199,11 @@ def register(
     except ProtocolError:
         registration.abandon()
         raise
-    stream = open_stream(Line.OWN)
-    ticket = _ticket(bus, inbound, slot, stream)
+    ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
     if inbound.setting is not Setting.SHARED and inbound.session is not None:
         ticket.session_id = inbound.session.id
-    start(bus, ticket, _caller(bus, inbound), registration, partial(_meta, inbound.request))
-    return stream
+    carrier = _carrier(inbound, _caller(bus, inbound), rounds=False)
+    return _start(bus, ticket, carrier, registration)
 
 
 def notify(notification: Notification, session: Session | None) -> None:
@@ -211,6 +266,7 @@ def _ticket(bus: "Bus", inbound: Inbound, slot: Slot, stream: Stream) -> Ticket:
         threshold,
         bus.limits.abandoned_timeout,
         contextvars.copy_context(),
+        session,
     )
 
 

@@ -3,7 +3,7 @@
 Every message that the server makes for a client is entered in a `Ledger` and gets a `Receipt`. It is pending
 in one `Place` after another until it has exactly one `Fate`. The books balance at every moment::
 
-    emitted == delivered + discarded + pending
+    emitted == delivered + discarded + refused + pending
 
 `DELIVERED` means that the write of the bytes returned and no disconnect had been seen. It does not mean that
 the client read them: no protocol revision acknowledges a notification.
@@ -23,6 +23,7 @@ class Reason(Symbol):
     NO_STREAM = "no stream that may carry it is there"
     FINISHED = "its request was answered already"
     CANCELLED = "its request was cancelled, or its client has gone"
+    PARKED = "its call waits for the client to come back"
     FILTERED = "the client did not ask for messages of this kind or level"
     NOT_SUBSCRIBED = "the client is not, or no longer, subscribed to that resource"
     ERA = "the client's protocol revision has no place for such a message"
@@ -41,6 +42,8 @@ class Verdict(Symbol):
 
     DELIVERED = "delivered"
     DISCARDED = "discarded"
+    REFUSED = "refused"
+    """Of a question to the client, whose sender was told at once: it must not wait for ever."""
 
 
 @attrs.frozen
@@ -48,8 +51,8 @@ class Fate:
     """The end of a message.
 
     Attributes:
-        verdict: Delivered or discarded.
-        reason: Why it was discarded; None for a delivered message.
+        verdict: What became of the message.
+        reason: Why it was discarded or refused; None for a delivered message.
     """
 
     verdict: Verdict
@@ -65,6 +68,7 @@ class Fate:
 
 
 DELIVERED = Fate(Verdict.DELIVERED)
+_REFUSED = {reason: Fate(Verdict.REFUSED, reason) for reason in Reason}
 _DISCARDED = {reason: Fate(Verdict.DISCARDED, reason) for reason in Reason}
 
 
@@ -84,12 +88,13 @@ class Place(Symbol):
 class Ledger:
     """The books of one bus: how many messages were made, and what became of them."""
 
-    __slots__ = ("delivered", "discarded", "emitted", "pending")
+    __slots__ = ("delivered", "discarded", "emitted", "pending", "refused")
 
     def __init__(self) -> None:
         self.emitted = 0
         self.delivered = 0
         self.discarded = dict.fromkeys(Reason, 0)
+        self.refused = 0
         self.pending = dict.fromkeys(Place, 0)
 
     def enter(self, method: str) -> "Receipt":
@@ -100,7 +105,8 @@ class Ledger:
 
     def balance(self) -> int:
         """Return what is missing from the books, in messages: zero, always."""
-        return self.emitted - self.delivered - sum(self.discarded.values()) - sum(self.pending.values())
+        settled = self.delivered + sum(self.discarded.values()) + self.refused
+        return self.emitted - settled - sum(self.pending.values())
 
 
 class Receipt:
@@ -171,6 +177,8 @@ class Receipt:
         ledger.pending[self._place] -= 1
         if fate.reason is None:
             ledger.delivered += 1
+        elif fate.verdict is Verdict.REFUSED:
+            ledger.refused += 1
         else:
             ledger.discarded[fate.reason] += 1
         if self._event is not None:
@@ -179,6 +187,10 @@ class Receipt:
     def discard(self, reason: Reason) -> None:
         """Settle the message as discarded for `reason`. For the bus's own actors."""
         self.settle(_DISCARDED[reason])
+
+    def refuse(self, reason: Reason) -> None:
+        """Settle a question to the client as refused for `reason`. For the bus's own actors."""
+        self.settle(_REFUSED[reason])
 
     def __repr__(self) -> str:
         return f"<Receipt {self.method}: {self._fate or self._place.value}>"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 import msgspec
 
-from mcpbus.features import jsontypes
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.calls import Caller, Complete, Prepared, PromptGet, ResourceRead, ToolCall
 from mcpbus.features.catalogue import Capability, Features
@@ -21,6 +20,7 @@ from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
 from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, resource_not_found
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
+from mcpbus.schemas import jsontypes
 
 if TYPE_CHECKING:
     from mcpbus.server import Server

@@ -21,6 +21,9 @@ class Limits:
         max_subscriptions_per_session: Resources that one legacy session may subscribe to.
         max_listened_resources: Resources that one ``subscriptions/listen`` may name.
         abandoned_timeout: Seconds that a legacy request runs on after its stream was lost.
+        ask_timeout: Seconds to wait at most for a legacy client's answer to a question.
+        max_parked: Calls that may wait for a modern client to come back with answers; beyond it the oldest goes.
+        parked_timeout: Seconds that each of them waits, and that the state which the client carries is good for.
         outbox_items: Notifications that may wait for one stream.
         outbox_bytes: Bytes of notifications that may wait for one stream.
         held_items: Notifications that a session holds for a stream that is not open.
@@ -40,6 +43,9 @@ class Limits:
     max_subscriptions_per_session: int = attrs.field(default=1_000, validator=ge(0))
     max_listened_resources: int = attrs.field(default=1_000, validator=ge(0))
     abandoned_timeout: float = attrs.field(default=300.0, validator=gt(0))
+    ask_timeout: float = attrs.field(default=300.0, validator=gt(0))
+    max_parked: int = attrs.field(default=1_000, validator=ge(1))
+    parked_timeout: float = attrs.field(default=600.0, validator=gt(0))
     outbox_items: int = attrs.field(default=1_024, validator=ge(1))
     outbox_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=ge(1))
     held_items: int = attrs.field(default=256, validator=ge(0))

@@ -7,7 +7,7 @@ and requests are bounded at admission. They queue behind what was said before th
 """
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from mcpbus.fate import Place, Reason, Receipt
 from mcpbus.protocol.jsonrpc import RequestId
@@ -17,7 +17,13 @@ from mcpbus.routing import IN_REQUEST, Kind
 OVERHEAD_BYTES = 128
 """What a queued message costs beside its data, roughly, in bytes."""
 
-_BOUNDED = IN_REQUEST | {Kind.SESSION_LOG, Kind.SESSION_CUSTOM, Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED}
+_BOUNDED = IN_REQUEST | {
+    Kind.QUESTION,
+    Kind.SESSION_LOG,
+    Kind.SESSION_CUSTOM,
+    Kind.LIST_CHANGED,
+    Kind.RESOURCE_UPDATED,
+}
 _LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
 
 
@@ -34,9 +40,21 @@ class Outgoing:
         final: Whether the stream of a single request ends behind it.
         error_code: The code, if it is an error reply.
         session_id: The id of the session that it opens, if it is an InitializeResult over HTTP.
+        refused: Told why, if it is a request to the client that is refused; its sender must not wait for ever.
     """
 
-    __slots__ = ("data", "era", "error_code", "final", "key", "kind", "receipt", "request_id", "session_id")
+    __slots__ = (
+        "data",
+        "era",
+        "error_code",
+        "final",
+        "key",
+        "kind",
+        "receipt",
+        "refused",
+        "request_id",
+        "session_id",
+    )
 
     def __init__(
         self,
@@ -50,6 +68,7 @@ class Outgoing:
         final: bool = False,
         error_code: int | None = None,
         session_id: str | None = None,
+        refused: Callable[[Reason], object] | None = None,
     ) -> None:
         self.kind = kind
         self.era = era
@@ -60,6 +79,15 @@ class Outgoing:
         self.final = final
         self.error_code = error_code
         self.session_id = session_id
+        self.refused = refused
+
+    def discard(self, reason: Reason) -> None:
+        """Give it the fate of what is not sent: discarded, or refused if somebody waits for its answer."""
+        if self.refused is None:
+            self.receipt.discard(reason)
+        else:
+            self.receipt.refuse(reason)
+            self.refused(reason)
 
     def __repr__(self) -> str:
         return f"<Outgoing {self.kind.value}, {len(self.data)} bytes, {self.receipt!r}>"
@@ -96,7 +124,7 @@ class Outbox:
         if message.kind in _BOUNDED:
             size = len(message.data) + OVERHEAD_BYTES
             if not self._fits(size) and not self._make_room(message, size):
-                message.receipt.discard(Reason.OVERFLOW)
+                message.discard(Reason.OVERFLOW)
                 return
             self._items += 1
             self._bytes += size
@@ -141,7 +169,7 @@ class Outbox:
             newest.add(message.key)
         self._drop(superseded)
         for message in superseded:
-            message.receipt.discard(Reason.SUPERSEDED)
+            message.discard(Reason.SUPERSEDED)
         if self._fits(size):
             return True
         logs = [message for message in self._queue if message.kind in _LOGS]
@@ -155,7 +183,7 @@ class Outbox:
             overflowed.append(message)
         self._drop(overflowed)
         for message in overflowed:
-            message.receipt.discard(Reason.OVERFLOW)
+            message.discard(Reason.OVERFLOW)
         return self._fits(size)
 
     def _drop(self, messages: list[Outgoing]) -> None:

@@ -7,24 +7,38 @@ place at admission is given back.
 
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import msgspec
 
-from actors import Address, Cell, Permit, Stopped, StopReason
+from actors import Address, Cell, Permit, Stopped, StopReason, System
 from mcpbus.admission import Slot
-from mcpbus.call import CallActor, CancelCall, Carrier, Finished
+from mcpbus.asking.ask import Ask, Withdraw
+from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
+from mcpbus.call import CancelCall, Carrier, Finished
 from mcpbus.emission import PROGRESS, Emission, Progress
 from mcpbus.fate import Ledger, Reason
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
-from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_notification, encode_result
+from mcpbus.protocol.jsonrpc import (
+    RequestId,
+    Response,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.routing import Kind, Line, Setting, Situation, absent, route
+from mcpbus.schemas import jsontypes
 from mcpbus.stream import Abort, Ending, Purge, Stream
+
+if TYPE_CHECKING:
+    from mcpbus.session import Session
 
 _log = logging.getLogger("mcpbus")
 
@@ -47,6 +61,12 @@ class Drop(msgspec.Struct, frozen=True):
     """The client ended its session: the request is not answered."""
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """The client answered a question."""
+
+    response: Response
+
+
 class _Abandoned(msgspec.Struct, frozen=True):
     """Nobody came back for the answer of a legacy request."""
 
@@ -67,6 +87,7 @@ class Ticket:
             client may change it meanwhile.
         abandoned_timeout: Seconds that a legacy request runs on without a stream.
         context: The contextvars that its handler runs in: those of when it arrived.
+        session: Its legacy session; None in the modern era and in stateless serving.
         session_id: The id of the session that its success opens, if it is an HTTP initialize.
     """
 
@@ -80,6 +101,7 @@ class Ticket:
     log_level: "LogThreshold"
     abandoned_timeout: float
     context: contextvars.Context
+    session: "Session | None" = None
     session_id: str | None = None
 
 
@@ -101,20 +123,22 @@ class RequestActor:
         ticket: Ticket,
         ledger: Ledger,
         carrier: Carrier,
-        run: Callable[[], Awaitable[bytes]],
+        call: Callable[[System, Ticket], Address[object]],
     ) -> None:
         self._cell = cell
         self._ticket = ticket
         self._ledger = ledger
         self._carrier = carrier
         self._progress = float("-inf")
+        self._parked = False
         self._situation: Situation | None = None
         self._room = ticket.stream.address.permit()
         carrier.address = cell.address
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
-        self._call: Address[object] = cell.system.spawn(CallActor, carrier, run, ticket.context, name="call")
+        self._questions: dict[RequestId, tuple[Ask, str]] | None = None
+        self._call = call(cell.system, ticket)
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
@@ -145,18 +169,87 @@ class RequestActor:
         key = (PROGRESS, ticket.id)
         self._send(Outgoing(Kind.PROGRESS, ticket.revision.era, data, emission.receipt, key=key))
 
+    # -- asking the client -----------------------------------------------------------------------
+
+    def _ask(self, ask: Ask) -> None:
+        ticket, session = self._ticket, self._ticket.session
+        if session is None:
+            ask.fail(cannot_ask(Reason.NO_STREAM.value))
+            return
+        if self._questions is None:
+            self._questions = {}
+        for key in ask.open:
+            question = ask.questions[key]
+            question_id = session.next_question_id()
+            self._questions[question_id] = (ask, key)
+            session.questions[question_id] = self._cell.address
+            data = encode_request(question_id, question.method, question.params(ticket.revision))
+            receipt = self._ledger.enter(question.method)
+            refused = partial(self._refused, question_id)
+            self._send(Outgoing(Kind.QUESTION, ticket.revision.era, data, receipt, refused=refused))
+
+    def _answered(self, message: Answered) -> None:
+        response = message.response
+        asked = self._forget(response.id)
+        if asked is None:
+            return
+        ask, key = asked
+        try:
+            if response.error is not None:
+                error = response.error
+                data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
+                raise ClientRefusedError(error.code, error.message, data)
+            answer = msgspec.json.decode(response.result or b"null")
+            ask.answer(key, answer)
+            self._carrier.used[key] = jsontypes.encode(answer)
+        except AskError as error:
+            self._give_up(ask, error)
+
+    def _refused(self, question_id: RequestId, reason: Reason) -> None:
+        asked = self._forget(question_id)
+        if asked is not None:
+            self._give_up(asked[0], cannot_ask(reason.value))
+
+    def _withdraw(self, message: Withdraw) -> None:
+        self._give_up(message.ask, cannot_ask("the question was withdrawn"))
+
+    def _give_up(self, ask: Ask, error: AskError) -> None:
+        """Fail what was asked together, and tell the client that the rest needs no answer."""
+        ask.fail(error)
+        for question_id, (other, _) in tuple((self._questions or {}).items()):
+            if other is ask:
+                self._forget(question_id)
+                params = {"requestId": question_id, "reason": "The answer is no longer needed"}
+                data = encode_notification("notifications/cancelled", params)
+                receipt = self._ledger.enter("notifications/cancelled")
+                self._send(Outgoing(Kind.WITHDRAWAL, self._ticket.revision.era, data, receipt))
+
+    def _give_up_all(self, why: str) -> None:
+        for ask, _ in tuple((self._questions or {}).values()):
+            self._give_up(ask, cannot_ask(why))
+
+    def _forget(self, question_id: RequestId | None) -> tuple[Ask, str] | None:
+        if not self._questions or question_id is None:
+            return None
+        if self._ticket.session is not None:
+            self._ticket.session.questions.pop(question_id, None)
+        return self._questions.pop(question_id, None)
+
+    # -- the end ---------------------------------------------------------------------------------
+
     def _send(self, message: Outgoing, permit: Permit[object] | None = None) -> None:
         ticket = self._ticket
         way = route(message.kind, message.era, ticket.setting)
         if self._situation is not None and isinstance(way, Line):
             way = absent(message.kind, message.era, self._situation)
         if isinstance(way, Reason):
-            message.receipt.discard(way)
+            message.discard(way)
             return
         message.request_id = ticket.id
         ticket.stream.send(message, permit)
 
     def _finished(self, message: Finished) -> None:
+        self._parked = message.parked
         self._reply(message.result)
 
     def _end(self, message: End) -> None:
@@ -164,6 +257,8 @@ class RequestActor:
 
     def _reply(self, result: bytes | ProtocolError) -> None:
         ticket = self._ticket
+        # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
+        self._give_up_all("its request was answered")
         code = None
         if isinstance(result, ProtocolError):
             data = encode_error(ticket.id, result)
@@ -180,7 +275,7 @@ class RequestActor:
             session_id=None if code is not None else ticket.session_id,
         )
         self._send(message, self._room)
-        self._stop(Reason.FINISHED)
+        self._stop(Reason.PARKED if self._parked else Reason.FINISHED)
 
     def _cancel(self, _message: Cancel) -> None:
         self._silence(Ending.CANCELLED, Reason.CANCELLED)
@@ -194,6 +289,7 @@ class RequestActor:
             stream.address.tell(Abort(ending, reason))
         else:
             stream.address.tell(Purge(self._ticket.id))
+            self._give_up_all("its request was cancelled")
         self._stop(reason)
 
     def _stream_stopped(self, _message: Stopped) -> None:
@@ -204,6 +300,7 @@ class RequestActor:
         else:
             # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).
             self._situation = Situation.DROPPED
+            self._give_up_all(Situation.DROPPED.value)
             self._cell.after(self._ticket.abandoned_timeout, _Abandoned())
 
     def _abandoned(self, _message: _Abandoned) -> None:
@@ -223,7 +320,11 @@ class RequestActor:
         self._ticket.slot.release()
         if self._room is not None:
             self._room.release()
-        if not self._call.stopped:
+        for ask, _ in tuple((self._questions or {}).values()):
+            ask.fail(cannot_ask("its request has ended"))
+        for question_id in tuple(self._questions or ()):
+            self._forget(question_id)
+        if not self._parked and not self._call.stopped:
             self._call.tell(CancelCall())
         if self._carrier.ended is None:
             self._carrier.ended = Reason.FAILED
@@ -233,6 +334,9 @@ class RequestActor:
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _emit,
         Progress: _emit_progress,
+        Ask: _ask,
+        Answered: _answered,
+        Withdraw: _withdraw,
         Finished: _finished,
         Cancel: _cancel,
         Drop: _drop,

@@ -36,6 +36,8 @@ class Kind(Symbol):
     PROGRESS = "progress"
     LOG = "log in a request"
     CUSTOM = "custom notification in a request"
+    QUESTION = "request to the client"
+    WITHDRAWAL = "cancelled, for a request to the client"
     SESSION_LOG = "log outside a request"
     SESSION_CUSTOM = "custom notification outside a request"
     LIST_CHANGED = "list_changed"
@@ -46,6 +48,7 @@ class Kind(Symbol):
 
 
 IN_REQUEST = frozenset({Kind.PROGRESS, Kind.LOG, Kind.CUSTOM})
+ASKING = frozenset({Kind.QUESTION, Kind.WITHDRAWAL})
 CHANGES = frozenset({Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED})
 LISTENING = frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT, Kind.LISTEN_CANCELLED})
 
@@ -92,7 +95,7 @@ class Situation(Symbol):
 
 
 _SCOPES = {
-    **dict.fromkeys(IN_REQUEST, Scope.IN_REQUEST),
+    **dict.fromkeys(IN_REQUEST | ASKING, Scope.IN_REQUEST),
     **dict.fromkeys(LISTENING, Scope.SUBSCRIPTION),
     Kind.REPLY: Scope.REPLY,
     Kind.SESSION_LOG: Scope.SESSION,
@@ -134,6 +137,18 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
         SHARED=Line.SHARED,
     ),
     **_rows(IN_REQUEST, Era.MODERN, HTTP=Line.OWN, HTTP_JSON=Reason.NO_STREAM, SHARED=Line.SHARED),
+    # A request to the client goes with the request that caused it and is refused where that cannot carry it; in
+    # the modern era it is data inside a reply. Where the POST may not become a stream, there is nowhere to ask.
+    **_rows(
+        ASKING,
+        Era.LEGACY,
+        HTTP=Line.OWN,
+        HTTP_JSON=Reason.NO_STREAM,
+        STATELESS=Reason.NO_STREAM,
+        STATELESS_JSON=Reason.NO_STREAM,
+        SHARED=Line.SHARED,
+    ),
+    **_rows(ASKING, Era.MODERN, HTTP=Reason.ERA, HTTP_JSON=Reason.ERA, SHARED=Reason.ERA),
     # What no request caused. A change caused by a running request counts among these too: it concerns the
     # session, not the request.
     **_rows(
@@ -186,7 +201,7 @@ ABSENT: Mapping[tuple[Kind, Era, Situation], Route] = {
         ENDED=Reason.SESSION_ENDED,
     ),
     **_fates(
-        IN_REQUEST,
+        IN_REQUEST | ASKING,
         Era.LEGACY,
         DROPPED=Reason.NO_STREAM,
         ANSWERED=Reason.FINISHED,

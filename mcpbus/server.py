@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 import msgspec
 import trio
 
+from mcpbus.asking.state import Sealer
 from mcpbus.bus import Bus, open_bus
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
@@ -63,6 +64,8 @@ class Server:
         list_ttl: seconds for which clients may reuse lists and discovery (from 2026-07-28); 0 leaves it to the
             change notifications.
         threads: how many plain functions run at once.
+        state_keys: secrets that seal what clients carry between the rounds of a request; the first one seals, all
+            of them open. Replicas share them. Without any, what was sealed ends with the process.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Server:
         page_size: int = 1000,
         list_ttl: float = 0.0,
         threads: int = 40,
+        state_keys: Sequence[bytes | str] = (),
     ) -> None:
         if page_size < 1:
             raise ValueError(f"page_size is at least 1, not {page_size}")
@@ -100,6 +104,7 @@ class Server:
         self.session_hooks: list[Callable[[Any], Any]] = []
         self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
         self._tails: dict[str, Tail] = {}
+        self.sealer = Sealer(state_keys)
         self._opened = False
 
     def lifespan_context(self) -> AbstractAsyncContextManager[Any]:

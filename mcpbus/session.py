@@ -109,11 +109,13 @@ class Session:
         client_capabilities: What the client declared, as it sent it.
         in_flight: Its requests in flight.
         threshold: From which level it is sent log lines.
+        questions: The requests of its own that asked the client something, by the question's id.
         subscriptions: The URIs that it subscribed to.
         stage: Where it is in its life.
     """
 
     __slots__ = (
+        "_asked",
         "_own",
         "address",
         "bus",
@@ -123,6 +125,7 @@ class Session:
         "in_flight",
         "last_active",
         "principal",
+        "questions",
         "revision",
         "setting",
         "stage",
@@ -138,11 +141,13 @@ class Session:
         self.setting = setting
         self.principal = principal
         self._own: Features | None = None
+        self._asked = 0
         self.revision: Revision | None = None
         self.client_info: dict[str, Any] = {}
         self.client_capabilities: dict[str, Any] = {}
         self.in_flight = InFlight(bus.limits.max_requests_per_session)
         self.threshold = LogThreshold(bus.limits.log_level)
+        self.questions: dict[RequestId, Address[object]] = {}
         self.subscriptions: set[str] = set()
         self.stage = Stage.CONNECTED if setting is Setting.SHARED else Stage.REGISTERING
         self.last_active = trio.current_time()
@@ -213,6 +218,11 @@ class Session:
         if self._own is None:
             raise RegistrationError(f"tool {name!r} is not one of this session's own; it has none")
         self._own.remove_tool(name)
+
+    def next_question_id(self) -> int:
+        """Return an id for a request to the client. For the bus."""
+        self._asked += 1
+        return self._asked
 
     def touch(self) -> None:
         """Note that the client did something. For the bus."""

@@ -126,7 +126,7 @@ class Stream:
             permit: Room that was reserved for it in the mailbox, so that it cannot be refused there.
         """
         if self.address.stopped:
-            message.receipt.discard(self.lapse(message))
+            message.discard(self.lapse(message))
         else:
             (permit or self.address).tell(message)
 
@@ -246,7 +246,7 @@ class _StreamActor:
 
     def _put(self, message: Outgoing) -> None:
         if self._finishing:
-            message.receipt.discard(Reason.FINISHED)
+            message.discard(Reason.FINISHED)
             return
         self._outbox.put(message)
         if message.final:
@@ -271,7 +271,7 @@ class _StreamActor:
     def _abort(self, message: Abort) -> None:
         self._stream.ending = message.ending
         for waiting in self._outbox.remove():
-            waiting.receipt.discard(message.reason)
+            waiting.discard(message.reason)
         self._finishing = True
         self._stop_if_done()
 
@@ -286,7 +286,7 @@ class _StreamActor:
 
     def _purge(self, message: Purge) -> None:
         for purged in self._outbox.purge(message.request_id):
-            purged.receipt.discard(Reason.CANCELLED)
+            purged.discard(Reason.CANCELLED)
 
     def _stop_if_done(self) -> None:
         if self._finishing and not self._outbox and not self._stream._writing:
@@ -300,14 +300,14 @@ class _StreamActor:
         self._outbox.closed = True
         stream.wake()
         for message in lost:
-            message.receipt.discard(Reason.LOST)
+            message.discard(Reason.LOST)
         if self._owner is None:
             failed = reason is StopReason.FAILED
             for message in waiting:
-                message.receipt.discard(Reason.FAILED if failed else stream.lapse(message))
+                message.discard(Reason.FAILED if failed else stream.lapse(message))
         elif self._owner.stopped:
             for message in waiting:
-                message.receipt.discard(Reason.SESSION_ENDED)
+                message.discard(Reason.SESSION_ENDED)
         else:
             self._owner.tell(Returned(stream, waiting, lost))
 

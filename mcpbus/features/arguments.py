@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import attrs
 import msgspec
 
-from mcpbus.features import jsontypes
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.handwritten import HandWritten, JsonSchema, compile_schema
 from mcpbus.features.signature import Parameter, Signature
+from mcpbus.schemas import jsontypes
+from mcpbus.schemas.handwritten import HandWritten, JsonSchema, compile_schema
 
 # A refusal tells enough to correct the call and does not grow with it.
 _LONGEST_REFUSAL = 1000

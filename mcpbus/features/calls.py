@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, Protocol
 import attrs
 import msgspec
 
+from mcpbus.asking.required import InputRequired
 from mcpbus.context import Context
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
@@ -67,11 +68,15 @@ class Prepared(Protocol):
     def timeout(self) -> float | None:
         """Seconds after which `run` ends the call by itself; None for no limit."""
 
-    async def run(self, ctx: Context) -> bytes:
+    @property
+    def replayable(self) -> bool:
+        """Whether it may be run again from the top where a run that waited for the client is lost."""
+
+    async def run(self, ctx: Context) -> bytes | InputRequired:
         """Run the function, once.
 
         Returns:
-            The encoded result object.
+            The encoded result object, or what the function wants to ask before it is run again.
 
         Raises:
             ProtocolError: what to answer instead. Any other exception of the function has been logged.
@@ -96,7 +101,12 @@ class ToolCall:
         """See `Prepared.timeout`."""
         return self.tool.function.timeout
 
-    async def run(self, ctx: Context) -> bytes:
+    @property
+    def replayable(self) -> bool:
+        """See `Prepared.replayable`."""
+        return self.tool.replay
+
+    async def run(self, ctx: Context) -> bytes | InputRequired:
         """See `Prepared.run`; what goes wrong in the tool is a result, which the model gets to see."""
         tool, caller = self.tool, self.caller
         revision, tail = caller.revision, caller.tail
@@ -104,6 +114,8 @@ class ToolCall:
             arguments = tool.arguments.decode(self.arguments)
             invocation = Invocation(ctx, "tools/call", tool.name, arguments)
             value = await caller.server.runner.call(tool.function, invocation)
+            if isinstance(value, InputRequired):
+                return value
             return tool.encode_result(value, revision, tail)
         except InvalidArgumentsError as error:
             text = f"Invalid arguments for tool {tool.name}: {error}"
@@ -140,12 +152,19 @@ class PromptGet:
         """See `Prepared.timeout`."""
         return self.prompt.function.timeout
 
-    async def run(self, ctx: Context) -> bytes:
+    @property
+    def replayable(self) -> bool:
+        """See `Prepared.replayable`."""
+        return True
+
+    async def run(self, ctx: Context) -> bytes | InputRequired:
         """See `Prepared.run`."""
         prompt, caller = self.prompt, self.caller
         try:
             invocation = Invocation(ctx, "prompts/get", prompt.name, self.arguments)
             value = await caller.server.runner.call(prompt.function, invocation)
+            if isinstance(value, InputRequired):
+                return value
             return prompt.encode_result(value, caller.revision, caller.tail)
         except Exception as error:  # noqa: BLE001  # translated
             _raise_translated(error, self.label)
@@ -170,12 +189,19 @@ class ResourceRead:
         """See `Prepared.timeout`."""
         return self.resource.function.timeout
 
-    async def run(self, ctx: Context) -> bytes:
+    @property
+    def replayable(self) -> bool:
+        """See `Prepared.replayable`."""
+        return True
+
+    async def run(self, ctx: Context) -> bytes | InputRequired:
         """See `Prepared.run`."""
         resource, caller = self.resource, self.caller
         try:
             invocation = Invocation(ctx, "resources/read", self.uri, resource.bind(self.variables))
             value = await caller.server.runner.call(resource.function, invocation)
+            if isinstance(value, InputRequired):
+                return value
             return resource.encode_result(value, self.uri, caller.revision, caller.tail)
         except Exception as error:
             if isinstance(sole_cause(error), ResourceNotFoundError):
@@ -203,7 +229,12 @@ class Complete:
         """See `Prepared.timeout`."""
         return None if self.completer is None else self.completer.function.timeout
 
-    async def run(self, ctx: Context) -> bytes:
+    @property
+    def replayable(self) -> bool:
+        """See `Prepared.replayable`."""
+        return False
+
+    async def run(self, ctx: Context) -> bytes | InputRequired:
         """See `Prepared.run`."""
         completer, caller = self.completer, self.caller
         if completer is None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import attrs
 
-from mcpbus.features import jsontypes
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.results import Tail
 from mcpbus.features.run import Function
 from mcpbus.features.signature import read_signature
+from mcpbus.schemas import jsontypes
 
 MOST_VALUES = 100
 """The most values that one answer may hold (rule Q-3)."""

@@ -11,7 +11,6 @@ from typing import Any
 import attrs
 import msgspec
 
-from mcpbus.features import jsontypes
 from mcpbus.protocol.messages import (
     Annotations,
     AudioContent,
@@ -25,6 +24,7 @@ from mcpbus.protocol.messages import (
     TextResourceContents,
 )
 from mcpbus.protocol.revisions import Revision
+from mcpbus.schemas import jsontypes
 
 
 @attrs.frozen

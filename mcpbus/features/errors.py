@@ -1,12 +1,8 @@
 """What can go wrong with what an author writes: one class for each side whose fault it is."""
 
+from mcpbus.schemas.errors import RegistrationError
 
-class RegistrationError(ValueError):
-    """A tool, resource, prompt or completion cannot be registered as written: the author's fault.
-
-    Raised while the program starts (or when something is added at run time), never while a client waits.
-    The message names the thing, the rule and the way out.
-    """
+__all__ = ["CallTimeoutError", "RegistrationError", "ResourceNotFoundError", "ToolError"]
 
 
 class ToolError(Exception):

@@ -15,12 +15,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import attrs
 import msgspec
 
-from mcpbus.features import jsontypes
 from mcpbus.features.content import CONTENT, ToolResult
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.handwritten import HandWritten, compile_schema
 from mcpbus.features.signature import MISSING, Signature
 from mcpbus.protocol.revisions import Revision, Structured
+from mcpbus.schemas import jsontypes
+from mcpbus.schemas.handwritten import HandWritten, compile_schema
 
 
 class NonConformingResultError(Exception):

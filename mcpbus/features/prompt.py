@@ -6,7 +6,6 @@ from typing import Any, TypedDict
 import attrs
 import msgspec
 
-from mcpbus.features import jsontypes
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, adapt, to_blocks
 from mcpbus.features.results import Tail
@@ -15,6 +14,7 @@ from mcpbus.features.signature import Parameter, check_convertible, describe, na
 from mcpbus.features.tool import check_timeout
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.revisions import Revision
+from mcpbus.schemas import jsontypes
 
 
 class PromptOptions(TypedDict, total=False):

@@ -6,7 +6,6 @@ from typing import Any, TypedDict
 import attrs
 import msgspec
 
-from mcpbus.features import jsontypes
 from mcpbus.features.content import File, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.results import CacheScope, Tail
@@ -16,6 +15,7 @@ from mcpbus.features.tool import check_timeout
 from mcpbus.features.uris import Template, check_uri, compile_template, is_template
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.revisions import Revision
+from mcpbus.schemas import jsontypes
 
 
 class ResourceOptions(TypedDict, total=False):

@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 import attrs
 import msgspec
 
-from mcpbus.features import jsontypes
 from mcpbus.protocol.messages import Implementation, MetaObject
 from mcpbus.protocol.meta import SERVER_INFO
 from mcpbus.protocol.revisions import Revision
+from mcpbus.schemas import jsontypes
 
 CacheScope: TypeAlias = Literal["public", "private"]
 
@@ -35,8 +35,13 @@ class Tail:
             return self.plain
         return self._end(b',"ttlMs":%d,"cacheScope":"%b"' % (round(ttl * 1000), scope.encode()), self._meta)
 
-    def _end(self, members: bytes, meta: MetaObject) -> bytes:
-        kind = b',"resultType":"complete"' if self._revision.result_type else b""
+    @property
+    def input_required(self) -> bytes:
+        """As `plain`, for a result that asks the client before there is another (rules V-2, K-2)."""
+        return self._end(b"", self._meta, b"input_required")
+
+    def _end(self, members: bytes, meta: MetaObject, result_type: bytes = b"complete") -> bytes:
+        kind = b',"resultType":"%b"' % result_type if self._revision.result_type else b""
         return kind + members + (b',"_meta":%b}' % jsontypes.encode(meta) if meta else b"}")
 
 

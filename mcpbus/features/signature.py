@@ -14,8 +14,8 @@ import attrs
 import msgspec
 
 from mcpbus.context import Context, SyncContext
-from mcpbus.features import jsontypes
 from mcpbus.features.errors import RegistrationError
+from mcpbus.schemas import jsontypes
 
 MISSING: Any = inspect.Parameter.empty
 """Stands for an absent default or an absent annotation, where None would be a value."""

@@ -7,11 +7,9 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import attrs
 import msgspec
 
-from mcpbus.features import jsontypes
 from mcpbus.features.arguments import Arguments, read_arguments
 from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.handwritten import HandWritten
 from mcpbus.features.mirrored import MirroredParameter, mirrored_parameters
 from mcpbus.features.output import NonConformingResultError, Output, read_output
 from mcpbus.features.results import Tail
@@ -19,6 +17,8 @@ from mcpbus.features.run import Function
 from mcpbus.features.signature import describe, name_of, read_signature
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.revisions import Revision, Structured
+from mcpbus.schemas import jsontypes
+from mcpbus.schemas.handwritten import HandWritten
 
 Visible: TypeAlias = Callable[[Any, "Tool"], bool]
 """``visible(principal, tool)``: whether this principal (None for an unauthenticated client) may see and call the tool."""
@@ -46,6 +46,10 @@ class ToolOptions(TypedDict, total=False):
     """Seconds after which the call is cancelled and fails; no limit if left out."""
     thread: bool
     """False runs a plain function on the trio thread, which it must not block; True by default."""
+    replay: bool
+    """Whether a call that waited for the client's answer, and is lost, may be run again from the top with the answers
+    so far; what it does before it asks must bear repeating. True by default where the annotations say that the tool
+    is read-only or idempotent, else False."""
     visible: Visible
     """Who sees it, besides whom the server's own `visible` admits."""
 
@@ -64,6 +68,8 @@ class Tool:
     icons: tuple[wire.Icon, ...] = attrs.field(default=(), repr=False)
     meta: wire.MetaObject | None = attrs.field(default=None, repr=False)
     visible: Visible | None = attrs.field(default=None, repr=False)
+    replay: bool = False
+    """Whether it may be run again from the top after a call of it was lost."""
     mirrored: tuple[MirroredParameter, ...] = attrs.field(default=(), repr=False)
     """The arguments that HTTP mirrors into ``Mcp-Param-*`` headers."""
 
@@ -144,8 +150,13 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         tuple(options.get("icons", ())),
         options.get("meta"),
         options.get("visible"),
+        options.get("replay", _bears_repeating(options.get("annotations"))),
         mirrored_parameters(arguments.document, owner),
     )
+
+
+def _bears_repeating(annotations: wire.ToolAnnotations | None) -> bool:
+    return annotations is not None and bool(annotations.read_only_hint or annotations.idempotent_hint)
 
 
 def error_result(text: str, tail: Tail) -> bytes:

@@ -69,17 +69,29 @@ NO_META: Final = Meta({})
 
 @attrs.frozen
 class Routing:
-    """What routes a message: its `_meta`, and `params.name` or `params.uri` where they are strings."""
+    """What routes a message: its `_meta`, and `params.name` or `params.uri` where they are strings.
+
+    A retry brings `input_responses` and `request_state`, both as they came: UNSET where they did not.
+    """
 
     meta: Meta
     name: str | None = None
     uri: str | None = None
+    input_responses: Any = msgspec.UNSET
+    request_state: Any = msgspec.UNSET
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether the request brings answers, or a state (rule V-5)."""
+        return self.input_responses is not msgspec.UNSET or self.request_state is not msgspec.UNSET
 
 
 class _Common(msgspec.Struct, gc=False):
     meta: Any = msgspec.field(default=None, name="_meta")
     name: Any = None
     uri: Any = None
+    input_responses: Any = msgspec.field(default=msgspec.UNSET, name="inputResponses")
+    request_state: Any = msgspec.field(default=msgspec.UNSET, name="requestState")
 
 
 _common = msgspec.json.Decoder(_Common)
@@ -102,6 +114,8 @@ def read_routing(params: msgspec.Raw) -> Routing:
         Meta(meta) if meta else NO_META,
         common.name if isinstance(common.name, str) else None,
         common.uri if isinstance(common.uri, str) else None,
+        common.input_responses,
+        common.request_state,
     )
 
 

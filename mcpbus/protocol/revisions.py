@@ -100,6 +100,12 @@ class Revision:
     """How bad tool arguments are answered (F-13)."""
     priming: bool
     """An SSE stream begins with an event id and empty data; older clients fail on it (W-12, W-13)."""
+    elicitation_modes: frozenset[str]
+    """How a user can be asked: "form", "url" (E-1, E-2)."""
+    elicitation_ids: bool
+    """An elicitation by URL has an id, and its completion is announced (E-10, E-12)."""
+    sampling_features: bool
+    """Sampling may use tools, and needs the client's word for them and for context (Y-2, Y-4)."""
     result_type: bool
     """Every result carries `resultType` (J-30)."""
     server_identity: bool
@@ -141,6 +147,9 @@ _V2024_11_05: Final = Revision(
     implementation_details=False,
     invalid_arguments=InvalidArguments.ERROR,
     priming=False,
+    elicitation_modes=frozenset(),
+    elicitation_ids=False,
+    sampling_features=False,
     result_type=False,
     server_identity=False,
     caching=False,
@@ -166,6 +175,7 @@ _V2025_06_18: Final = attrs.evolve(
     item_meta=True,
     output_schema=True,
     structured_content=Structured.OBJECT,
+    elicitation_modes=frozenset({"form"}),
 )
 _V2025_11_25: Final = attrs.evolve(
     _V2025_06_18,
@@ -174,6 +184,9 @@ _V2025_11_25: Final = attrs.evolve(
     implementation_details=True,
     invalid_arguments=InvalidArguments.RESULT,
     priming=True,
+    elicitation_modes=frozenset({"form", "url"}),
+    elicitation_ids=True,
+    sampling_features=True,
     replaced_codes=MappingProxyType({}),
 )
 _V2026_07_28: Final = attrs.evolve(
@@ -182,6 +195,7 @@ _V2026_07_28: Final = attrs.evolve(
     era=Era.MODERN,
     structured_content=Structured.ANY,
     priming=False,
+    elicitation_ids=False,
     result_type=True,
     server_identity=True,
     caching=True,

@@ -23,7 +23,6 @@ from mcpbus.protocol.jsonrpc import (
     Notification,
     Request,
     RequestId,
-    Response,
     Undecodable,
     decode,
     encode_error,
@@ -104,11 +103,7 @@ class _Channel:
         elif isinstance(message, Notification):
             dispatch.notify(message, self._session)
         else:
-            self._response(message)
-
-    def _response(self, _message: Response) -> None:
-        """Ignore an answer: nothing was asked (rule T-6; routing note 19)."""
-        self._session.touch()
+            dispatch.answer(message, self._session)
 
     def _request(self, request: Request) -> None:
         revision = self._session.revision or ASSUMED

@@ -145,8 +145,8 @@ class Endpoint:
                 dispatch.notify(decision.notification, decision.session)
                 await http.answer(ACCEPTED)
             case DeliverResponse() as decision:
-                # Nothing was asked, so nothing waits for it; a 4xx would make some clients give up.
-                decision.session.touch()
+                # 202 also where nobody waits for it: a 4xx would make some clients give up.
+                dispatch.answer(decision.response, decision.session)
                 await http.answer(ACCEPTED)
 
     async def _request(self, http: HttpRequest, decision: Serve[Session], principal: Any) -> None:

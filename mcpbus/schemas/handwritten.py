@@ -16,7 +16,7 @@ import attrs
 import jsonschema_rs
 import msgspec
 
-from mcpbus.features.errors import RegistrationError
+from mcpbus.schemas.errors import RegistrationError
 
 HandWritten = Mapping[str, Any] | bool | str | bytes
 

@@ -1,0 +1,85 @@
+"""What a client answers, as a handler sees it."""
+
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import attrs
+import msgspec
+
+from mcpbus.protocol.messages import AudioContent, ContentBlock, ImageContent, MetaObject, Role, TextContent
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Accepted(Generic[T]):
+    """The user gave what was asked for.
+
+    Attributes:
+        data: What was given, of the type that was asked for; None for a URL, whose acceptance is consent alone.
+    """
+
+    data: T
+
+
+@attrs.frozen
+class Declined:
+    """The user said no."""
+
+
+@attrs.frozen
+class Cancelled:
+    """The user closed the question without a choice."""
+
+
+class ToolUse(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="tool_use"
+):
+    """A model's wish to use a tool: its own id for it, the tool's name, and the arguments."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    meta: MetaObject | None = msgspec.field(default=None, name="_meta")
+
+
+class ToolUseResult(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="tool_result"
+):
+    """What a tool gave that a model used; `tool_use_id` is that of its `ToolUse`."""
+
+    tool_use_id: str
+    content: list[ContentBlock]
+    structured_content: Any = None
+    is_error: bool | None = None
+    meta: MetaObject | None = msgspec.field(default=None, name="_meta")
+
+
+SamplingContent: TypeAlias = TextContent | ImageContent | AudioContent | ToolUse | ToolUseResult
+
+
+class Sampled(msgspec.Struct, frozen=True, rename="camel"):
+    """What the client's model wrote.
+
+    Attributes:
+        role: Who speaks, normally "assistant".
+        content: The blocks of its message; a single one as a list of one.
+        model: Which model wrote it.
+        stop_reason: Why it stopped, such as "endTurn", "maxTokens" or "toolUse"; None if that is not known.
+    """
+
+    role: Role
+    content: list[SamplingContent]
+    model: str
+    stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one after another."""
+        return "".join(block.text for block in self.content if isinstance(block, TextContent))
+
+
+class Root(msgspec.Struct, frozen=True):
+    """A folder or file that the client lets the server work in; `uri` begins with file://."""
+
+    uri: str
+    name: str | None = None

@@ -1,0 +1,64 @@
+"""What a handler waits for: questions that go out together, until the last one is answered."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import trio
+
+from mcpbus.asking.errors import AskError
+from mcpbus.asking.questions import Question
+
+
+class Ask:
+    """Questions of one handler by key, and their answers as they come.
+
+    Attributes:
+        questions: The questions.
+    """
+
+    __slots__ = ("_answers", "_error", "_settled", "questions")
+
+    def __init__(self, questions: Mapping[str, Question]) -> None:
+        self.questions = questions
+        self._answers: dict[str, Any] = {}
+        self._error: AskError | None = None
+        self._settled = trio.Event()
+
+    @property
+    def open(self) -> list[str]:
+        """The keys of the questions that have no answer yet; none once it has failed."""
+        return [] if self._settled.is_set() else [key for key in self.questions if key not in self._answers]
+
+    def answer(self, key: str, answer: Any) -> None:
+        """Take a client's answer, decoded JSON.
+
+        Raises:
+            InvalidAnswerError: It is not of the form that the question asks for, and stays open.
+        """
+        self._answers[key] = self.questions[key].read(answer)
+        if len(self._answers) == len(self.questions):
+            self._settled.set()
+
+    def fail(self, error: AskError) -> None:
+        """End the waiting with an error. Harmless once it has ended."""
+        if not self._settled.is_set():
+            self._error = error
+            self._settled.set()
+
+    async def wait(self) -> dict[str, Any]:
+        """Wait for all answers, and return them by key.
+
+        Raises:
+            AskError: See `fail`.
+        """
+        await self._settled.wait()
+        if self._error is not None:
+            raise self._error
+        return {key: self._answers[key] for key in self.questions}
+
+
+class Withdraw(msgspec.Struct, frozen=True):
+    """Told when a handler no longer waits for what it asked."""
+
+    ask: Ask

@@ -1,0 +1,57 @@
+"""What can go wrong when a client is asked, by whose fault it is.
+
+All of them are protocol errors: a handler that does not catch one has its request answered with it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, missing_client_capability
+from mcpbus.protocol.revisions import Era, Revision
+
+
+class AskError(ProtocolError):
+    """The client gave no answer that can be used."""
+
+
+class CannotAskError(AskError):
+    """The client was not asked: it did not declare that it can be, or no stream can carry the question."""
+
+
+class AnswerTimeoutError(AskError):
+    """No answer came in time; the question was withdrawn."""
+
+
+class InvalidAnswerError(AskError):
+    """The client's answer is not of the form that its question asks for."""
+
+
+class ClientRefusedError(AskError):
+    """The client answered with an error of its own; `code`, `message` and `data` are the client's."""
+
+
+def undeclared(required: Mapping[str, Any], revision: Revision) -> CannotAskError:
+    """Return the error for a question that the client did not declare to take.
+
+    Args:
+        required: The client capabilities that it needs, as -32021 reports them.
+        revision: What governs the request; -32021 exists in the modern era only.
+    """
+    missing = missing_client_capability(required)
+    code = missing.code if revision.era is Era.MODERN else INTERNAL_ERROR
+    return CannotAskError(code, missing.message, missing.data)
+
+
+def cannot_ask(why: str) -> CannotAskError:
+    """Return the error for a question that no stream can carry."""
+    return CannotAskError(INTERNAL_ERROR, f"The client cannot be asked: {why}")
+
+
+def timed_out(seconds: float) -> AnswerTimeoutError:
+    """Return the error for a question without an answer."""
+    return AnswerTimeoutError(INTERNAL_ERROR, f"The client did not answer within {seconds:g} s")
+
+
+def invalid_answer(fault: str) -> InvalidAnswerError:
+    """Return the error for an answer of the wrong form."""
+    return InvalidAnswerError(INTERNAL_ERROR, f"The client's answer cannot be used: {fault}")

@@ -1,0 +1,108 @@
+"""How a handler asks: the methods that `Context` and `SyncContext` have for it."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.asking.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
+
+T = TypeVar("T")
+
+
+class Asking:
+    """Asks the client and waits, in both eras in one straight line of code.
+
+    On a legacy stream a question goes out at once. In revision 2026-07-28 the request is answered
+    ``input_required``, and the handler goes on from the very line when the client comes back. If the server has
+    lost the waiting handler meanwhile, one that may be replayed is run again from the top, and each question
+    that was answered before has its answer at once; so what it does before a question must bear repeating.
+
+    Each question has a key, which is made from its kind and its place in the order of the questions unless it is
+    given. Give one where the order may differ from run to run.
+
+    What all of them raise:
+        CannotAskError: The client did not declare that it can be asked this, or no stream can carry the question.
+        AnswerTimeoutError: A legacy client did not answer within `timeout` seconds.
+        InvalidAnswerError: A legacy client's answer is not of the right form; a modern one is asked again.
+        ClientRefusedError: A legacy client answered with an error.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
+        """Ask what is asked together; None is the key of a question that has none."""
+
+    async def elicit(
+        self,
+        message: str,
+        schema: type[T] | Mapping[str, Any],
+        *,
+        key: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a bound of the question
+    ) -> Accepted[T] | Declined | Cancelled:
+        """Ask the user to fill in a form.
+
+        Args:
+            message: What the user is told.
+            schema: A type whose fields are the form's: strings, numbers, booleans, and choices. A dataclass,
+                TypedDict, Struct, attrs class or pydantic model; a single such type; or a flat JSON Schema.
+            key: Names the question.
+            timeout: Seconds to wait at most, in the legacy eras; the bus has a ceiling.
+
+        Raises:
+            TypeError: `schema` is no form.
+        """
+        return (await self._ask({key: Elicit(message, schema)}, timeout))[0]  # type: ignore[no-any-return]
+
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Accepted[None] | Declined | Cancelled:
+        """Ask the user to open a page, for what must not pass through the client.
+
+        Acceptance is consent to open it; whether the user did what the page is for, the server finds out itself.
+        """
+        return (await self._ask({key: ElicitUrl(message, url)}, timeout))[0]  # type: ignore[no-any-return]
+
+    async def sample(
+        self,
+        messages: str | Sequence[Any],
+        *,
+        key: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **options: Any,
+    ) -> Sampled:
+        """Ask the client's model to write something.
+
+        Args:
+            messages: A text of the user, or messages ``{"role": ..., "content": ...}``.
+            key: Names the question.
+            timeout: Seconds to wait at most, in the legacy eras.
+            **options: The other fields of `Sample`, such as `max_tokens` and `system_prompt`.
+        """
+        return (await self._ask({key: Sample(messages, **options)}, timeout))[0]  # type: ignore[no-any-return]
+
+    async def list_roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:  # noqa: ASYNC109
+        """Ask which folders and files the client lets the server work in."""
+        return (await self._ask({key: ListRoots()}, timeout))[0]  # type: ignore[no-any-return]
+
+    async def ask_all(
+        self,
+        questions: Mapping[str, Question],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[str, Any]:
+        """Ask several things at once, in one round trip, and return the answers by key.
+
+        Args:
+            questions: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots`, by key.
+            timeout: Seconds to wait for all of them at most, in the legacy eras.
+        """
+        answers = await self._ask(dict(questions), timeout)
+        return dict(zip(questions, answers, strict=True))

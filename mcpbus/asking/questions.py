@@ -1,0 +1,231 @@
+"""The questions that a client can be asked: each knows what it needs, what goes out, and what an answer means."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
+
+import attrs
+import msgspec
+
+from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.asking.errors import invalid_answer
+from mcpbus.asking.forms import make_form
+from mcpbus.protocol.messages import TextContent
+from mcpbus.protocol.revisions import Revision
+from mcpbus.schemas import jsontypes
+
+T = TypeVar("T")
+
+Required = dict[str, dict[str, Any]]
+"""Client capabilities that are needed and were not declared; empty if all were."""
+
+
+@runtime_checkable
+class Question(Protocol):
+    """Something to ask a client."""
+
+    method: ClassVar[str]
+    """The protocol's method for it."""
+    label: ClassVar[str]
+    """Begins the key that is made for it where none is given."""
+
+    def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
+        """Return what a client with these capabilities would have to declare besides."""
+
+    def params(self, revision: Revision) -> dict[str, Any]:
+        """Return the parameters of the request, as `revision` has them."""
+
+    def read(self, answer: Any) -> Any:
+        """Turn the client's answer, decoded JSON, into what the handler gets.
+
+        Raises:
+            InvalidAnswerError: It is not of the right form.
+        """
+
+
+class _ElicitResult(msgspec.Struct):
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] | None = None
+
+
+@attrs.frozen
+class Elicit(Generic[T]):
+    """Ask the user to fill in a form.
+
+    Attributes:
+        message: What the user is told.
+        schema: A type whose fields are the form's, or a JSON Schema; see `mcpbus.asking.forms`.
+    """
+
+    method: ClassVar[str] = "elicitation/create"
+    label: ClassVar[str] = "elicit"
+
+    message: str
+    schema: type[T] | Mapping[str, Any]
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what is no form.
+
+        Raises:
+            TypeError: See `mcpbus.asking.forms`.
+        """
+        make_form(self.schema)
+
+    def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
+        """See `Question.lacks`; an elicitation capability without modes means forms."""
+        declared = capabilities.get("elicitation")
+        able = isinstance(declared, Mapping) and ("form" in declared or "url" not in declared)
+        return {} if able and "form" in revision.elicitation_modes else {"elicitation": {"form": {}}}
+
+    def params(self, revision: Revision) -> dict[str, Any]:  # noqa: ARG002 - the same in every revision that has it
+        """See `Question.params`."""
+        return {"message": self.message, "requestedSchema": make_form(self.schema).schema}
+
+    def read(self, answer: Any) -> Accepted[T] | Declined | Cancelled:
+        """See `Question.read`."""
+        result = _convert(answer, _ElicitResult)
+        if result.action != "accept":
+            return Declined() if result.action == "decline" else Cancelled()
+        try:
+            return Accepted(make_form(self.schema).read(result.content or {}))
+        except ValueError as error:
+            raise invalid_answer(str(error)) from error
+
+
+@attrs.frozen
+class ElicitUrl:
+    """Ask the user to open a page, for what must not pass through the client: credentials, payments.
+
+    Attributes:
+        message: What the user is told.
+        url: The page; it must not be authenticated beforehand.
+        elicitation_id: What `Session.elicitation_complete` names later, in revision 2025-11-25; unguessable.
+    """
+
+    method: ClassVar[str] = "elicitation/create"
+    label: ClassVar[str] = "elicit-url"
+
+    message: str
+    url: str
+    elicitation_id: str = attrs.field(factory=lambda: secrets.token_urlsafe(16))
+
+    def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
+        """See `Question.lacks`."""
+        declared = capabilities.get("elicitation")
+        able = isinstance(declared, Mapping) and "url" in declared
+        return {} if able and "url" in revision.elicitation_modes else {"elicitation": {"url": {}}}
+
+    def params(self, revision: Revision) -> dict[str, Any]:
+        """See `Question.params`."""
+        params = {"mode": "url", "message": self.message, "url": self.url}
+        if revision.elicitation_ids:
+            params["elicitationId"] = self.elicitation_id
+        return params
+
+    def read(self, answer: Any) -> Accepted[None] | Declined | Cancelled:
+        """See `Question.read`."""
+        action = _convert(answer, _ElicitResult).action
+        if action == "accept":
+            return Accepted(None)
+        return Declined() if action == "decline" else Cancelled()
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """Ask the client's model to write something.
+
+    Attributes:
+        messages: What it is told: a text of the user, or messages ``{"role": ..., "content": ...}``.
+        max_tokens: How long it may be.
+        system_prompt: The system prompt that the server would like.
+        temperature: How much chance there should be.
+        stop_sequences: Texts that end it.
+        include_context: Whether the client adds context of servers: "none", "thisServer" or "allServers".
+        model_preferences: The protocol's ModelPreferences.
+        metadata: For the model's provider.
+        tools: Tools that the model may use, described as in tools/list.
+        tool_choice: The protocol's ToolChoice.
+    """
+
+    method: ClassVar[str] = "sampling/createMessage"
+    label: ClassVar[str] = "sample"
+
+    messages: str | Sequence[Any] = attrs.field(kw_only=False)
+    max_tokens: int = 1024
+    system_prompt: str | None = None
+    temperature: float | None = None
+    stop_sequences: Sequence[str] | None = None
+    include_context: Literal["none", "thisServer", "allServers"] | None = None
+    model_preferences: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+    tools: Sequence[Any] | None = None
+    tool_choice: Mapping[str, Any] | None = None
+
+    def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
+        """See `Question.lacks`."""
+        declared = capabilities.get("sampling")
+        needed: dict[str, Any] = {}
+        if self.tools is not None or self.tool_choice is not None:
+            needed["tools"] = {}
+        if self.include_context not in {None, "none"} and revision.sampling_features:
+            needed["context"] = {}
+        if "tools" in needed and not revision.sampling_features:
+            return {"sampling": needed}
+        able = isinstance(declared, Mapping) and all(feature in declared for feature in needed)
+        return {} if able else {"sampling": needed}
+
+    def params(self, revision: Revision) -> dict[str, Any]:  # noqa: ARG002 - what a revision lacks was refused
+        """See `Question.params`."""
+        messages = self.messages
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": TextContent(messages)}]
+        params = {
+            "messages": messages,
+            "maxTokens": self.max_tokens,
+            "systemPrompt": self.system_prompt,
+            "temperature": self.temperature,
+            "stopSequences": self.stop_sequences,
+            "includeContext": self.include_context,
+            "modelPreferences": self.model_preferences,
+            "metadata": self.metadata,
+            "tools": self.tools,
+            "toolChoice": self.tool_choice,
+        }
+        return {key: value for key, value in params.items() if value is not None}
+
+    def read(self, answer: Any) -> Sampled:
+        """See `Question.read`."""
+        if isinstance(answer, dict) and isinstance(answer.get("content"), dict):
+            answer = {**answer, "content": [answer["content"]]}
+        return _convert(answer, Sampled)
+
+
+class _ListRootsResult(msgspec.Struct):
+    roots: list[Root]
+
+
+@attrs.frozen
+class ListRoots:
+    """Ask which folders and files the client lets the server work in."""
+
+    method: ClassVar[str] = "roots/list"
+    label: ClassVar[str] = "roots"
+
+    def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:  # noqa: ARG002 - every one has it
+        """See `Question.lacks`."""
+        return {} if isinstance(capabilities.get("roots"), Mapping) else {"roots": {}}
+
+    def params(self, revision: Revision) -> dict[str, Any]:  # noqa: ARG002 - every one has it
+        """See `Question.params`."""
+        return {}
+
+    def read(self, answer: Any) -> list[Root]:
+        """See `Question.read`."""
+        return _convert(answer, _ListRootsResult).roots
+
+
+def _convert(answer: Any, kind: type[T]) -> T:
+    try:
+        return jsontypes.convert_strictly(answer, kind)  # type: ignore[no-any-return]
+    except msgspec.ValidationError as error:
+        raise invalid_answer(str(error)) from error

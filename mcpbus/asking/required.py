@@ -1,0 +1,33 @@
+"""The explicit form of asking: a handler that returns what it needs, and is run again with the answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from mcpbus.asking.questions import Question
+
+
+@attrs.frozen
+class InputRequired:
+    """Return it from a tool, prompt or resource to ask the client, and to be called anew with the answers.
+
+    In the next run each question, asked again with the same key, has its answer at once, and ``ctx.input_state``
+    is `state`. Most handlers are simpler with ``await ctx.elicit(...)``, which goes on from the very line.
+
+    Attributes:
+        questions: What to ask, by key.
+        state: What the next run should know: any value that is JSON. The client carries it, sealed: it can
+            neither read nor change it.
+
+    Raises:
+        ValueError: Neither questions nor state were given.
+    """
+
+    questions: Mapping[str, Question] = attrs.field(factory=dict)
+    state: Any = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse to ask for nothing."""
+        if not self.questions and self.state is None:
+            raise ValueError("InputRequired needs questions, or a state to come back with")

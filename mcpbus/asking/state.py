@@ -1,0 +1,170 @@
+"""The state that a client carries from one round of a request to the next: sealed, so that it can only be brought back.
+
+Sealed with AES-256-GCM (RFC 5116), and bound to what it was made for: the principal, the method, a digest of the
+parameters, and a time (2026-07-28, Multi Round-Trip Requests, "Server Requirements", 5). What does not fit is
+refused, and the client is not told which of these it was.
+"""
+
+import base64
+import binascii
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from mcpbus.protocol.errors import ProtocolError, invalid_params
+from mcpbus.protocol.jsonrpc import Request
+
+_PURPOSE = b"mcpbus request state 1"
+_NONCE_BYTES = 12
+_SECRET_BYTES = 16
+_LONGEST_STATE = 1024 * 1024
+
+
+@attrs.frozen
+class Binding:
+    """What a state was made for, and may be used for.
+
+    Attributes:
+        method: The request's method.
+        digest: Of its parameters, without those that change from round to round.
+        principal: Of who asked.
+    """
+
+    method: str
+    digest: bytes
+    principal: bytes
+
+    @classmethod
+    def of(cls, request: Request, principal: object) -> "Binding":
+        """Return what a state for this request is bound to."""
+        params = msgspec.json.decode(request.params, type=dict[str, Any])
+        for changing in ("_meta", "inputResponses", "requestState"):
+            params.pop(changing, None)
+        digest = hashlib.sha256(msgspec.json.encode(params, order="deterministic")).digest()
+        who = principal if isinstance(principal, str) else repr(principal)
+        return cls(request.method, digest, hashlib.sha256(who.encode()).digest())
+
+
+class RoundState(msgspec.Struct, frozen=True):
+    """What travels.
+
+    Attributes:
+        call: Names the call that waits for the answers.
+        round: Names this round of it, which can be used once.
+        method: See `Binding`.
+        digest: See `Binding`.
+        principal: See `Binding`.
+        expires: When it lapses, in seconds since 1970.
+        answers: The answers of earlier rounds by key, for a call that has to start again.
+        author: The state of an `InputRequired`, encoded; None if the call waits in the middle.
+    """
+
+    call: str
+    round: bytes
+    method: str
+    digest: bytes
+    principal: bytes
+    expires: float
+    answers: dict[str, bytes]
+    author: bytes | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(RoundState).decode
+
+
+class Sealer:
+    """Seals states, and opens what was sealed with any of its keys.
+
+    Args:
+        keys: Secrets of at least 16 bytes. The first one seals; all of them open, so that they can be
+            exchanged one after the other. Several processes that share them open each other's states. Without
+            any, a random one is made, which ends with the process.
+        clock: Tells the time, in seconds since 1970.
+
+    Raises:
+        ValueError: A key is too short.
+    """
+
+    def __init__(self, keys: Sequence[bytes | str] = (), clock: Callable[[], float] = time.time) -> None:
+        secrets = [key.encode() if isinstance(key, str) else key for key in keys] or [os.urandom(32)]
+        if any(len(secret) < _SECRET_BYTES for secret in secrets):
+            raise ValueError(f"a key that seals is a secret of at least {_SECRET_BYTES} bytes")
+        self._ciphers = [AESGCM(_derive(secret)) for secret in secrets]
+        self._clock = clock
+
+    def seal(
+        self,
+        binding: Binding,
+        call: str,
+        answers: dict[str, bytes],
+        lifetime: float,
+        author: bytes | None = None,
+    ) -> tuple[bytes, str]:
+        """Make a state, and return the name of its round and the text that the client gets.
+
+        Args:
+            binding: What it is for.
+            call: The call that waits for it.
+            answers: Encoded answers of earlier rounds by key.
+            lifetime: For how many seconds it is good.
+            author: The encoded state of an `InputRequired`.
+        """
+        name = os.urandom(16)
+        expires = self._clock() + lifetime
+        state = RoundState(
+            call, name, binding.method, binding.digest, binding.principal, expires, answers, author
+        )
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = self._ciphers[0].encrypt(nonce, _encode(state), _PURPOSE)
+        return name, base64.urlsafe_b64encode(nonce + sealed).decode()
+
+    def open(self, text: object, binding: Binding) -> RoundState:
+        """Open what a client brought back.
+
+        Raises:
+            ProtocolError: -32602: it was not sealed here, or not for this request, or has lapsed.
+        """
+        state = self._unseal(text)
+        if state is None or (state.method, state.digest, state.principal) != (
+            binding.method,
+            binding.digest,
+            binding.principal,
+        ):
+            raise _unusable()
+        if state.expires < self._clock():
+            raise _unusable()
+        return state
+
+    def _unseal(self, text: object) -> RoundState | None:
+        if not isinstance(text, str) or len(text) > _LONGEST_STATE:
+            return None
+        try:
+            data = base64.b64decode(text.encode(), altchars=b"-_", validate=True)
+        except (binascii.Error, UnicodeError):
+            return None
+        for cipher in self._ciphers:
+            try:
+                return _decode(cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _PURPOSE))
+            except (InvalidTag, ValueError):
+                continue
+        return None
+
+
+def _unusable() -> ProtocolError:
+    return invalid_params(
+        "it is not a state of this request, or it has lapsed; begin anew - at `params.requestState`"
+    )
+
+
+def _derive(secret: bytes) -> bytes:
+    return HKDF(SHA256(), 32, salt=None, info=_PURPOSE).derive(secret)

@@ -5,6 +5,7 @@ import threading
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from mcpbus.context import SyncContext
 from mcpbus.features import RegistrationError, ToolError
@@ -23,43 +24,33 @@ async def test_a_plain_function_runs_in_a_thread_unless_it_says_otherwise(server
 
 
 async def test_as_many_threads_as_the_server_has_run_at_once(connect):
-    server = Server("s", threads=2)
-    running, most, lock = 0, 0, threading.Lock()
-    both, done = threading.Barrier(2), threading.Event()
-
-    @server.tool
-    def work() -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        if not done.is_set():
-            both.wait(5)
-            done.set()
-        with lock:
-            running -= 1
-
+    server, release = Server("s", threads=2), threading.Event()
+    server.add_tool(lambda: release.wait(5), name="work")
     client = connect(server)
     async with trio.open_nursery() as nursery:
         for _ in range(6):
             nursery.start_soon(client.call, "work")
-    assert most == 2
+        await trio.testing.wait_all_tasks_blocked()
+        limiter = server.runner._workers().statistics()
+        release.set()
+    assert (limiter.borrowed_tokens, limiter.tasks_waiting) == (2, 4)
 
 
 async def test_a_cancelled_call_leaves_its_thread_behind(server, connect):
-    begun, release = threading.Event(), threading.Event()
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
 
     @server.tool
     def stuck() -> None:
         begun.set()
         release.wait(5)
+        ended.set()
 
     client = connect(server)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.call, "stuck")
         await trio.to_thread.run_sync(begun.wait, 5)
         nursery.cancel_scope.cancel()
-    assert not release.is_set()
+    assert not ended.is_set()
     release.set()
 
 

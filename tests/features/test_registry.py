@@ -51,7 +51,7 @@ def test_pages_join_to_the_whole_list(connect, method):
         server.add_resource(f"x://t{n}", nothing, name=f"t{n}")
         server.add_resource(f"y://t{n}/{{a}}", lambda a: a, name=f"t{n}")
     client, found, sizes, cursor = connect(server), [], [], {}
-    while True:
+    for _ in range(5):
         page = client.ask(method, **cursor)
         (items,) = (value for value in page.values() if isinstance(value, list))
         found += [item["name"] for item in items]

@@ -294,3 +294,30 @@ async def test_contents_of_resources_may_be_blocks_too(server, client):
 
     result = await client.run("resources/read", uri="x://a")
     assert [(part["uri"], part["text"]) for part in result["contents"]] == [("x://a", "a"), ("x://b", "b")]
+
+
+@dataclasses.dataclass
+class Tree:
+    name: str
+    children: "list[Tree]" = dataclasses.field(default_factory=list)
+
+
+@pytest.mark.parametrize("revision", [D, E])
+@pytest.mark.parametrize(("returns", "value"), [(Tree, Tree("a", [Tree("b")])), (list[Tree], [Tree("a")])])
+async def test_a_recursive_schema_is_at_the_root_and_refers_to_itself(
+    server, connect, revision, returns, value
+):
+    import jsonschema_rs
+
+    server.add_tool(returning(returns, value))
+    client = connect(server, revision)
+    schema, result = client.tool("t")["outputSchema"], await client.call("t")
+    assert "$ref" not in schema
+    jsonschema_rs.validate(schema, result["structuredContent"])
+
+
+async def test_a_failure_need_not_look_like_a_success(server, client):
+    server.add_tool(returning(int, ToolResult("no", {"why": "no"}, is_error=True)))
+    result = await client.call("t")
+    assert (result["isError"], result["content"][0]["text"]) == (True, "no")
+    assert result["structuredContent"] == {"why": "no"}

@@ -160,7 +160,9 @@ def test_a_stateless_server_takes_any_number_of_handshakes():  # W-48
 
 
 def test_legacy_notifications_and_responses_reach_their_session():  # W-7
-    assert judge(legacy_head(), NOTE).session is SESSION
+    accepted = judge(legacy_head(), NOTE)
+    assert isinstance(accepted, AcceptNotification)
+    assert (accepted.session, accepted.revision) == (SESSION, SESSION.revision)
     delivered = judge(legacy_head(), REPLY)
     assert isinstance(delivered, DeliverResponse)
     assert (delivered.session, delivered.response.id) == (SESSION, 1)
@@ -168,7 +170,9 @@ def test_legacy_notifications_and_responses_reach_their_session():  # W-7
 
 def test_a_stateless_server_has_nobody_to_give_a_response_to():  # W-49
     assert judge(make_head(), REPLY, sessions="stateless") is ACCEPTED
-    assert judge(make_head(), NOTE, sessions="stateless").session is None
+    accepted = judge(make_head(), NOTE, sessions="stateless")
+    assert isinstance(accepted, AcceptNotification)
+    assert (accepted.session, accepted.revision) == (None, ASSUMED)
 
 
 @pytest.mark.parametrize(("last", "seen"), [(None, None), ("", None), ("s/7", "s/7")])

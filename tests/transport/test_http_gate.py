@@ -26,6 +26,11 @@ NAMED = HttpOptions(
 ANY = HttpOptions(allowed_hosts=["*"], allowed_origins=["*"])
 
 
+def test_the_defaults_are_those_that_the_documentation_states():
+    assert (DEFAULT.path, DEFAULT.max_body_bytes, DEFAULT.sessions) == ("/mcp", 4_194_304, "sessionful")
+    assert (DEFAULT.allowed_hosts, DEFAULT.allowed_origins, DEFAULT.get_streams) == ((), (), True)
+
+
 @pytest.mark.parametrize(
     ("options", "host", "passes"),
     [

@@ -23,7 +23,7 @@ class Client:
 
     @property
     def context(self) -> Context:
-        return Context(None, self.caller, Carrier(), 1, dict)  # type: ignore[arg-type]
+        return Context(None, Carrier(self.caller, 1, dict, None))  # type: ignore[arg-type]
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         row = METHODS[method]

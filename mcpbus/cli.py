@@ -1,0 +1,216 @@
+"""The command line: `mcpbus serve | stdio | demo | routes`."""
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, get_args
+
+import attrs
+import click
+import trio
+
+from mcpbus.routing import render
+from mcpbus.server import Server
+from mcpbus.serving import ServeOptions, ServingError, shutdown_on_signals
+from mcpbus.transport.endpoint import ResponseMode
+from mcpbus.transport.gate import HttpOptions
+
+_DEMO = "mcpbus.examples.demo:server"
+
+_SERVING = ServeOptions()
+_HTTP = HttpOptions()
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def _load(_: click.Context, __: click.Parameter, target: str) -> Server:
+    try:
+        return load_server(target)
+    except LookupError as error:
+        raise click.BadParameter(error.args[0]) from error
+
+
+_server_argument = click.argument("server", metavar="MODULE:ATTRIBUTE", callback=_load)
+
+
+def load_server(target: str) -> Server:
+    """Import the server that `MODULE:ATTRIBUTE` names; the current directory is searched first.
+
+    What a module prints while it is imported goes to standard error, because standard output may be the protocol's.
+
+    Raises:
+        LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.
+    """
+    module_name, _, attribute = target.partition(":")
+    if not module_name or not attribute:
+        raise LookupError(
+            f"{target!r} does not name a server: write MODULE:ATTRIBUTE, such as weather:server"
+        )
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    with redirect_stdout(sys.stderr):
+        module = _import(module_name)
+    found = getattr(module, attribute, None)
+    if isinstance(found, Server):
+        return found
+    servers = [name for name, value in vars(module).items() if isinstance(value, Server)]
+    hint = (
+        f"it has {', '.join(f'{module_name}:{name}' for name in servers)}"
+        if servers
+        else "make one with: server = mcpbus.Server('name')"
+    )
+    if found is None:
+        raise LookupError(f"{module_name} has no {attribute!r}; {hint}")
+    raise LookupError(f"{target} is of type {type(found).__name__}, not a mcpbus.Server; {hint}")
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and lacks another one
+        if name.endswith(".py"):
+            raise LookupError(f"{name!r} is a file: name the module, {name.removesuffix('.py')!r}") from error
+        raise LookupError(
+            f"there is no module {error.name!r}, neither in {Path.cwd()} nor installed"
+        ) from error
+
+
+def _http_options(command: _Command) -> _Command:
+    """The options of whatever serves over HTTP; what is not given is left to the classes that have the defaults."""
+    for option in reversed(
+        [
+            click.option(
+                "--bind",
+                multiple=True,
+                metavar="HOST:PORT",
+                help=f"Where to listen; may be repeated. [default: {', '.join(_SERVING.bind)}]",
+            ),
+            click.option("--path", help=f"Path of the endpoint. [default: {_HTTP.path}]"),
+            click.option(
+                "--sessions",
+                type=click.Choice(["sessionful", "stateless"]),
+                help=f"Whether legacy clients open sessions. [default: {_HTTP.sessions}]",
+            ),
+            click.option(
+                "--response",
+                type=click.Choice(get_args(ResponseMode)),
+                help="What a request is answered with; auto chooses as late as it can. [default: auto]",
+            ),
+            click.option(
+                "--allowed-host",
+                "allowed_hosts",
+                multiple=True,
+                metavar="NAME",
+                help="A Host to answer to besides loopback names; may be repeated.",
+            ),
+            click.option(
+                "--allowed-origin",
+                "allowed_origins",
+                multiple=True,
+                metavar="ORIGIN",
+                help="An Origin to answer to besides loopback ones; may be repeated.",
+            ),
+            click.option(
+                "--certfile", type=click.Path(dir_okay=False), help="PEM certificate chain, for TLS."
+            ),
+            click.option(
+                "--keyfile", type=click.Path(dir_okay=False), help="PEM private key of the certificate."
+            ),
+            click.option(
+                "--drain",
+                "drain_seconds",
+                type=float,
+                metavar="SECONDS",
+                help=f"How long requests may go on after SIGTERM. [default: {_SERVING.drain_seconds:g}]",
+            ),
+            click.option(
+                "--write-deadline",
+                "write_deadline_seconds",
+                type=float,
+                metavar="SECONDS",
+                help="How long a client may accept nothing before it loses its connection. "
+                f"[default: {_SERVING.write_deadline_seconds:g}]",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+@click.version_option(package_name="mcpbus")
+def main() -> None:
+    """Serve the Model Context Protocol over a bus of actors."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+@main.command()
+@_server_argument
+@_http_options
+def serve(server: Server, **given: Any) -> None:
+    """Serve a server over HTTP until SIGTERM or Ctrl-C; a second one does not wait."""
+    _serve_http(server, given)
+
+
+@main.command()
+@_http_options
+def demo(**given: Any) -> None:
+    """Serve the demonstration server over HTTP."""
+    _serve_http(load_server(_DEMO), given)
+
+
+@main.command()
+@_server_argument
+def stdio(server: Server) -> None:
+    """Serve a server over standard input and output."""
+    server.run("stdio")
+
+
+@main.command()
+def routes() -> None:
+    """Print which stream a message from the server goes to, by scope, revision and transport."""
+    click.echo(render())
+
+
+def _serve_http(server: Server, given: dict[str, Any]) -> None:
+    given = {name: value for name, value in given.items() if value not in (None, ())}
+    http = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
+    serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
+    response = {"response": given["response"]} if "response" in given else {}
+    try:
+        HttpOptions(**http)  # the server makes its own; here it is to be told before anything runs
+        options = ServeOptions(**serving)
+    except ValueError as error:
+        raise click.UsageError(str(error.args[0])) from error
+    try:
+        trio.run(
+            _until_signalled,
+            server,
+            partial(server.serve, bind=options.bind, options=options, **response, **http),
+        )
+    except* ServingError as errors:
+        raise click.ClickException("; ".join(str(error) for error in _leaves(errors))) from None
+
+
+async def _until_signalled(server: Server, run: Callable[..., Any]) -> None:
+    drained = False
+    async with shutdown_on_signals() as shutdown:
+        async with trio.open_nursery() as nursery:
+            for url in await nursery.start(partial(run, shutdown=shutdown)):
+                click.echo(f"{server.name} is served at {url} (Ctrl-C to stop)", err=True)
+        drained = True
+    if not drained:  # a second signal has cut it short
+        sys.exit(1)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]

@@ -33,6 +33,8 @@ FLAGS = {
     "icons": ("B-9", {D, E}),
     "implementation_details": ("B-10", {D, E}),
     "priming": ("W-12", {D}),
+    "elicitation_ids": ("E-10", {D}),
+    "sampling_features": ("Y-2", {D, E}),
     "result_type": ("J-30", {E}),
     "server_identity": ("M-7", {E}),
     "caching": ("K-1", {E}),
@@ -46,6 +48,7 @@ VALUES = {
     ),
     "invalid_arguments": ("F-13", [InvalidArguments.ERROR] * 3 + [InvalidArguments.RESULT] * 2),
     "resource_not_found": ("R-3", [-32002, -32002, -32002, -32002, -32602]),
+    "elicitation_modes": ("E-1", [set(), set(), {"form"}, {"form", "url"}, {"form", "url"}]),
     "era": ("D-1", [Era.LEGACY] * 4 + [Era.MODERN]),
     "replaced_codes": ("J-19", [{-32042: -32603}] * 3 + [{}] + [{-32042: -32603, -32002: -32602}]),
 }

@@ -5,16 +5,17 @@ takes no time::
 
     async def test_forecast(autojump_clock):
         async with open_client(server) as client:
-            result = await client.call_tool("forecast", {"city": "Oslo"})
-            assert result["structuredContent"] == {"result": "rain"}
+            result = await client.call_tool("forecast", {"city": "Bergen", "days": 1})
+            assert result["structuredContent"] == [{"day": 1, "weather": "rain"}]
 
-Tests of what goes over HTTP, on which stream and when, drive the server's ASGI application with a `AsgiProbe`. Each
+Tests of what goes over HTTP, on which stream and when, drive the server's ASGI application with an `AsgiProbe`. Each
 `Recording` is one HTTP exchange as its client sees it; a client may stall, or go away, at any moment::
 
     async def test_progress_comes_while_the_tool_runs(autojump_clock):
         async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
             session = await probe.initialize("2025-11-25")
-            call = session.request("tools/call", {"name": "forecast", "_meta": {"progressToken": 1}})
+            arguments = {"city": "Bergen"}
+            call = session.request("tools/call", {"name": "forecast", "arguments": arguments}, progress_token=1)
             assert (await call.message())["method"] == "notifications/progress"
             call.disconnect()
 

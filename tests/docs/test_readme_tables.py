@@ -1,0 +1,95 @@
+"""What the README's tables say is what the code does."""
+
+import ast
+import inspect
+import re
+
+import attrs
+import pytest
+from doc_blocks import ROOT
+
+from mcpbus import HttpOptions, Limits, LogLevel, Reason, ServeOptions, Server
+from mcpbus.protocol.revisions import REVISIONS, Era
+from mcpbus.routing import Kind, Line, Setting, route
+
+README = (ROOT / "README.md").read_text()
+
+
+def rows(heading):
+    """The rows of all tables under a heading, as lists of cells."""
+    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)[1]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def documented():
+    """The documented defaults, by owner."""
+    tables = {}
+    for name, default, _ in rows("Limits and defaults"):
+        if name.startswith("**"):
+            table = tables[name.strip("*`")] = {}
+        elif name.startswith("`"):
+            table[name.strip("`")] = ast.literal_eval(default.strip("`"))
+    return tables
+
+
+def defaults(options):
+    return {
+        field.name: field.default.value if isinstance(field.default, LogLevel) else field.default
+        for field in attrs.fields(options)
+    }
+
+
+@pytest.mark.parametrize(
+    ("owner", "options"), [("Limits", Limits), ("HTTP", HttpOptions), ("ServeOptions", ServeOptions)]
+)
+def test_every_limit_is_there_with_its_default(owner, options):
+    assert documented()[owner] == defaults(options)
+
+
+def test_defaults_of_the_server_are_its_own():
+    parameters = inspect.signature(Server).parameters
+    for name, default in documented()["Server"].items():
+        assert parameters[name].default == default, name
+
+
+def test_every_reason_is_there_in_its_own_words():
+    told = {name.strip("`"): text for name, *text in rows("Delivery") if name.strip("`").isupper()}
+    assert told == {reason.name: [reason.value] for reason in Reason}
+
+
+PLACES = {
+    "own answer": Line.OWN,
+    "GET stream": Line.GET,
+    "each listen": Line.LISTEN,
+    "the connection": Line.SHARED,
+}
+COLUMNS = [
+    ("Legacy, HTTP", [(Era.LEGACY, Setting.HTTP)]),
+    ("Legacy, JSON only", [(Era.LEGACY, Setting.HTTP_JSON)]),
+    ("Legacy, stateless", [(Era.LEGACY, Setting.STATELESS)]),
+    ("2026-07-28, HTTP", [(Era.MODERN, Setting.HTTP)]),
+    ("2026-07-28, JSON only", [(Era.MODERN, Setting.HTTP_JSON)]),
+    ("stdio, in process", [(Era.LEGACY, Setting.SHARED), (Era.MODERN, Setting.SHARED)]),
+]
+
+
+def test_the_table_of_places_is_the_routing_table():
+    kinds = {kind.value: kind for kind in Kind}
+    header, *body = [row for row in rows("Delivery") if len(row) > 2]
+    assert header == ["Message", *(title for title, _ in COLUMNS)]
+    told = [row for row in body if row[0] in kinds]
+    assert len(told) == 6
+    for name, *cells in told:
+        for cell, (_, ways) in zip(cells, COLUMNS, strict=True):
+            for era, setting in ways:
+                way = route(kinds[name], era, setting)
+                if cell == "the connection (legacy)":
+                    assert isinstance(way, Line) == (era is Era.LEGACY), (name, era, setting)
+                else:
+                    assert PLACES.get(cell) == (way if isinstance(way, Line) else None), (name, era, setting)
+
+
+def test_every_revision_is_named():
+    section = re.search(r"## Supported revisions\n(.*?)## ", README, re.DOTALL)[1]
+    assert set(re.findall(r"`([\d-]+)`", section)) == set(REVISIONS)

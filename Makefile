@@ -1,0 +1,50 @@
+# Everything happens in .venv of this clone. `make` alone says what there is.
+
+PYTHON ?= python3
+BIND ?= 127.0.0.1:8000
+
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/.core
+DEV := $(VENV)/.dev
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint clean
+
+help: ## Say what there is to make
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(CORE) ## Serve the demonstration server at http://BIND/mcp (BIND=127.0.0.1:8000)
+	@exec $(BIN)/mcpbus demo --bind $(BIND)
+
+test: $(DEV) ## Run the tests (ARGS="-k name" to choose)
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(DEV) ## Run the benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(DEV) ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+clean: ## Remove what make has made
+	rm -rf $(VENV)
+
+# Stamps are written last, so that an installation which was cut short is done again.
+$(CORE): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "mcpbus needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+		echo "Name one that is: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+		exit 1; \
+	}
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(INSTALL) .
+	@touch $@
+
+$(DEV): $(CORE)
+	@echo "Adding what tests and checks need to $(VENV) ..."
+	@$(INSTALL) '.[dev]'
+	@touch $@

@@ -5,6 +5,7 @@ Read once, at registration; whatever cannot be served is refused here, before a 
 
 import functools
 import inspect
+import operator
 import re
 import types
 from collections.abc import Callable, Iterable
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import attrs
 import msgspec
 
+from mcpbus.asking.required import InputRequired
 from mcpbus.context import Context, SyncContext
 from mcpbus.features.errors import RegistrationError
 from mcpbus.schemas import jsontypes
@@ -56,7 +58,7 @@ class Signature:
     context: str | None
     """The name of the parameter that receives the Context (or, in a plain function, the SyncContext)."""
     returns: Any
-    """The return annotation, `MISSING` where nothing is written."""
+    """The return annotation without `InputRequired`, `MISSING` where nothing is written."""
     asynchronous: bool
 
     @property
@@ -109,7 +111,19 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
         else:
             annotation = _gather_meta(annotation, f"{owner}, parameter {given.name!r}")
             parameters.append(Parameter(given.name, annotation, given.default))
-    return Signature(function, owner, tuple(parameters), context, hints.get("return", MISSING), asynchronous)
+    returns = _final(hints.get("return", MISSING))
+    return Signature(function, owner, tuple(parameters), context, returns, asynchronous)
+
+
+def _final(returns: Any) -> Any:
+    """A return annotation without `InputRequired`, which asks for another run and is never the result."""
+    if returns is InputRequired:
+        return MISSING
+    if get_origin(returns) in {Union, types.UnionType}:
+        return functools.reduce(
+            operator.or_, (kind for kind in get_args(returns) if kind is not InputRequired)
+        )
+    return returns
 
 
 def check_convertible(signature: Signature) -> None:

@@ -1,14 +1,12 @@
 """Tools that the suite uses to look at revision 2026-07-28: what a server may not do, and what it must tell."""
 
 from mcpbus import Context, Server
-from mcpbus.protocol.errors import missing_client_capability
 
 
 async def test_missing_capability(ctx: Context) -> str:
     """Need a client that can sample."""
-    if "sampling" not in ctx.client.capabilities:
-        raise missing_client_capability({"sampling": {}})
-    return "The client can sample."
+    sampled = await ctx.sample("Say something.", max_tokens=10)
+    return f"The client can sample: {sampled.text}"
 
 
 async def test_logging_tool(ctx: Context) -> str:

@@ -6,6 +6,7 @@ The names, arguments and texts of what it offers are the suite's.
 import click
 
 from mcpbus import Server
+from tests.conformance.asking import add_asking
 from tests.conformance.content import add_content
 from tests.conformance.diagnostics import add_diagnostics
 from tests.conformance.readables import add_readables
@@ -17,6 +18,7 @@ def make_server() -> Server:
     add_content(server)
     add_diagnostics(server)
     add_readables(server)
+    add_asking(server)
     return server
 
 

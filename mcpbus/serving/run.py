@@ -17,7 +17,7 @@ from mcpbus.serving.options import ServeOptions
 _logger = logging.getLogger("mcpbus.serving")
 
 # After the drain's deadline: for the last words of cancelled requests to be written.
-_LAST_WORDS_SECONDS = 0.5
+_LAST_WORDS_SECONDS = 0.25
 
 
 async def serve(
@@ -31,7 +31,7 @@ async def serve(
     """Serve an ASGI application over HTTP/1.1, HTTP/2 and WebSocket, until `shutdown` is set.
 
     Then, in this order: no more connections are accepted and idle ones are closed; `app.drain(drain_seconds)` is
-    awaited if the application has it; connections end with their last request; what is left half a second after the
+    awaited if the application has it; connections end with their last request; what is left a quarter of a second after the
     drain's deadline is cancelled and reset. A cancellation closes everything at once.
 
     Args:

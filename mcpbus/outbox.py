@@ -147,9 +147,9 @@ class Outbox:
         self._items = self._bytes = 0
         return batch
 
-    def purge(self, request_id: RequestId) -> list[Outgoing]:
-        """Take out what waits for one request; the rest keeps its order."""
-        gone = [message for message in self._queue if message.request_id == request_id]
+    def purge(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
+        """Take out what is `unwanted`; the rest keeps its order."""
+        gone = [message for message in self._queue if unwanted(message)]
         self._drop(gone)
         return gone
 

@@ -288,7 +288,7 @@ class RequestActor:
         if stream.line is Line.OWN:
             stream.address.tell(Abort(ending, reason))
         else:
-            stream.address.tell(Purge(self._ticket.id))
+            stream.address.tell(Purge.request(self._ticket.id))
             self._give_up_all("its request was cancelled")
         self._stop(reason)
 

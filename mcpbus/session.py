@@ -26,7 +26,7 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.request import Cancel, Drop, End, LogThreshold
 from mcpbus.routing import ABSENT, CHANGES, Kind, Line, Setting, Situation, absent, route
-from mcpbus.stream import Abort, Ending, Finish, Returned, Stream, Supersede
+from mcpbus.stream import Abort, Ending, Finish, Purge, Returned, Stream, Supersede
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -329,8 +329,14 @@ class SessionActor:
         session.bus.interests.remove(self._cell.address, uris=[message.uri])
         if self._held is not None:
             self._held.discard(Reason.NOT_SUBSCRIBED, self._not_subscribed)
+        stream = self._shared or self._get
+        if stream is not None:
+            stream.address.tell(Purge(self._not_subscribed, Reason.NOT_SUBSCRIBED))
 
     def _not_subscribed(self, message: Outgoing) -> bool:
+        # A shared channel has the modern client's updates too, whose listens are no concern of the session.
+        if message.kind is not Kind.RESOURCE_UPDATED or message.era is not Era.LEGACY:
+            return False
         return isinstance(message.key, tuple) and not covers(self._session.subscriptions, message.key[1])
 
     def _cancel_request(self, message: CancelRequest) -> None:

@@ -52,9 +52,15 @@ class Supersede(msgspec.Struct, frozen=True):
 
 
 class Purge(msgspec.Struct, frozen=True):
-    """Discard what waits for one request, which its client cancelled."""
+    """Discard what waits and is `unwanted` now."""
 
-    request_id: RequestId
+    unwanted: Callable[[Outgoing], bool]
+    reason: Reason
+
+    @classmethod
+    def request(cls, request_id: RequestId) -> Self:
+        """Discard what waits for one request, which its client cancelled."""
+        return cls(lambda message: message.request_id == request_id, Reason.CANCELLED)
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -285,8 +291,8 @@ class _StreamActor:
             writer.connection.cancel()
 
     def _purge(self, message: Purge) -> None:
-        for purged in self._outbox.purge(message.request_id):
-            purged.discard(Reason.CANCELLED)
+        for purged in self._outbox.purge(message.unwanted):
+            purged.discard(message.reason)
 
     def _stop_if_done(self) -> None:
         if self._finishing and not self._outbox and not self._stream._writing:

@@ -79,7 +79,7 @@ class SubscriptionActor:
         self._cell.stop()
 
     def _cancel(self, _message: Cancel | Drop) -> None:
-        self._ticket.stream.address.tell(Purge(self._ticket.id))
+        self._ticket.stream.address.tell(Purge.request(self._ticket.id))
         self._cell.stop()
 
     def _stream_stopped(self, _message: Stopped) -> None:

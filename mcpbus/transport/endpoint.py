@@ -227,12 +227,13 @@ class Endpoint:
         receipt = self._bus.ledger.enter(inbound.request.method)
         data = encode_result(inbound.request.id, result)
         try:
-            if form.json:
-                await http.answer(answers.whole(data, session_id))
-            else:
-                headers = [*HEADERS, *answers.session_header(session_id)]
-                await http.answer(Answer(200, headers, encode_event(data)))
-            receipt.settle(DELIVERED)
+            with trio.move_on_after(self._bus.limits.write_deadline):
+                if form.json:
+                    await http.answer(answers.whole(data, session_id))
+                else:
+                    headers = [*HEADERS, *answers.session_header(session_id)]
+                    await http.answer(Answer(200, headers, encode_event(data)))
+                receipt.settle(DELIVERED)
         finally:
             if receipt.fate is None:
                 receipt.discard(Reason.LOST)
@@ -241,7 +242,7 @@ class Endpoint:
         """Attach the request's connection to a stream, and write what comes until one of them ends."""
         with stream.attach() as writer:
             answering = _Answering(http, stream, writer, form, revision)
-            if form.json and await answering.at_once():
+            if form.json and await answering.at_once(self._bus.limits):
                 return
             async with trio.open_nursery() as nursery:
                 writer.connection = nursery.cancel_scope
@@ -265,7 +266,7 @@ class _Answering:
         self._started = False
         self._batch: list[Outgoing] | None = []
 
-    async def at_once(self) -> bool:
+    async def at_once(self, limits: Limits) -> bool:
         """Answer in JSON if the reply is there within a few turns of the scheduler, and return whether it was.
 
         A client that disconnects meanwhile is noticed by the write, or not at all: the reply was made.
@@ -273,8 +274,9 @@ class _Answering:
         batch = self._batch = await self._writer.take_soon()
         if not batch or not self._is_whole(batch):
             return False
-        await self._http.answer(answers.whole_reply(batch[0], self._revision))
-        self._writer.written()
+        with trio.move_on_after(limits.write_deadline):
+            await self._http.answer(answers.whole_reply(batch[0], self._revision))
+            self._writer.written()
         return True
 
     async def step(self, connection: trio.CancelScope, limits: Limits) -> bool:

@@ -52,6 +52,10 @@ PLACES = [
     (Kind.LOG, L, "OWN", "no_stream", "OWN", "no_stream", "SHARED"),
     # extension/custom notification tied to a request.
     (Kind.CUSTOM, L, "OWN", "no_stream", "OWN", "no_stream", "SHARED"),
+    # sampling, elicitation, roots caused by a request: own; refused in JSON-only mode and without sessions. The
+    # server's cancelled for one: the same stream as the request that it cancels.
+    (Kind.QUESTION, L, "OWN", "no_stream", "no_stream", "no_stream", "SHARED"),
+    (Kind.WITHDRAWAL, L, "OWN", "no_stream", "no_stream", "no_stream", "SHARED"),
     # log outside a request: GET alone; nowhere without sessions.
     (Kind.SESSION_LOG, L, "GET", "GET", "no_stream", "no_stream", "SHARED"),
     # extension/custom notification, untied.
@@ -72,6 +76,9 @@ PLACES = [
     (Kind.LOG, E, "OWN", "no_stream", NEVER, NEVER, "SHARED"),
     # extension notification tied to a request.
     (Kind.CUSTOM, E, "OWN", "no_stream", NEVER, NEVER, "SHARED"),
+    # sampling, elicitation, roots, ping as a request: nowhere; they are data inside a reply.
+    (Kind.QUESTION, E, "era", "era", NEVER, NEVER, "era"),
+    (Kind.WITHDRAWAL, E, "era", "era", NEVER, NEVER, "era"),
     # log outside any request: nowhere, on no transport.
     (Kind.SESSION_LOG, E, "era", "era", NEVER, NEVER, "era"),
     # extension notification, untied: only if an extension defines a filter for it; none does.
@@ -104,6 +111,10 @@ FATES = [
     (Kind.PROGRESS, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
     (Kind.LOG, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
     (Kind.CUSTOM, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
+    # nested request: refused once the drop is noticed, when its scope is closed, or with its session; its cancelled
+    # is then of no use either.
+    (Kind.QUESTION, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
+    (Kind.WITHDRAWAL, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
     # list_changed, resources/updated: HELD until the first GET, after a drop as in a, and before initialized.
     (Kind.LIST_CHANGED, L, "HELD", "HELD", "HELD", NEVER, NEVER, "session_ended"),
     (Kind.RESOURCE_UPDATED, L, "HELD", "HELD", "HELD", NEVER, NEVER, "session_ended"),
@@ -119,6 +130,8 @@ FATES = [
     (Kind.PROGRESS, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.LOG, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.CUSTOM, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.QUESTION, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (Kind.WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.LIST_CHANGED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.RESOURCE_UPDATED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.ACKNOWLEDGED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
@@ -185,6 +198,8 @@ def test_only_what_stands_in_a_request_or_answers_it_is_on_a_posts_stream():
         (Kind.REPLY, E, Scope.REPLY),
         (Kind.PROGRESS, L, Scope.IN_REQUEST),
         (Kind.LOG, E, Scope.IN_REQUEST),
+        (Kind.QUESTION, L, Scope.IN_REQUEST),
+        (Kind.WITHDRAWAL, L, Scope.IN_REQUEST),
         (Kind.CUSTOM, E, Scope.IN_REQUEST),
         (Kind.SESSION_LOG, L, Scope.SESSION),
         (Kind.SESSION_CUSTOM, L, Scope.SESSION),

@@ -105,7 +105,7 @@ async def test_names_are_mirrored_into_the_header_as_the_protocol_wants(name):
         assert answer.messages[0]["error"]["code"] in {-32601, -32602}
 
 
-@pytest.mark.parametrize("fault", ["twice", "body first", "half an answer"])
+@pytest.mark.parametrize("fault", ["twice", "body first"])
 async def test_an_application_that_breaks_asgi_is_told(fault):
     start = {"type": "http.response.start", "status": 200, "headers": []}
     more = {"type": "http.response.body", "body": b"x", "more_body": True}
@@ -120,6 +120,21 @@ async def test_an_application_that_breaks_asgi_is_told(fault):
         async with open_probe(app) as probe:
             await probe.send("GET").ended()
     assert caught.group_contains(AssertionError)
+
+
+@pytest.mark.parametrize(
+    "answer", [[], ["http.response.start"], ["http.response.start", "http.response.body"]]
+)
+async def test_an_application_that_leaves_in_the_middle_of_its_answer_has_aborted_it(answer):
+    async def app(scope, receive, send):
+        for kind in answer:
+            await send({"type": kind, "status": 200, "headers": [], "body": b"x", "more_body": True})
+
+    async with open_probe(app) as probe:
+        recording = await probe.send("GET").ended()
+        assert (recording.aborted, recording.complete) == (True, False)
+        with pytest.raises(StreamEnded):
+            await recording.message()
 
 
 def test_the_public_names_are_there():

@@ -1,0 +1,103 @@
+"""A server whose handlers do nothing by themselves: the test speaks and ends in their place, when it chooses to."""
+
+from contextlib import asynccontextmanager
+
+import trio
+
+from mcpbus import Context, Limits, Server
+from mcpbus.testing import open_bus, open_probe, settle
+
+
+class Call:
+    """One run of the tool `hold`."""
+
+    def __init__(self, ctx):
+        self.ctx = ctx
+        self.outcome = "running"
+        self._release = trio.Event()
+        self._error = None
+
+    def finish(self, error=None):
+        self._error = error
+        self._release.set()
+
+    async def run(self):
+        try:
+            await self._release.wait()
+        except trio.Cancelled:
+            self.outcome = "cancelled"
+            raise
+        self.outcome = "returned"
+        if self._error is not None:
+            raise self._error
+
+
+class Stage:
+    """An open bus with the tool `hold`, a resource and a prompt, HTTP clients, and the calls that run."""
+
+    def __init__(self, **options):
+        self.server = Server("stage", version="1", **options)
+        self.calls = {}
+
+        @self.server.tool
+        async def hold(ctx: Context, key: str = "") -> str:
+            call = self.calls[key] = Call(ctx)
+            await call.run()
+            return f"held {key}"
+
+        @self.server.tool
+        async def quick(ctx: Context) -> str:
+            return "quick"
+
+        @self.server.resource("res://a/b")
+        async def resource() -> str:
+            return "content"
+
+        @self.server.prompt
+        def prompt() -> str:
+            return "say"
+
+    async def call(self, key=""):
+        """Wait until nothing moves, and return the run of `hold` that has this key."""
+        await settle(self.bus)
+        return self.calls[key]
+
+    async def quiet(self):
+        await settle(self.bus)
+
+    def books(self):
+        """What is pending, where, and why messages were discarded."""
+        assert self.bus.ledger.balance() == 0
+        now = self.bus.statistics()
+        return dict(now.pending), {reason.name: n for reason, n in now.discarded.items()}
+
+    async def assert_nothing_is_left(self):
+        """Everybody has gone: no request, stream, subscription or message is kept; sessions may be."""
+        await settle(self.bus)
+        now = self.bus.statistics()
+        assert (now.requests, dict(now.pending)) == (0, {})
+        assert now.tasks <= 1, "a task besides the clock's"
+        assert now.actors == now.sessions
+        assert self.bus.ledger.balance() == 0
+
+
+@asynccontextmanager
+async def staged(*, limits=None, response="auto", http=None, drain_seconds=5.0, **options):
+    """Open a stage; a limit is given by name."""
+    stage = Stage(**options)
+    async with (
+        open_bus(stage.server, limits=Limits(**(limits or {})), drain_seconds=drain_seconds) as bus,
+        open_probe(bus.asgi(response=response, **(http or {}))) as probe,
+    ):
+        stage.bus, stage.probe = bus, probe
+        yield stage
+
+
+def tool(key="", name="hold"):
+    """The params of a call of `hold`."""
+    return {"name": name, "arguments": {"key": key}}
+
+
+def methods(recording):
+    """What a recording has, in short: the method of a notification, or the id of a reply."""
+    return [m.get("method", m.get("id", "error")) for m in recording.messages]

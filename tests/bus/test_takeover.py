@@ -1,0 +1,153 @@
+"""The GET stream of a session: opened late, taken over by a newer one, lost during a write."""
+
+import pytest
+import trio
+from staging import methods, staged, tool
+
+from mcpbus.fate import DELIVERED, Fate, Place, Reason
+from mcpbus.testing import StreamEnded
+
+TOOLS = "notifications/tools/list_changed"
+LOST = Fate.discarded(Reason.LOST)
+
+
+def data(recording):
+    return [m.get("params", {}).get("n") for m in recording.messages]
+
+
+async def opened(stage, session):
+    get = await session.get().begun()
+    await stage.quiet()
+    return get
+
+
+async def test_a_newer_get_takes_over_and_the_older_one_ends(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        old = await opened(stage, session)
+        new = await opened(stage, session)
+        with pytest.raises(StreamEnded):
+            await old.message(timeout=5)
+        assert old.aborted
+        receipt = stage.bus.tools_changed()[0]
+        assert (await new.message())["method"] == TOOLS
+        assert await receipt.settled(1) == DELIVERED
+        assert old.messages == []
+        new.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+async def test_a_take_over_during_a_write_loses_the_batch_moves_the_rest_and_makes_changes_anew(
+    autojump_clock,
+):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
+        old = await opened(stage, session)
+        old.stall()
+        change = stage.bus.tools_changed()[0]
+        written = [change, inside.notify("notifications/x", {"n": 1})]
+        await stage.quiet()
+        # Whatever the writer took first is being written now; this waits behind it.
+        being_written = [receipt for receipt in written if receipt.place is Place.WRITING]
+        waiting = [inside.notify("notifications/x", {"n": n}) for n in (2, 3, 4)]
+        assert change in being_written
+        emitted = stage.bus.statistics().emitted
+        new = await opened(stage, session)
+        assert [receipt.fate for receipt in being_written] == [LOST] * len(being_written)
+        assert [receipt.fate for receipt in waiting] == [DELIVERED] * 3
+        assert [n for n in data(new) if n in {2, 3, 4}] == [2, 3, 4]
+        # The change was made anew, as a message of its own; a custom notification was not.
+        assert methods(new).count(TOOLS) == 1
+        assert stage.bus.statistics().emitted == emitted + 1
+        assert old.messages == []
+        new.disconnect()
+        old.disconnect()
+
+
+async def test_a_get_that_is_lost_during_a_write_has_its_changes_held_for_the_next(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
+        old = await opened(stage, session)
+        old.stall()
+        first = stage.bus.tools_changed()[0]
+        await stage.quiet()
+        log, note = inside.log("error", "waiting"), inside.notify("notifications/x", {"n": 1})
+        old.disconnect()
+        await stage.quiet()
+        assert first.fate == LOST
+        assert log.fate == Fate.discarded(Reason.NO_STREAM)
+        assert note.place is Place.HELD
+        assert stage.books()[0] == {Place.HELD: 2}
+        new = await opened(stage, session)
+        assert methods(new) == [TOOLS, "notifications/x"]
+        assert note.fate == DELIVERED
+
+
+async def test_a_get_that_takes_nothing_for_the_write_deadline_is_lost_like_any_other(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        old = await opened(stage, session)
+        old.stall()
+        receipt = stage.bus.tools_changed()[0]
+        await trio.sleep(31)
+        assert receipt.fate == LOST
+        assert stage.books()[0] == {Place.HELD: 1}
+        assert (await (await opened(stage, session)).message())["method"] == TOOLS
+
+
+async def test_a_get_stream_has_nothing_of_requests_and_a_request_nothing_of_the_session(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        get = await opened(stage, session)
+        post = session.request("tools/call", tool(), progress_token="t")
+        call = await stage.call()
+        await call.ctx.info("in request")
+        await call.ctx.progress(1)
+        await call.ctx.notify("notifications/x")
+        inside = stage.bus.sessions[session.id]
+        inside.log("info", "outside")
+        inside.notify("notifications/y")
+        stage.bus.tools_changed()
+        call.finish()
+        await post.reply()
+        await stage.quiet()
+        assert methods(get) == ["notifications/message", "notifications/y", TOOLS]
+        assert methods(post)[:-1] == ["notifications/message", "notifications/progress", "notifications/x"]
+
+
+async def test_a_full_get_outbox_collapses_changes_then_loses_logs_then_the_newcomer(autojump_clock):
+    async with staged(limits={"outbox_items": 3}) as stage:
+        session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
+        get = await opened(stage, session)
+        get.stall()
+        inside.notify("notifications/plug")
+        await stage.quiet()
+        changes = [stage.bus.tools_changed()[0] for _ in range(3)]
+        log = inside.log("error", "x")
+        notes = [inside.notify("notifications/x", {"n": n}) for n in range(3)]
+        fates = [receipt.fate for receipt in [*changes, log, *notes]]
+        superseded, overflow = Fate.discarded(Reason.SUPERSEDED), Fate.discarded(Reason.OVERFLOW)
+        assert fates == [superseded, superseded, None, overflow, None, None, overflow]
+        get.resume()
+        await stage.quiet()
+        assert methods(get) == ["notifications/plug", TOOLS, "notifications/x", "notifications/x"]
+
+
+async def test_an_unsubscribe_purges_what_waits_for_that_resource(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        for uri in ("res://a", "res://b"):
+            await session.request("resources/subscribe", {"uri": uri}).reply()
+        get = await opened(stage, session)
+        get.stall()
+        stage.bus.sessions[session.id].notify("notifications/plug")
+        await stage.quiet()
+        updates = [stage.bus.resource_updated(uri)[0] for uri in ("res://a/x", "res://b")]
+        await session.request("resources/unsubscribe", {"uri": "res://a"}).reply()
+        assert [receipt.fate for receipt in updates] == [Fate.discarded(Reason.NOT_SUBSCRIBED), None]
+        get.resume()
+        await stage.quiet()
+        assert [m.get("params", {}).get("uri") for m in get.messages] == [None, "res://b"]

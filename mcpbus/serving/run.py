@@ -31,8 +31,8 @@ async def serve(
     """Serve an ASGI application over HTTP/1.1, HTTP/2 and WebSocket, until `shutdown` is set.
 
     Then, in this order: no more connections are accepted and idle ones are closed; `app.drain(drain_seconds)` is
-    awaited if the application has it; connections end with their last request; what is left a quarter of a second after the
-    drain's deadline is cancelled and reset. A cancellation closes everything at once.
+    awaited if the application has it; connections end with their last request; what is left a quarter of a second
+    after the drain's deadline is cancelled and reset. A cancellation closes everything at once.
 
     Args:
         app: Any ASGI 3.0 application; its lifespan is run if it has one.

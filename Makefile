@@ -7,19 +7,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
+NODE := $(VENV)/.node
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint clean
+.PHONY: help demo test conformance bench lint clean
 
 help: ## Say what there is to make
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(CORE) ## Serve the demonstration server at http://BIND/mcp (BIND=127.0.0.1:8000)
 	@exec $(BIN)/mcpbus demo --bind $(BIND)
 
 test: $(DEV) ## Run the tests (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest $(ARGS)
+
+conformance: $(NODE) ## Run the official conformance suite (ARGS=2026-07-28 for one revision)
+	@$(BIN)/python -m tests.conformance.run $(ARGS)
 
 bench: $(DEV) ## Run the benchmarks
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -47,4 +51,9 @@ $(CORE): pyproject.toml
 $(DEV): $(CORE)
 	@echo "Adding what tests and checks need to $(VENV) ..."
 	@$(INSTALL) '.[dev]'
+	@touch $@
+
+$(NODE): $(CORE)
+	@echo "Adding Node to $(VENV) ..."
+	@$(INSTALL) '.[conformance]'
 	@touch $@

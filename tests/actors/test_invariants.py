@@ -7,11 +7,12 @@ import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from swarm import Swarm, programs
+from swarm import Swarm
+from swarm_programs import programs
 
 import actors
 
-thorough = settings(max_examples=80, deadline=None)
+thorough = settings(max_examples=120, deadline=None)
 
 
 def balanced(swarm):

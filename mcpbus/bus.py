@@ -32,7 +32,10 @@ from mcpbus.request import End
 from mcpbus.routing import Kind, Line, Setting
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.session import Close, Session, SessionActor, Stage
-from mcpbus.stream import Stream
+from mcpbus.stores.log import EventLog
+from mcpbus.stores.forgetting import Forgetting
+from mcpbus.stores.protocol import EventStore
+from mcpbus.stream import OpenStreams, Stream
 from mcpbus.transport.asgi import AsgiApp
 from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
@@ -41,6 +44,9 @@ from mcpbus.transport.stdio import run_stdio
 
 if TYPE_CHECKING:
     from mcpbus.server import Server
+
+_FLUSH_SECONDS = 0.25
+"""At the end of a drain: how long clients have to take the last replies."""
 
 _LOSSES = {
     Discard.FULL: Reason.OVERFLOW,
@@ -60,6 +66,7 @@ class Statistics:
         requests: Requests in flight, listens included.
         emitted: Messages made for clients so far; equals all that follow together.
         delivered: Those whose write returned.
+        stored: Those kept in the log of a stream that its client lost.
         discarded: Those discarded, by reason.
         refused: Questions to clients that were refused; their askers were told.
         pending: Those without a fate, by the place where they are.
@@ -71,6 +78,7 @@ class Statistics:
     requests: int
     emitted: int
     delivered: int
+    stored: int
     discarded: Mapping[Reason, int]
     refused: int
     pending: Mapping[Place, int]
@@ -88,7 +96,9 @@ class Bus:
         sessions: The legacy sessions that have been initialized, by id.
     """
 
-    def __init__(self, server: "Server", system: System, limits: Limits, state: Any) -> None:
+    def __init__(
+        self, server: "Server", system: System, limits: Limits, state: Any, event_store: EventStore | None
+    ) -> None:
         self.server = server
         self.features = server.features
         self.state = state
@@ -97,12 +107,14 @@ class Bus:
         self.ledger = Ledger()
         self.admission = Admission(limits.max_requests)
         self.interests = Interests()
+        self.event_store = event_store
         self.parking = Parking(server.sealer, limits.max_parked, limits.parked_timeout)
         self._sessions: dict[str, Session] = {}
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
         self._unready: dict[str, Session] = {}
         self._registering: set[Session] = set()
         self._channels: set[Session] = set()
+        self._streams = OpenStreams()
         self._drained = False
 
     # -- telling clients -------------------------------------------------------------------------
@@ -208,10 +220,26 @@ class Bus:
         self._sessions.pop(session.id, None)
         self._unready.pop(session.id, None)
         self.interests.remove(session.address, uris=session.subscriptions)
+        if self.event_store is not None and session.setting is not Setting.SHARED and not self.system.closed:
+            self.system.spawn(Forgetting, self.event_store, session.id)
 
-    def open_stream(self, line: Line, owner: Address[object] | None = None) -> Stream:
-        """Open a stream. For transports."""
-        return Stream.open(self.system, line, self.limits, owner)
+    def open_stream(self, line: Line, session: Session | None = None) -> Stream:
+        """Open a stream. For transports.
+
+        Args:
+            line: What kind of stream it is.
+            session: The legacy session over HTTP that it belongs to, which may lose it and come back.
+        """
+        log = None
+        if self.event_store is not None and session is not None and session.revision is not None:
+            primes = session.revision.priming
+            log = EventLog(self.event_store, session.id, primes=primes, deadline=self.limits.write_deadline)
+        owner = session.address if session is not None and line is Line.GET else None
+        stream = Stream.open(self.system, line, self.limits, self._streams, owner=owner, log=log)
+        if log is not None and session is not None:
+            session.streams[log.name] = stream
+            stream.registry = session.streams
+        return stream
 
     # -- transports ------------------------------------------------------------------------------
 
@@ -285,6 +313,7 @@ class Bus:
             emitted=ledger.emitted,
             delivered=ledger.delivered,
             refused=ledger.refused,
+            stored=ledger.stored,
             discarded=MappingProxyType({reason: n for reason, n in ledger.discarded.items() if n}),
             pending=MappingProxyType({place: n for place, n in ledger.pending.items() if n}),
             actors=inside.actors,
@@ -305,7 +334,8 @@ class Bus:
         """End all that goes on: refuse what is new, end listens and GET streams, let requests finish.
 
         Args:
-            seconds: How long requests may go on; the rest is then answered with an error.
+            seconds: How long requests may go on; the rest is then answered with an error. What is said last has
+                a quarter of a second more, at most, to be written.
         """
         self._drained = True
         self.admission.closed = True
@@ -320,6 +350,8 @@ class Bus:
                 slot.address.tell(End("The server is shutting down"))
         for session in [*self._sessions.values(), *self._registering, *self._channels]:
             session.address.tell(Close("The server is shutting down"))
+        with trio.move_on_after(_FLUSH_SECONDS):
+            await self._streams.wait_none()
 
 
 class _WithPath:
@@ -334,10 +366,12 @@ class _WithPath:
 
 
 @asynccontextmanager
-async def open_bus(server: "Server", limits: Limits, state: Any, drain_seconds: float) -> AsyncIterator[Bus]:
+async def open_bus(
+    server: "Server", limits: Limits, state: Any, event_store: EventStore | None, drain_seconds: float
+) -> AsyncIterator[Bus]:
     """Open a server; see `Server.open`."""
     async with open_system(server.name, _settle) as system:
-        bus = Bus(server, system, limits, state)
+        bus = Bus(server, system, limits, state, event_store)
         unlisten = server.features.on_change(bus._list_changed)  # noqa: SLF001 - the bus's own opening
         try:
             yield bus

@@ -11,9 +11,9 @@ from mcpbus import Limits, Server
 
 SESSIONS = 20_000
 AT_ONCE = 1_000
-# What Python itself keeps or lets go of from one round to the next (caches, free lists). One object that each session
-# leaves behind would be ten times as many.
-TOLERATED_BLOCKS = SESSIONS // 10
+# What is kept or let go of from one round to the next: caches, free lists, and the thousand deadlines that trio may have
+# in its heap after their scopes have ended. One object that each session leaves behind would be twice as many.
+TOLERATED_BLOCKS = SESSIONS // 2
 
 
 class Endpoint:

@@ -180,7 +180,11 @@ class Served:
         sock = trio.socket.socket()
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        await sock.connect((address.hostname, address.port))
+        try:
+            await sock.connect((address.hostname, address.port))
+        except OSError:
+            sock.close()
+            raise
         self._peers.append(Peer(trio.SocketStream(sock), path or self.url))
         return self._peers[-1]
 
@@ -213,23 +217,17 @@ async def serving(server, *, limits=None, **options):
                 nursery.cancel_scope.cancel()
 
 
-def environment(*paths):
-    """The environment of a subprocess that can import mcpbus and what lies in `paths`."""
-    root = Path(mcpbus.__file__).parents[1]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (root, *paths))), "PYTHONUNBUFFERED": "1"}
+def environment():
+    """The environment of a subprocess that can import what this process has imported."""
+    return os.environ | {"PYTHONPATH": str(Path(mcpbus.__file__).parents[1])}
 
 
 @asynccontextmanager
-async def program(*arguments, cwd=None, **options):
-    """Run Python with these arguments until the block ends."""
+async def program(*arguments, **options):
+    """Run Python with these arguments, beside this file, until the block ends."""
     command = [sys.executable, *map(str, arguments)]
-    options = {
-        "stdin": PIPE,
-        "stdout": PIPE,
-        "stderr": PIPE,
-        "env": environment(cwd or "."),
-        "cwd": cwd,
-    } | options
+    pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
+    options = pipes | {"env": environment(), "cwd": Path(__file__).parent} | options
     async with trio.open_nursery() as nursery:
         with trio.fail_after(DEADLINE):
             process = await nursery.start(_start, command, options)

@@ -1,0 +1,156 @@
+"""SIGTERM and Ctrl-C: the program drains, and is gone within the drain's deadline plus a second, whatever clients do."""
+
+import signal
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from wire import DEADLINE, LEGACY, MODERN, Served, call, modernized, program
+
+DRAIN = 1.0
+SOON = DEADLINE / 2  # without waiting for the drain's deadline, where that is longer
+SIGNALS = pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+
+
+class Running:
+    """The program, and what it has written to standard error."""
+
+    def __init__(self, process, served):
+        self.process = process
+        self.served = served
+        self.errors = b""
+
+    async def wrote(self, word):
+        while word not in self.errors:
+            data = await self.process.stderr.receive_some()
+            assert data, self.errors.decode()
+            self.errors += data
+
+    async def ended(self):
+        """Wait for its end; returns after how many seconds it came."""
+        begun = trio.current_time()
+        await self.process.wait()
+        return trio.current_time() - begun
+
+
+@asynccontextmanager
+async def running(drain=DRAIN):
+    with trio.socket.socket() as free:
+        await free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = ("program_app", "http", drain, f"127.0.0.1:{port}")
+    async with program("-m", *arguments) as process:
+        served = Served(None, f"http://127.0.0.1:{port}/mcp")
+        await _until_it_listens(process, port)
+        try:
+            yield Running(process, served)
+        finally:
+            served.close()
+
+
+async def _until_it_listens(process, port):
+    with trio.fail_after(DEADLINE):
+        while process.returncode is None:
+            try:
+                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+            except OSError:
+                await trio.sleep(0.01)
+            else:
+                return
+    raise AssertionError((await process.stderr.receive_some()).decode())
+
+
+@SIGNALS
+async def test_an_idle_program_ends_at_once(signum):
+    async with running(drain=DEADLINE) as run:
+        run.process.send_signal(signum)
+        assert await run.ended() < SOON
+        assert run.process.returncode == 0
+
+
+@SIGNALS
+async def test_clients_that_stall_do_not_delay_it(signum):
+    """One that reads no more of its answer, one of its GET stream, one that is silent, one in the middle of a request."""
+    async with running() as run:
+        served = run.served
+        flooded, get, silent, partial = [await served.peer(receive_buffer=4096) for _ in range(4)]
+        session = await silent.open_session()
+        body = call("flood", id=1)
+        body["params"]["_meta"] = {"io.modelcontextprotocol/logLevel": "info"}
+        await flooded.send(*modernized(body))
+        await get.send(None, session, verb="GET")
+        await get.head()
+        await partial.stream.send_all(partial.request(*modernized(body))[:-10])
+        await run.wrote(b"FLOODED")
+        run.process.send_signal(signum)
+        assert await run.ended() < DRAIN + 1
+        assert run.process.returncode == 0
+
+
+@SIGNALS
+async def test_a_request_that_ends_in_time_is_answered(signum):
+    async with running(drain=DEADLINE) as run:
+        peer = await run.served.peer()
+        await peer.send(*modernized(call("short", id=1, token=1)))
+        await peer.head()
+        await peer.said()
+        run.process.send_signal(signum)
+        assert (await peer.said())["result"]["content"][0]["text"] == "finished"
+        assert await peer.said() is None
+        assert await run.ended() < SOON
+        assert run.process.returncode == 0
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_a_request_that_does_not_is_told_why(era):
+    async with running(drain=0.1) as run:
+        peer = await run.served.peer()
+        body, headers = call("stubborn", id=1, token=1), {}
+        if era == MODERN:
+            body, headers = modernized(body)
+        else:
+            headers = await peer.open_session()
+        await peer.send(body, headers)
+        await peer.head()
+        await peer.said()
+        run.process.send_signal(signal.SIGTERM)
+        error = (await peer.said())["error"]
+        assert (error["code"], error["message"]) == (-32603, "The server is shutting down")
+        assert await peer.said() is None
+        assert await run.ended() < 1.1
+        await run.wrote(b"CANCELLED")
+
+
+async def test_a_listen_ends_with_its_result():
+    async with running(drain=DEADLINE) as run:
+        peer = await run.served.peer()
+        listen = {"jsonrpc": "2.0", "id": "L", "method": "subscriptions/listen"}
+        listen["params"] = {"notifications": {"toolsListChanged": True}}
+        await peer.send(*modernized(listen))
+        await peer.head()
+        await peer.said()
+        run.process.send_signal(signal.SIGTERM)
+        assert (await peer.said())["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "L"
+        assert await peer.said() is None
+        assert await run.ended() < SOON
+
+
+async def test_a_second_signal_ends_it_at_once():
+    async with running(drain=3600) as run:
+        peer = await run.served.peer()
+        await peer.send(*modernized(call("stubborn", id=1, token=1)))
+        await peer.head()
+        await peer.said()
+        run.process.send_signal(signal.SIGINT)
+        await _until_it_refuses(run)
+        run.process.send_signal(signal.SIGINT)
+        assert await run.ended() < SOON
+
+
+async def _until_it_refuses(run):
+    while True:
+        try:
+            (await run.served.peer()).stream.socket.close()
+        except OSError:
+            return
+        await trio.sleep(0.01)

@@ -1,0 +1,155 @@
+"""A server as a program on standard input and output."""
+
+import json
+
+import pytest
+import trio
+from wire import LEGACY, call, initialize, message, modernized, program
+
+
+class Pipe:
+    """A client at the other end of the pipes."""
+
+    def __init__(self, process):
+        self.process = process
+        self._data = b""
+
+    async def send(self, *bodies):
+        await self.process.stdin.send_all(b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
+
+    async def receive(self):
+        """The next message; None when standard output has ended."""
+        while b"\n" not in self._data:
+            data = await self.process.stdout.receive_some()
+            if not data:
+                assert not self._data
+                return None
+            self._data += data
+        line, _, self._data = self._data.partition(b"\n")
+        return json.loads(line)
+
+    async def handshake(self, revision=LEGACY):
+        await self.send(initialize(revision))
+        assert (await self.receive())["result"]["protocolVersion"] == revision
+        await self.send(message("notifications/initialized"))
+
+
+def stdio():
+    return program("-m", "program_app", "stdio")
+
+
+def modern(body):
+    return modernized(body)[0]
+
+
+async def test_standard_output_is_the_protocols_alone():
+    """Whatever a tool writes to it, in whichever way, comes out at standard error."""
+    async with stdio() as process:
+        pipe = Pipe(process)
+        await pipe.handshake()
+        await pipe.send(call("chatty", id=1, token=1))
+        assert (await pipe.receive())["method"] == "notifications/progress"
+        assert (await pipe.receive())["result"]["content"][0]["text"] == "said"
+        await process.stdin.aclose()
+        assert await pipe.receive() is None
+        errors = b""
+        async for data in process.stderr:
+            errors += data
+        for line in (b"printed", b"written", b"to the descriptor", b"from a child", b"from another child"):
+            assert line in errors
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_the_end_of_input_ends_it_promptly(busy):
+    async with stdio() as process:
+        pipe = Pipe(process)
+        await pipe.handshake()
+        if busy:
+            await pipe.send(call("stubborn", id=1, token=1), modern(call("stubborn", id=2, token=2)))
+            assert {(await pipe.receive())["method"] for _ in range(2)} == {"notifications/progress"}
+        begun = trio.current_time()
+        await process.stdin.aclose()
+        assert await pipe.receive() is None
+        await process.wait()
+        assert trio.current_time() - begun < 2
+        assert process.returncode == 0
+
+
+async def test_what_was_answered_before_the_end_of_input_is_written():
+    async with stdio() as process:
+        pipe = Pipe(process)
+        await pipe.send(initialize(), message("ping", id="last"))
+        await process.stdin.aclose()
+        assert [(await pipe.receive())["id"] for _ in range(2)] == ["init", "last"]
+        assert await pipe.receive() is None
+
+
+async def test_a_client_that_reads_no_more_does_not_keep_it():
+    async with stdio() as process:
+        pipe = Pipe(process)
+        await pipe.handshake()
+        await process.stdout.aclose()
+        await pipe.send(message("ping", id=1))
+        await process.wait()
+        assert process.returncode == 0
+
+
+async def test_both_eras_on_one_pipe():
+    async with stdio() as process:
+        pipe = Pipe(process)
+        await pipe.send(modern(message("server/discover", {}, "d")))
+        assert (await pipe.receive())["result"]["supportedVersions"] == ["2026-07-28"]
+        await pipe.handshake()
+        await pipe.send(call("echo", {"text": "old"}, id=1), modern(call("echo", {"text": "new"}, id="1")))
+        replies = {(said := await pipe.receive())["id"]: said["result"] for _ in range(2)}
+        assert replies[1] == {"content": [{"type": "text", "text": "old"}]}
+        assert replies["1"]["resultType"] == "complete"
+        assert replies["1"]["content"] == [{"type": "text", "text": "new"}]
+
+
+async def test_an_id_in_flight_is_refused_across_eras():
+    async with stdio() as process:
+        pipe = Pipe(process)
+        await pipe.handshake()
+        await pipe.send(call("stubborn", id=1, token=1))
+        assert (await pipe.receive())["method"] == "notifications/progress"
+        await pipe.send(modern(call("echo", {"text": "x"}, id=1)))
+        assert (await pipe.receive())["error"]["code"] == -32600
+        await pipe.send(modern(call("echo", {"text": "x"}, id="1")))
+        assert (await pipe.receive())["id"] == "1"
+
+
+async def test_a_cancelled_request_is_not_answered():
+    async with stdio() as process:
+        pipe = Pipe(process)
+        await pipe.handshake()
+        for era, request_id in ((dict, 1), (modern, 2)):
+            await pipe.send(era(call("stubborn", id=request_id, token=request_id)))
+            assert (await pipe.receive())["params"]["progressToken"] == request_id
+            await pipe.send(message("notifications/cancelled", {"requestId": request_id}))
+            await pipe.send(message("ping", id="after"))
+            assert (await pipe.receive())["id"] == "after"
+        assert (await process.stderr.receive_some()).startswith(b"CANCELLED")
+
+
+async def test_what_is_no_message_is_told_and_does_no_harm():
+    async with stdio() as process:
+        pipe = Pipe(process)
+        await process.stdin.send_all(b"{nope\n\n[]\r\n7\n" + b"x" * 5_000_000 + b"\n")
+        codes = [(await pipe.receive())["error"]["code"] for _ in range(4)]
+        assert codes == [-32700, -32600, -32600, -32700]
+        await pipe.send(message("tools/list", id=1))
+        assert "initialize" in (await pipe.receive())["error"]["message"]
+        await pipe.handshake()
+        await pipe.send(initialize())
+        assert (await pipe.receive())["error"]["code"] == -32600
+        await pipe.send(message("ping", id=2))
+        assert (await pipe.receive())["result"] == {}
+
+
+async def test_a_message_that_comes_byte_by_byte():
+    async with stdio() as process:
+        pipe = Pipe(process)
+        for byte in json.dumps(initialize()).encode() + b"\n":
+            await process.stdin.send_all(bytes([byte]))
+        assert (await pipe.receive())["id"] == "init"

@@ -27,10 +27,10 @@ async def index(files: list[str], ctx: Context) -> str:
         await ctx.progress(done, total=len(files), message=file) for done, file in enumerate(files, start=1)
     ]
     # A receipt has its fate at once where the message can go nowhere; otherwise it is still on its way.
-    reasons = {receipt.fate.reason for receipt in receipts if receipt.fate is not None} - {None}
+    reasons = [receipt.fate.reason.value for receipt in receipts if receipt.fate and receipt.fate.reason]
     if reasons:
-        return f"{len(files)} files; reports not sent: {', '.join(str(reason.value) for reason in reasons if reason)}"
-    return f"{len(files)} files"
+        return f"indexed {len(files)}; {len(reasons)} reports not sent: {', '.join(sorted(set(reasons)))}"
+    return f"indexed {len(files)}"
 
 
 @attrs.frozen

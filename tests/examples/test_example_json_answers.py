@@ -14,7 +14,7 @@ async def test_an_answer_becomes_a_stream_at_the_first_notification(response):
     assert outcome.answer.streamed
     reports = [message["params"]["message"] for message in outcome.answer.messages[:-1]]
     assert reports == ["a.txt", "b.txt", "c.txt"]
-    assert outcome.answer.text == "3 files"
+    assert outcome.answer.text == "indexed 3"
     assert outcome.discarded == {}
 
 
@@ -23,5 +23,5 @@ async def test_where_json_is_forced_each_report_is_discarded_and_the_tool_knows(
         outcome = await json_answers.demonstrate(lambda _: None, response="json")
     assert not outcome.answer.streamed
     assert len(outcome.answer.messages) == 1
-    assert outcome.answer.text == f"3 files; reports not sent: {Reason.NO_STREAM.value}"
+    assert outcome.answer.text == f"indexed 3; 3 reports not sent: {Reason.NO_STREAM.value}"
     assert outcome.discarded == {Reason.NO_STREAM: 3}

@@ -32,6 +32,9 @@ from mcpbus.request import End
 from mcpbus.routing import Kind, Line, Setting
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.session import Close, Session, SessionActor, Stage
+from mcpbus.stores.forgetting import Forgetting
+from mcpbus.stores.log import EventLog
+from mcpbus.stores.protocol import EventStore
 from mcpbus.stream import OpenStreams, Stream
 from mcpbus.transport.asgi import AsgiApp
 from mcpbus.transport.endpoint import ResponseMode
@@ -63,6 +66,7 @@ class Statistics:
         requests: Requests in flight, listens included.
         emitted: Messages made for clients so far; equals all that follow together.
         delivered: Those whose write returned.
+        stored: Those kept in the log of a stream that its client lost.
         discarded: Those discarded, by reason.
         refused: Questions to clients that were refused; their askers were told.
         pending: Those without a fate, by the place where they are.
@@ -74,6 +78,7 @@ class Statistics:
     requests: int
     emitted: int
     delivered: int
+    stored: int
     discarded: Mapping[Reason, int]
     refused: int
     pending: Mapping[Place, int]
@@ -91,7 +96,9 @@ class Bus:
         sessions: The legacy sessions that have been initialized, by id.
     """
 
-    def __init__(self, server: "Server", system: System, limits: Limits, state: Any) -> None:
+    def __init__(
+        self, server: "Server", system: System, limits: Limits, state: Any, event_store: EventStore | None
+    ) -> None:
         self.server = server
         self.features = server.features
         self.state = state
@@ -100,6 +107,7 @@ class Bus:
         self.ledger = Ledger()
         self.admission = Admission(limits.max_requests)
         self.interests = Interests()
+        self.event_store = event_store
         self.parking = Parking(server.sealer, limits.max_parked, limits.parked_timeout)
         self._sessions: dict[str, Session] = {}
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
@@ -212,10 +220,26 @@ class Bus:
         self._sessions.pop(session.id, None)
         self._unready.pop(session.id, None)
         self.interests.remove(session.address, uris=session.subscriptions)
+        if self.event_store is not None and session.setting is not Setting.SHARED and not self.system.closed:
+            self.system.spawn(Forgetting, self.event_store, session.id)
 
-    def open_stream(self, line: Line, owner: Address[object] | None = None) -> Stream:
-        """Open a stream. For transports."""
-        return Stream.open(self.system, line, self.limits, self._streams, owner)
+    def open_stream(self, line: Line, session: Session | None = None) -> Stream:
+        """Open a stream. For transports.
+
+        Args:
+            line: What kind of stream it is.
+            session: The legacy session over HTTP that it belongs to, which may lose it and come back.
+        """
+        log = None
+        if self.event_store is not None and session is not None and session.revision is not None:
+            primes = session.revision.priming
+            log = EventLog(self.event_store, session.id, primes=primes, deadline=self.limits.write_deadline)
+        owner = session.address if session is not None and line is Line.GET else None
+        stream = Stream.open(self.system, line, self.limits, self._streams, owner=owner, log=log)
+        if log is not None and session is not None:
+            session.streams[log.name] = stream
+            stream.registry = session.streams
+        return stream
 
     # -- transports ------------------------------------------------------------------------------
 
@@ -289,6 +313,7 @@ class Bus:
             emitted=ledger.emitted,
             delivered=ledger.delivered,
             refused=ledger.refused,
+            stored=ledger.stored,
             discarded=MappingProxyType({reason: n for reason, n in ledger.discarded.items() if n}),
             pending=MappingProxyType({place: n for place, n in ledger.pending.items() if n}),
             actors=inside.actors,
@@ -341,10 +366,12 @@ class _WithPath:
 
 
 @asynccontextmanager
-async def open_bus(server: "Server", limits: Limits, state: Any, drain_seconds: float) -> AsyncIterator[Bus]:
+async def open_bus(
+    server: "Server", limits: Limits, state: Any, event_store: EventStore | None, drain_seconds: float
+) -> AsyncIterator[Bus]:
     """Open a server; see `Server.open`."""
     async with open_system(server.name, _settle) as system:
-        bus = Bus(server, system, limits, state)
+        bus = Bus(server, system, limits, state, event_store)
         unlisten = server.features.on_change(bus._list_changed)  # noqa: SLF001 - the bus's own opening
         try:
             yield bus

@@ -19,6 +19,7 @@ from mcpbus.fate import Receipt
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.routing import Kind
+from mcpbus.stream import Poll
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -169,6 +170,20 @@ class Context(Asking):
         return await self._checkpoint(
             self._say(emission.custom(self._bus.ledger, Kind.CUSTOM, method, params))
         )
+
+    async def close_stream(self, retry: float = 1.0) -> None:
+        """Close the connection that waits for this request, so that its client polls instead; the handler goes on.
+
+        What is said from now on is stored, and the client fetches it when it comes back. Does nothing where it
+        could not: only revision 2025-11-25 over HTTP has this, on a server with an event store.
+
+        Args:
+            retry: After how many seconds the client may come back.
+        """
+        carrier = self._carrier
+        if carrier.ended is None and carrier.caller.revision.priming:
+            carrier.address.tell(Poll(retry))
+        await trio.lowlevel.checkpoint()
 
     @property
     def blocking(self) -> "SyncContext":

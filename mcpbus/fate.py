@@ -3,7 +3,7 @@
 Every message that the server makes for a client is entered in a `Ledger` and gets a `Receipt`. It is pending
 in one `Place` after another until it has exactly one `Fate`. The books balance at every moment::
 
-    emitted == delivered + discarded + refused + pending
+    emitted == delivered + stored + discarded + refused + pending
 
 `DELIVERED` means that the write of the bytes returned and no disconnect had been seen. It does not mean that
 the client read them: no protocol revision acknowledges a notification.
@@ -41,6 +41,8 @@ class Verdict(Symbol):
     """The kinds of fate."""
 
     DELIVERED = "delivered"
+    STORED = "stored"
+    """In the log of its stream, from which its client may still fetch it; final."""
     DISCARDED = "discarded"
     REFUSED = "refused"
     """Of a question to the client, whose sender was told at once: it must not wait for ever."""
@@ -52,7 +54,7 @@ class Fate:
 
     Attributes:
         verdict: What became of the message.
-        reason: Why it was discarded or refused; None for a delivered message.
+        reason: Why it was discarded or refused; None for a message that was delivered or stored.
     """
 
     verdict: Verdict
@@ -68,6 +70,7 @@ class Fate:
 
 
 DELIVERED = Fate(Verdict.DELIVERED)
+STORED = Fate(Verdict.STORED)
 _REFUSED = {reason: Fate(Verdict.REFUSED, reason) for reason in Reason}
 _DISCARDED = {reason: Fate(Verdict.DISCARDED, reason) for reason in Reason}
 
@@ -88,13 +91,14 @@ class Place(Symbol):
 class Ledger:
     """The books of one bus: how many messages were made, and what became of them."""
 
-    __slots__ = ("delivered", "discarded", "emitted", "pending", "refused")
+    __slots__ = ("delivered", "discarded", "emitted", "pending", "refused", "stored")
 
     def __init__(self) -> None:
         self.emitted = 0
         self.delivered = 0
         self.discarded = dict.fromkeys(Reason, 0)
         self.refused = 0
+        self.stored = 0
         self.pending = dict.fromkeys(Place, 0)
 
     def enter(self, method: str) -> "Receipt":
@@ -105,7 +109,7 @@ class Ledger:
 
     def balance(self) -> int:
         """Return what is missing from the books, in messages: zero, always."""
-        settled = self.delivered + sum(self.discarded.values()) + self.refused
+        settled = self.delivered + self.stored + sum(self.discarded.values()) + self.refused
         return self.emitted - settled - sum(self.pending.values())
 
 
@@ -175,11 +179,13 @@ class Receipt:
         self._fate = fate
         ledger = self._ledger
         ledger.pending[self._place] -= 1
-        if fate.reason is None:
+        if fate.verdict is Verdict.DELIVERED:
             ledger.delivered += 1
+        elif fate.verdict is Verdict.STORED:
+            ledger.stored += 1
         elif fate.verdict is Verdict.REFUSED:
             ledger.refused += 1
-        else:
+        elif fate.reason is not None:
             ledger.discarded[fate.reason] += 1
         if self._event is not None:
             self._event.set()

@@ -35,7 +35,7 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.routing import Kind, Line, Setting, Situation, absent, route
 from mcpbus.schemas import jsontypes
-from mcpbus.stream import Abort, Ending, Purge, Stream
+from mcpbus.stream import Abort, Ending, Poll, Purge, Stream
 
 if TYPE_CHECKING:
     from mcpbus.session import Session
@@ -237,6 +237,9 @@ class RequestActor:
 
     # -- the end ---------------------------------------------------------------------------------
 
+    def _close_stream(self, message: Poll) -> None:
+        self._ticket.stream.address.tell(message)
+
     def _send(self, message: Outgoing, permit: Permit[object] | None = None) -> None:
         ticket = self._ticket
         way = route(message.kind, message.era, ticket.setting)
@@ -334,6 +337,7 @@ class RequestActor:
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _emit,
         Progress: _emit_progress,
+        Poll: _close_stream,
         Ask: _ask,
         Answered: _answered,
         Withdraw: _withdraw,

@@ -22,6 +22,7 @@ from mcpbus.options import Limits
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.revisions import Revision
 from mcpbus.serving import ServeOptions, shutdown_on_signals
+from mcpbus.stores.protocol import EventStore
 from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
 from mcpbus.transport.lifespan import LifespanApp
@@ -270,7 +271,13 @@ class Server:
         return self.features.remove_prompt(name)
 
     @asynccontextmanager
-    async def open(self, *, limits: Limits | None = None, drain_seconds: float = 5.0) -> AsyncIterator[Bus]:
+    async def open(
+        self,
+        *,
+        limits: Limits | None = None,
+        event_store: EventStore | None = None,
+        drain_seconds: float = 5.0,
+    ) -> AsyncIterator[Bus]:
         """Open the server: ``async with server.open() as bus``.
 
         Its lifespan is entered first and left last. When the block ends, what goes on is drained; when it
@@ -278,6 +285,8 @@ class Server:
 
         Args:
             limits: What clients may use; the defaults are those of `Limits`.
+            event_store: Keeps what legacy clients can come back for when they lose a stream; without one they
+                cannot.
             drain_seconds: How long requests may go on when the block ends.
 
         Raises:
@@ -289,14 +298,19 @@ class Server:
         try:
             async with (
                 self.lifespan_context() as state,
-                open_bus(self, limits or Limits(), state, drain_seconds) as bus,
+                open_bus(self, limits or Limits(), state, event_store, drain_seconds) as bus,
             ):
                 yield bus
         finally:
             self._opened = False
 
     def asgi(
-        self, *, limits: Limits | None = None, response: ResponseMode = "auto", **http: Unpack[HttpFields]
+        self,
+        *,
+        limits: Limits | None = None,
+        event_store: EventStore | None = None,
+        response: ResponseMode = "auto",
+        **http: Unpack[HttpFields],
     ) -> LifespanApp:
         """Return the server as an ASGI application for ``hypercorn -k trio module:app``.
 
@@ -304,17 +318,20 @@ class Server:
 
         Args:
             limits: What clients may use.
+            event_store: As for `open`.
             response: The form of answers: "auto" chooses late for each one, "json" and "sse" fix it.
             **http: The fields of `HttpOptions`.
         """
         HttpOptions(**http)  # complains now, not at the start
-        return LifespanApp(partial(self.open, limits=limits), lambda bus: bus.asgi(response=response, **http))
+        opening = partial(self.open, limits=limits, event_store=event_store)
+        return LifespanApp(opening, lambda bus: bus.asgi(response=response, **http))
 
     async def serve(
         self,
         *,
         bind: str | Iterable[str] = "127.0.0.1:8000",
         limits: Limits | None = None,
+        event_store: EventStore | None = None,
         response: ResponseMode = "auto",
         options: ServeOptions | None = None,
         shutdown: trio.Event | None = None,
@@ -322,7 +339,7 @@ class Server:
         **http: Unpack[HttpFields],
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `Bus.serve`."""
-        async with self.open(limits=limits) as bus:
+        async with self.open(limits=limits, event_store=event_store) as bus:
             await bus.serve(
                 bind=bind,
                 response=response,

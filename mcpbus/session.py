@@ -110,6 +110,7 @@ class Session:
         in_flight: Its requests in flight.
         threshold: From which level it is sent log lines.
         questions: The requests of its own that asked the client something, by the question's id.
+        streams: Its streams that its client can come back to, by the name that their event ids carry.
         subscriptions: The URIs that it subscribed to.
         stage: Where it is in its life.
     """
@@ -129,6 +130,7 @@ class Session:
         "revision",
         "setting",
         "stage",
+        "streams",
         "subscriptions",
         "threshold",
     )
@@ -148,6 +150,7 @@ class Session:
         self.in_flight = InFlight(bus.limits.max_requests_per_session)
         self.threshold = LogThreshold(bus.limits.log_level)
         self.questions: dict[RequestId, Address[object]] = {}
+        self.streams: dict[str, Stream] = {}
         self.subscriptions: set[str] = set()
         self.stage = Stage.CONNECTED if setting is Setting.SHARED else Stage.REGISTERING
         self.last_active = trio.current_time()

@@ -14,18 +14,20 @@ Nothing but that task ever waits for the client.
 
 import enum
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, ClassVar, Self
 
 import msgspec
 import trio
 
-from actors import Address, Cell, Permit, StopReason, System
-from mcpbus.fate import DELIVERED, Reason
+from actors import Address, Cell, Permit, StopReason, System, Task, TaskEnded, Timer
+from mcpbus.fate import DELIVERED, STORED, Reason
 from mcpbus.options import Limits
 from mcpbus.outbox import Outbox, Outgoing
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
 from mcpbus.routing import Line, Situation, absent
+from mcpbus.stores.log import EventLog
 
 
 class Ending(enum.Enum):
@@ -89,6 +91,28 @@ class _Detached(msgspec.Struct, frozen=True):
     writer: "Writer"
 
 
+class _Resume(msgspec.Struct, frozen=True):
+    writer: "Writer"
+
+
+class Poll(msgspec.Struct, frozen=True):
+    """Close the connection, not the stream: its client comes back for the rest.
+
+    Attributes:
+        retry: After how many seconds it may.
+    """
+
+    retry: float
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    batch: list[Outgoing]
+
+
+class _Forsaken(msgspec.Struct, frozen=True):
+    """Nobody came back to the stream."""
+
+
 class OpenStreams:
     """How many streams a bus has open, for whoever waits until the last one has written what it had."""
 
@@ -127,14 +151,31 @@ class Stream:
         line: What kind of stream it is.
         address: Its actor.
         ending: Why it ended without a reply; None if it did not, or has not.
+        log: What it has said, if its client can come back for it.
+        registry: Where it is found by its log's name while it lives.
     """
 
-    __slots__ = ("_open", "_outbox", "_ready", "_writer", "_writing", "address", "ending", "line")
+    __slots__ = (
+        "_open",
+        "_outbox",
+        "_patience",
+        "_ready",
+        "_writer",
+        "_writing",
+        "address",
+        "ending",
+        "line",
+        "log",
+        "registry",
+    )
 
     address: Address[object]
 
-    def __init__(self, line: Line, limits: Limits, open_streams: OpenStreams) -> None:
+    def __init__(self, line: Line, limits: Limits, open_streams: OpenStreams, log: EventLog | None) -> None:
         self.line = line
+        self.log = log
+        self.registry: dict[str, Stream] | None = None
+        self._patience = limits.abandoned_timeout
         self._open = open_streams
         self.ending: Ending | None = None
         self._outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
@@ -149,7 +190,9 @@ class Stream:
         line: Line,
         limits: Limits,
         open_streams: OpenStreams,
+        *,
         owner: Address[object] | None = None,
+        log: EventLog | None = None,
     ) -> "Stream":
         """Open a stream.
 
@@ -159,8 +202,9 @@ class Stream:
             limits: The bounds of its outbox.
             open_streams: Where it is counted while it is open.
             owner: The session that a GET stream returns its leftovers to.
+            log: Keeps what it says, so that its client can come back.
         """
-        stream = cls(line, limits, open_streams)
+        stream = cls(line, limits, open_streams, log)
         # Room for all that another stream may hand over at once, beside what is said meanwhile.
         capacity = 2 * limits.outbox_items + limits.max_requests_per_session
         stream.address = system.spawn(_StreamActor, stream, owner, capacity=capacity)
@@ -199,6 +243,22 @@ class Stream:
         writer = self._writer = Writer(self, connection)
         return writer
 
+    async def resume(self, connection: trio.CancelScope) -> "Writer | None":
+        """Take the stream over from a connection that its client has lost; None if it has ended meanwhile.
+
+        Returns once nobody else writes or keeps anything of it. What is said in the meantime waits.
+        """
+        writer = Writer(self, connection)
+        writer.granted = trio.Event()
+        if not self.address.stopped:
+            self.address.tell(_Resume(writer))
+            try:
+                await writer.granted.wait()
+            except trio.Cancelled:
+                writer.__exit__()
+                raise
+        return None if self.address.stopped else writer
+
     def wake(self) -> None:
         """Let the writer look at the outbox. For the stream's actor."""
         if self._ready is not None:
@@ -214,13 +274,18 @@ class Writer:
 
     Attributes:
         connection: The scope in which that task runs, if it may be cancelled.
+        granted: Set when the stream is this writer's own, if it had to wait for that.
+        retry: After how many seconds the client should come back; None unless the connection is to be closed.
     """
 
-    __slots__ = ("_stream", "connection")
+    __slots__ = ("_kept", "_stream", "connection", "granted", "retry")
 
     def __init__(self, stream: Stream, connection: trio.CancelScope | None) -> None:
         self._stream = stream
+        self._kept = False
         self.connection = connection
+        self.granted: trio.Event | None = None
+        self.retry: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -254,7 +319,7 @@ class Writer:
         """
         stream = self._stream
         outbox = stream._outbox
-        if not outbox and not outbox.closed:
+        if not outbox and not outbox.closed and self.retry is None:
             ready = stream._ready = trio.Event()
             if timeout == float("inf"):
                 await ready.wait()
@@ -271,9 +336,24 @@ class Writer:
         self._stream._writing = batch
         return batch
 
+    async def keep(self) -> list[str] | None:
+        """Put the batch into the stream's log before it is written, and return the ids of its events, if it is kept."""
+        stream = self._stream
+        if stream.log is None:
+            return None
+        ids = await stream.log.append(stream._writing)
+        self._kept = ids is not None
+        return ids
+
+    @property
+    def kept(self) -> bool:
+        """Whether the batch that is being written is in the log."""
+        return self._kept
+
     def written(self) -> None:
         """Say that the write of the batch returned, and no disconnect was seen."""
         stream = self._stream
+        self._kept = False
         stream.address.tell(_Written(stream._writing))
 
 
@@ -286,6 +366,9 @@ class _StreamActor:
         self._outbox = stream._outbox
         self._owner = owner
         self._finishing = False
+        self._keeper: Task | None = None
+        self._next: Writer | None = None
+        self._patience: Timer | None = None
         stream._open.opened()
         cell.on_stop(self._ended)
 
@@ -309,9 +392,83 @@ class _StreamActor:
         self._stop_if_done()
 
     def _detached(self, message: _Detached) -> None:
-        if self._stream._writer is message.writer:
-            self._stream._writer = None
+        stream, writer = self._stream, message.writer
+        if self._next is writer:
+            self._next = None
+        if stream._writer is not writer:
+            return
+        if writer.kept:
+            for kept in stream._writing:
+                kept.receipt.settle(STORED)
+            if stream._writing[-1].final:
+                stream._writing = []
+                self._cell.stop()
+                return
+            stream._writing = []
+        stream._writer = None
+        if stream.log is None or not stream.log.resumable:
             self._cell.stop()
+            return
+        for lost in stream._writing:
+            lost.discard(Reason.LOST)
+        stream._writing = []
+        if self._next is None:
+            self._patience = self._cell.after(stream._patience, _Forsaken())
+        self._give()
+
+    # -- coming back -----------------------------------------------------------------------------
+
+    def _resume(self, message: _Resume) -> None:
+        if self._next is not None and self._next.connection is not None:
+            self._next.connection.cancel()
+        self._next = message.writer
+        writer = self._stream._writer
+        if writer is not None and writer.connection is not None:
+            writer.connection.cancel()
+        elif writer is None and self._keeper is None:
+            self._give()
+        elif self._keeper is not None:
+            self._keeper.cancel()
+
+    def _give(self) -> None:
+        """Give the stream, which nobody writes or keeps, to whoever is next: a connection, or the keeper."""
+        stream = self._stream
+        if self._next is not None:
+            stream._writer, self._next = self._next, None
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+            if stream._writer.granted is not None:
+                stream._writer.granted.set()
+        elif self._finishing and not self._outbox:
+            self._cell.stop()
+        else:
+            self._keeper = self._cell.start_task(_keep, stream, self._cell.address, context=Context())
+
+    def _kept(self, message: _Kept) -> None:
+        self._stream._writing = []
+        for kept in message.batch:
+            kept.receipt.settle(STORED)
+        if message.batch[-1].final:
+            self._cell.stop()
+
+    def _keeper_ended(self, _message: TaskEnded) -> None:
+        self._keeper = None
+        if self._stream.log is None or not self._stream.log.resumable:
+            self._cell.stop()
+        elif self._stream._writer is None:
+            self._give()
+
+    def _forsaken(self, _message: _Forsaken) -> None:
+        self._cell.stop()
+
+    def _poll(self, message: Poll) -> None:
+        writer, log = self._stream._writer, self._stream.log
+        if writer is not None and log is not None and log.primes:
+            writer.retry = message.retry
+            self._stream.wake()
+
+    # -- the end ---------------------------------------------------------------------------------
 
     def _last_turn(self, _message: Finish) -> None:
         # Requests that were told to end before this have sent their replies, which are in the mailbox now.
@@ -353,6 +510,10 @@ class _StreamActor:
         stream._writing = []
         self._outbox.closed = True
         stream.wake()
+        if stream.registry is not None and stream.log is not None:
+            stream.registry.pop(stream.log.name, None)
+        if self._next is not None and self._next.granted is not None:
+            self._next.granted.set()
         for message in lost:
             message.discard(Reason.LOST)
         if self._owner is None:
@@ -374,4 +535,19 @@ class _StreamActor:
         Abort: _abort,
         Supersede: _supersede,
         Purge: _purge,
+        Poll: _poll,
+        _Resume: _resume,
+        _Kept: _kept,
+        _Forsaken: _forsaken,
+        TaskEnded: _keeper_ended,
     }
+
+
+async def _keep(stream: Stream, actor: Address[object]) -> None:
+    """Put what a stream says into its log while no connection is attached."""
+    assert stream.log is not None  # noqa: S101 - the actor looked
+    with Writer(stream, None) as keeper:
+        while (batch := await keeper.take()) is not None:
+            if await keeper.keep() is None:
+                return
+            actor.tell(_Kept(batch))

@@ -4,7 +4,8 @@ A shell hands in one `HttpRequest` at a time. While a handler runs, its client's
 form of the answer is chosen when its first bytes are due.
 """
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 import trio
@@ -15,59 +16,32 @@ from mcpbus.dispatch import LISTEN, Inbound
 from mcpbus.fate import DELIVERED, Reason
 from mcpbus.handshake import Registration
 from mcpbus.methods import initialize_result
-from mcpbus.options import Limits
-from mcpbus.outbox import Outgoing
-from mcpbus.protocol.errors import ProtocolError, invalid_request
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.revisions import Revision
 from mcpbus.routing import Line
 from mcpbus.session import Close, OpenGet, Session
-from mcpbus.stream import Stream, Writer
+from mcpbus.stream import Stream
 from mcpbus.transport import answers
-from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form, HeaderList
+from mcpbus.transport.answering import Answering, HttpRequest, watch
+from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form
 from mcpbus.transport.decisions import (
     ACCEPTED,
     AcceptNotification,
     Answer,
     DeliverResponse,
-    Head,
     Initialize,
     Serve,
-    refusal,
 )
 from mcpbus.transport.exchange import Exchange, health
 from mcpbus.transport.gate import HttpOptions
-from mcpbus.transport.sse import COMMENT, HEADERS, encode_event
+from mcpbus.transport.resuming import resume
+from mcpbus.transport.sse import HEADERS, encode_event
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
-
-
-class HttpRequest(Protocol):
-    """One HTTP request, as a shell hands it in."""
-
-    head: Head
-
-    async def read_body(self, limit: int) -> bytes | None:
-        """Read the whole body; None if it is longer than `limit` bytes.
-
-        Raises:
-            trio.BrokenResourceError: The client went away.
-        """
-
-    async def answer(self, reply: Answer) -> None:
-        """Send a whole response. Returns, having done nothing, where the client has gone."""
-
-    async def start_stream(self, headers: HeaderList) -> None:
-        """Begin a response of status 200 that `write` goes on with."""
-
-    async def write(self, data: bytes, *, more: bool) -> None:
-        """Write a part of the response, the last one unless `more`."""
-
-    async def disconnected(self) -> None:
-        """Return when the client has gone; called after the body was read."""
 
 
 class Endpoint:
@@ -162,7 +136,8 @@ class Endpoint:
             principal,
         )
         try:
-            result = dispatch.serve(self._bus, inbound, self._bus.open_stream)
+            open_stream = partial(self._bus.open_stream, session=decision.session)
+            result = dispatch.serve(self._bus, inbound, open_stream)
         except ProtocolError as error:
             await http.answer(answers.error_reply(error, inbound.request.id, inbound.revision))
             return
@@ -200,15 +175,12 @@ class Endpoint:
         if isinstance(decision, Answer):
             await http.answer(decision)
             return
-        if decision.last_event_id is not None:
-            fault = (
-                "Last-Event-ID names no event: the streams of this server cannot be resumed; open a new one"
-            )
-            await http.answer(refusal(400, invalid_request(fault)))
-            return
         session = decision.session
         session.touch()
-        stream = self._bus.open_stream(Line.GET, session.address)
+        if decision.last_event_id is not None:
+            await resume(self._bus, http, session, decision.last_event_id)
+            return
+        stream = self._bus.open_stream(Line.GET, session)
         session.address.tell(OpenGet(stream))
         await self._stream(http, stream, GET_FORM, None)
 
@@ -241,91 +213,12 @@ class Endpoint:
     async def _stream(self, http: HttpRequest, stream: Stream, form: Form, revision: Revision | None) -> None:
         """Attach the request's connection to a stream, and write what comes until one of them ends."""
         with stream.attach() as writer:
-            answering = _Answering(http, stream, writer, form, revision)
+            answering = Answering(http, stream, writer, form, revision)
             if form.json and await answering.at_once(self._bus.limits):
                 return
             async with trio.open_nursery() as nursery:
                 writer.connection = nursery.cancel_scope
-                nursery.start_soon(_watch, http, nursery.cancel_scope)
+                nursery.start_soon(watch, http, nursery.cancel_scope)
                 while await answering.step(nursery.cancel_scope, self._bus.limits):
                     pass
                 nursery.cancel_scope.cancel()
-
-
-class _Answering:
-    """The response of one request, as far as it has got."""
-
-    def __init__(
-        self, http: HttpRequest, stream: Stream, writer: Writer, form: Form, revision: Revision | None
-    ) -> None:
-        self._http = http
-        self._stream = stream
-        self._writer = writer
-        self._form = form
-        self._revision = revision
-        self._started = False
-        self._batch: list[Outgoing] | None = []
-
-    async def at_once(self, limits: Limits) -> bool:
-        """Answer in JSON if the reply is there within a few turns of the scheduler, and return whether it was.
-
-        A client that disconnects meanwhile is noticed by the write, or not at all: the reply was made.
-        """
-        batch = self._batch = await self._writer.take_soon()
-        if not batch or not self._is_whole(batch):
-            return False
-        with trio.move_on_after(limits.write_deadline):
-            await self._http.answer(answers.whole_reply(batch[0], self._revision))
-            self._writer.written()
-        return True
-
-    async def step(self, connection: trio.CancelScope, limits: Limits) -> bool:
-        """Write the next batch, or a comment where there was none for the keep-alive time.
-
-        Returns:
-            Whether there may be more: not after the last message, nor after a write that missed its deadline,
-            nor to a client that has gone meanwhile. What was being written then is not delivered.
-        """
-        form = self._form
-        batch, self._batch = self._batch, []
-        if not batch and batch is not None and (self._started or not form.early):
-            patient = not self._started and (form.patient or not form.sse)
-            batch = await self._writer.take(float("inf") if patient else limits.keep_alive)
-        more = False
-        with trio.move_on_after(limits.write_deadline) as deadline:
-            more = await self._write(batch)
-        if deadline.cancelled_caught or connection.cancel_called:
-            return False
-        if batch:
-            self._writer.written()
-        return more
-
-    async def _write(self, batch: list[Outgoing] | None) -> bool:
-        http = self._http
-        if batch is None:
-            await (
-                http.write(b"", more=False)
-                if self._started
-                else http.answer(answers.unanswered(self._stream))
-            )
-            return False
-        if self._is_whole(batch):
-            await http.answer(answers.whole_reply(batch[0], self._revision))
-            return False
-        final = bool(batch) and batch[-1].final
-        if not self._started:
-            self._started = True
-            await http.start_stream(answers.stream_headers(batch))
-        events = b"".join([encode_event(message.data) for message in batch]) or COMMENT
-        await http.write(events, more=not final)
-        return not final
-
-    def _is_whole(self, batch: list[Outgoing]) -> bool:
-        """Tell whether the answer can be JSON: nothing was said before the reply."""
-        return self._form.json and not self._started and len(batch) == 1 and batch[0].final
-
-
-async def _watch(http: HttpRequest, connection: trio.CancelScope) -> None:
-    """Cancel the connection's scope when its client disconnects."""
-    await http.disconnected()
-    connection.cancel()

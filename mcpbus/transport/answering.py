@@ -1,0 +1,151 @@
+"""How one HTTP request is answered from a stream: the form chosen late, each batch in one write."""
+
+from typing import Protocol
+
+import trio
+
+from mcpbus.options import Limits
+from mcpbus.outbox import Outgoing
+from mcpbus.protocol.revisions import Revision
+from mcpbus.stream import Stream, Writer
+from mcpbus.transport import answers
+from mcpbus.transport.answers import Form, HeaderList
+from mcpbus.transport.decisions import Answer, Head
+from mcpbus.transport.sse import COMMENT, encode_event
+
+
+class HttpRequest(Protocol):
+    """One HTTP request, as a shell hands it in."""
+
+    head: Head
+
+    async def read_body(self, limit: int) -> bytes | None:
+        """Read the whole body; None if it is longer than `limit` bytes.
+
+        Raises:
+            trio.BrokenResourceError: The client went away.
+        """
+
+    async def answer(self, reply: Answer) -> None:
+        """Send a whole response. Returns, having done nothing, where the client has gone."""
+
+    async def start_stream(self, headers: HeaderList) -> None:
+        """Begin a response of status 200 that `write` goes on with."""
+
+    async def write(self, data: bytes, *, more: bool) -> None:
+        """Write a part of the response, the last one unless `more`."""
+
+    async def disconnected(self) -> None:
+        """Return when the client has gone; called after the body was read."""
+
+
+class Answering:
+    """The response of one request, as far as it has got.
+
+    Args:
+        http: The request.
+        stream: What is written.
+        writer: Its writing end.
+        form: What form the answer may take.
+        revision: What governs the request; None for a GET.
+        started: Whether the response has begun as an SSE stream.
+    """
+
+    def __init__(
+        self,
+        http: HttpRequest,
+        stream: Stream,
+        writer: Writer,
+        form: Form,
+        revision: Revision | None = None,
+        *,
+        started: bool = False,
+    ) -> None:
+        self._http = http
+        self._stream = stream
+        self._writer = writer
+        self._form = form
+        self._revision = revision
+        self._started = started
+        self._batch: list[Outgoing] | None = []
+
+    async def at_once(self, limits: Limits) -> bool:
+        """Answer in JSON if the reply is there within a few turns of the scheduler, and return whether it was.
+
+        A client that disconnects meanwhile is noticed by the write, or not at all: the reply was made.
+        """
+        batch = self._batch = await self._writer.take_soon()
+        if not batch or not self._is_whole(batch):
+            return False
+        with trio.move_on_after(limits.write_deadline):
+            await self._http.answer(answers.whole_reply(batch[0], self._revision))
+            self._writer.written()
+        return True
+
+    async def step(self, connection: trio.CancelScope, limits: Limits) -> bool:
+        """Write the next batch, or a comment where there was none for the keep-alive time.
+
+        Returns:
+            Whether there may be more: not after the last message, nor after a write that missed its deadline,
+            nor to a client that has gone meanwhile. What was being written then is not delivered.
+        """
+        form = self._form
+        batch, self._batch = self._batch, []
+        if not batch and batch is not None and (self._started or not form.early):
+            patient = not self._started and (form.patient or not form.sse)
+            batch = await self._writer.take(float("inf") if patient else limits.keep_alive)
+        more = False
+        with trio.move_on_after(limits.write_deadline) as deadline:
+            more = await self._write(batch)
+        if deadline.cancelled_caught or connection.cancel_called:
+            return False
+        if batch:
+            self._writer.written()
+        return more
+
+    async def _write(self, batch: list[Outgoing] | None) -> bool:
+        if batch is None:
+            await self._end()
+            return False
+        if self._is_whole(batch):
+            await self._http.answer(answers.whole_reply(batch[0], self._revision))
+            return False
+        retry = self._writer.retry
+        events = await self._start(batch, retry)
+        ids = await self._writer.keep() if batch else None
+        if ids is None:
+            events += b"".join([encode_event(message.data) for message in batch])
+        else:
+            kept = zip(batch, ids, strict=True)
+            events += b"".join([encode_event(message.data, id=event_id) for message, event_id in kept])
+        more = retry is None and not (batch and batch[-1].final)
+        await self._http.write(events or COMMENT, more=more)
+        return more
+
+    async def _start(self, batch: list[Outgoing], retry: float | None) -> bytes:
+        """Begin the stream if it has not begun, and return what comes before the batch."""
+        log = self._stream.log
+        wait = None if retry is None else round(retry * 1000)
+        primes = not self._started and log is not None and log.primes
+        if not self._started:
+            self._started = True
+            await self._http.start_stream(answers.stream_headers(batch))
+        if log is not None and (primes or wait is not None):
+            return encode_event(b"", id=log.offer(), retry=wait)
+        return b""
+
+    async def _end(self) -> None:
+        if self._started:
+            await self._http.write(b"", more=False)
+        else:
+            await self._http.answer(answers.unanswered(self._stream))
+
+    def _is_whole(self, batch: list[Outgoing]) -> bool:
+        """Tell whether the answer can be JSON: nothing was said before the reply."""
+        return self._form.json and not self._started and len(batch) == 1 and batch[0].final
+
+
+async def watch(http: HttpRequest, connection: trio.CancelScope) -> None:
+    """Cancel the connection's scope when its client disconnects."""
+    await http.disconnected()
+    connection.cancel()

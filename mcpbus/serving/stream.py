@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from contextlib import suppress
 
 import trio
 
@@ -24,6 +25,11 @@ class DeadlineStream(trio.abc.Stream):
         self._sending: trio.CancelScope | None = None
         self.aborted = False
         self.stalled = False
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # What the kernel has taken is not at the peer yet. Linux resets the connection if nobody takes it there; later
+            # than we do, because our own deadline is the one that is counted.
+            with suppress(OSError):  # a Unix socket
+                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2000 * seconds))
 
     @property
     def socket(self) -> trio.socket.SocketType:

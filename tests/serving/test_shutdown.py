@@ -123,8 +123,15 @@ async def test_a_quiet_stream_outlives_idle_connections():
     async def quiet(scope, receive, send):
         assert scope["type"] == "http"
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await speak.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(forbid_disconnect, receive)
+            await speak.wait()
+            nursery.cancel_scope.cancel()
         await send({"type": "http.response.body", "body": b"at last"})
+
+    async def forbid_disconnect(receive):
+        while True:
+            assert (await receive())["type"] == "http.request"
 
     async with serving(quiet, keep_alive_seconds=0.1) as served:
         stream = await served.connect()

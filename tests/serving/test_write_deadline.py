@@ -1,5 +1,7 @@
 """A client that stops reading loses its connection, and delays nobody (hypercorn 0.18 waits for it for ever)."""
 
+import socket
+
 import pytest
 import trio
 from peers import Http2, get, receive_until, respond, serving
@@ -75,6 +77,24 @@ async def test_a_stalled_write_does_not_delay_a_cancellation():
     async with serving(Flood(), write_deadline_seconds=3600, drain_seconds=3600) as served:
         await open_flood(served, "HTTP/1.1")
     assert served.ended.is_set()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the kernel has no such timeout")
+async def test_what_the_kernel_has_taken_is_not_waited_for_either():
+    told = trio.Event()
+
+    async def answers(scope, receive, send):
+        assert scope["type"] == "http"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(16_000), "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        told.set()
+
+    async with serving(answers, write_deadline_seconds=0.1) as served:
+        stream = await served.connect(receive_buffer=4096)
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+        await told.wait()
 
 
 class SlowStream:

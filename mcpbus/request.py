@@ -296,7 +296,8 @@ class RequestActor:
         self._stop(reason)
 
     def _stream_stopped(self, _message: Stopped) -> None:
-        if self._ticket.revision.era is Era.MODERN:
+        if self._ticket.revision.era is Era.MODERN or self._ticket.session_id is not None:
+            # An initialize that nobody waits for would leave a session that nobody knows of.
             self._stop(Reason.CANCELLED)
         elif self._ticket.stream.line is Line.SHARED:
             self._stop(Reason.SESSION_ENDED)

@@ -1,11 +1,19 @@
 """A server whose handlers do nothing by themselves: the test speaks and ends in their place, when it chooses to."""
 
+import json
 from contextlib import asynccontextmanager
 
 import trio
 
 from mcpbus import Context, Limits, Server
 from mcpbus.testing import open_bus, open_probe, settle
+from mcpbus.transport.channel import run_channel
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+CLAIM = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 
 
 class Call:
@@ -30,6 +38,27 @@ class Call:
         self.outcome = "returned"
         if self._error is not None:
             raise self._error
+
+
+class Wire:
+    """The client's end of a shared channel, down to the messages.
+
+    Attributes:
+        got: All that came so far.
+    """
+
+    def __init__(self, sender):
+        self.got = []
+        self._sender = sender
+
+    async def say(self, method, params, request_id=None):
+        body = {"jsonrpc": "2.0", "method": method, "params": params}
+        await self._sender.send(
+            json.dumps(body if request_id is None else {**body, "id": request_id}).encode()
+        )
+
+    async def receive(self, data):
+        self.got += [json.loads(line) for line in data.splitlines()]
 
 
 class Stage:
@@ -61,6 +90,27 @@ class Stage:
         """Wait until nothing moves, and return the run of `hold` that has this key."""
         await settle(self.bus)
         return self.calls[key]
+
+    @asynccontextmanager
+    async def wire(self, revision=None):
+        """Open a shared channel, initialized if a revision is given."""
+        sender, receiver = trio.open_memory_channel(100)
+        wire = Wire(sender)
+        async with trio.open_nursery() as nursery, sender:
+            nursery.start_soon(run_channel, self.bus, receiver, wire.receive)
+            if revision is not None:
+                await wire.say("initialize", {**HELLO, "protocolVersion": revision}, 0)
+                await settle(self.bus)
+                await wire.say("notifications/initialized", {})
+                await settle(self.bus)
+                wire.got.clear()
+            yield wire
+            sender.close()
+
+    async def connect(self, revision):
+        """Connect a client in process, and leave again."""
+        async with self.bus.connect(revision=revision):
+            pass
 
     async def quiet(self):
         await settle(self.bus)
@@ -98,6 +148,11 @@ def tool(key="", name="hold"):
     return {"name": name, "arguments": {"key": key}}
 
 
+def short(messages):
+    """What messages are, in short: the method of a notification, or the id of a reply."""
+    return [m.get("method", m.get("id", "error")) for m in messages]
+
+
 def methods(recording):
-    """What a recording has, in short: the method of a notification, or the id of a reply."""
-    return [m.get("method", m.get("id", "error")) for m in recording.messages]
+    """What a recording has, in short."""
+    return short(recording.messages)

@@ -2,10 +2,12 @@
 
 import pytest
 import trio
-from staging import Stage, methods, staged, tool
+from staging import HELLO, Stage, methods, staged, tool
 
+from mcpbus import ProtocolError
 from mcpbus.fate import DELIVERED, Fate, Place, Reason
 from mcpbus.testing import open_bus, open_probe
+from mcpbus.transport.memory import Disconnected
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 ENDED = Fate.discarded(Reason.SESSION_ENDED)
@@ -84,13 +86,8 @@ async def test_past_the_cap_the_oldest_that_never_sent_initialized_makes_room(au
         assert older.id not in stage.bus.sessions
         assert {ready.id, newer.id} < set(stage.bus.sessions)
         await newer.notify("notifications/initialized").ended()
-        body = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "c", "version": "1"},
-        }
         refused = await stage.probe.post(
-            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": body}
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
         ).ended()
         assert (refused.status, "mcp-session-id" in refused.headers) == (503, False)
         assert len(stage.bus.sessions) == 3
@@ -161,7 +158,7 @@ async def test_a_shared_channel_that_the_server_closes_answers_its_requests_firs
         async def call(key):
             try:
                 await client.call_tool("hold", {"key": key})
-            except Exception as error:
+            except (ProtocolError, Disconnected) as error:
                 errors.append(getattr(error, "code", error))
 
         async with trio.open_nursery() as nursery:

@@ -1,0 +1,321 @@
+"""What is kept for a client whose stream is not open yet, and what a session's hooks change."""
+
+import pytest
+import trio
+from staging import CLAIM, HELLO, methods, short, staged, tool
+
+from mcpbus import ProtocolError
+from mcpbus.fate import DELIVERED, Fate, Place, Reason
+
+TOOLS = "notifications/tools/list_changed"
+PROMPTS = "notifications/prompts/list_changed"
+UPDATED = "notifications/resources/updated"
+
+
+async def test_changes_wait_for_the_first_get_one_of_a_kind(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        for uri in ("res://a", "res://b"):
+            await session.request("resources/subscribe", {"uri": uri}).reply()
+        receipts = [
+            change()[0]
+            for change in (
+                stage.bus.tools_changed,
+                lambda: stage.bus.resource_updated("res://a"),
+                stage.bus.prompts_changed,
+                stage.bus.tools_changed,
+                lambda: stage.bus.resource_updated("res://b"),
+                lambda: stage.bus.resource_updated("res://a"),
+            )
+        ]
+        superseded = Fate.discarded(Reason.SUPERSEDED)
+        assert [r.fate for r in receipts] == [superseded, superseded, None, None, None, None]
+        assert {r.place for r in receipts[2:]} == {Place.HELD}
+        get = session.get()
+        await stage.quiet()
+        # The newer copy stands where it was made, at the end.
+        assert methods(get) == [PROMPTS, TOOLS, UPDATED, UPDATED]
+        assert [m["params"]["uri"] for m in get.messages[2:]] == ["res://b", "res://a"]
+        assert {r.fate for r in receipts[2:]} == {DELIVERED}
+
+
+async def test_what_is_held_expires_after_its_time_each_on_its_own(autojump_clock):
+    async with staged(limits={"held_timeout": 100}) as stage:
+        session = await stage.probe.initialize()
+        first = stage.bus.tools_changed()[0]
+        await trio.sleep(60)
+        second = stage.bus.prompts_changed()[0]
+        await trio.sleep(41)
+        assert (first.fate, second.place) == (Fate.discarded(Reason.EXPIRED), Place.HELD)
+        await trio.sleep(60)
+        assert second.fate == Fate.discarded(Reason.EXPIRED)
+        get = session.get()
+        await stage.quiet()
+        assert get.messages == []
+
+
+async def test_no_more_is_held_than_there_may_be(autojump_clock):
+    async with staged(limits={"held_items": 2}) as stage:
+        session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
+        receipts = [inside.notify("notifications/x", {"n": n}) for n in range(3)]
+        assert [r.fate for r in receipts] == [Fate.discarded(Reason.OVERFLOW), None, None]
+        log = inside.log("error", "not held")
+        assert log.fate == Fate.discarded(Reason.NO_STREAM)
+        get = session.get()
+        await stage.quiet()
+        assert [m["params"]["n"] for m in get.messages] == [1, 2]
+
+
+async def test_before_initialized_changes_wait_even_with_a_get_open_and_logs_do_not(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize(initialized=False)
+        get = await session.get().begun()
+        inside = stage.bus.sessions[session.id]
+        change, log = stage.bus.tools_changed()[0], inside.log("info", "early")
+        await stage.quiet()
+        assert (change.place, log.fate) == (Place.HELD, DELIVERED)
+        await session.notify("notifications/initialized").ended()
+        await stage.quiet()
+        assert methods(get) == ["notifications/message", TOOLS]
+
+
+async def test_an_unsubscribe_discards_what_is_held_for_it(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        for uri in ("res://a", "res://a/b"):
+            await session.request("resources/subscribe", {"uri": uri}).reply()
+        above = stage.bus.resource_updated("res://a")[0]
+        # One copy for a session, whichever of its subscriptions cover it.
+        [below] = stage.bus.resource_updated("res://a/b")
+        await session.request("resources/unsubscribe", {"uri": "res://a"}).reply()
+        assert above.fate == Fate.discarded(Reason.NOT_SUBSCRIBED)
+        assert below.place is Place.HELD
+        assert len(stage.bus.resource_updated("res://a")) == 0
+
+
+async def test_a_client_without_sessions_is_told_of_no_change(autojump_clock):
+    async with staged(http={"sessions": "stateless"}) as stage:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool()}
+        post = stage.probe.post(body)
+        call = await stage.call()
+        assert len(stage.bus.tools_changed()) == 0
+        assert (await call.ctx.info("in request")).fate is None
+        call.finish()
+        await post.ended()
+        assert methods(post) == ["notifications/message", 1]
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
+async def test_json_only_answers_discard_what_a_request_says_and_tell_the_handler(revision, autojump_clock):
+    async with staged(response="json") as stage:
+        if revision == "2026-07-28":
+            post = stage.probe.request("tools/call", tool(), log_level="debug", progress_token=1)
+        else:
+            session = await stage.probe.initialize(revision)
+            post = session.request("tools/call", tool(), progress_token=1)
+        call = await stage.call()
+        for receipt in (
+            await call.ctx.info("x"),
+            await call.ctx.progress(1),
+            await call.ctx.notify("notifications/x"),
+        ):
+            assert receipt.fate == Fate.discarded(Reason.NO_STREAM)
+        call.finish()
+        await post.ended()
+        assert (post.streams, len(post.messages)) == (False, 1)
+
+
+async def test_a_modern_client_gets_no_log_below_its_level_and_none_without_one(autojump_clock):
+    async with staged() as stage:
+        posts = {
+            key: stage.probe.request("tools/call", tool(key), log_level=key or None)
+            for key in ("", "debug", "error")
+        }
+        fates = {}
+        for key in posts:
+            call = await stage.call(key)
+            fates[key] = [(await call.ctx.log(level, "x")).fate for level in ("info", "error")]
+            call.finish()
+        filtered = Fate.discarded(Reason.FILTERED)
+        assert fates == {"": [filtered, filtered], "debug": [None, None], "error": [filtered, None]}
+        levels = {
+            key: [m["params"]["level"] for m in (await p.ended()).messages[:-1]] for key, p in posts.items()
+        }
+        assert levels == {"": [], "debug": ["info", "error"], "error": ["error"]}
+
+
+# -- listens -------------------------------------------------------------------------------------
+
+
+async def test_a_change_of_the_same_moment_comes_after_the_acknowledgement(autojump_clock):
+    async with staged() as stage:
+        listens = [
+            stage.probe.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=n)
+            for n in range(20)
+        ]
+        for _ in range(6):
+            # Some are heard of already and some not; whoever gets the change has its acknowledgement before it.
+            stage.bus.tools_changed()
+            await trio.lowlevel.checkpoint()
+        await stage.quiet()
+        for number, listen in enumerate(listens):
+            assert methods(listen)[0] == "notifications/subscriptions/acknowledged"
+            assert set(methods(listen)[1:]) <= {TOOLS}
+            stamps = {m["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for m in listen.messages}
+            assert stamps == {number}
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+        assert len(stage.bus.interests) == 0
+
+
+async def test_a_listen_gets_what_it_asked_for_and_nobody_without_a_listen_gets_anything(autojump_clock):
+    async with staged() as stage:
+        filters = [
+            {"toolsListChanged": True},
+            {"promptsListChanged": True},
+            {"resourceSubscriptions": ["res://a"]},
+        ]
+        listens = [stage.probe.request("subscriptions/listen", {"notifications": f}) for f in filters]
+        post = stage.probe.request("tools/call", tool(), log_level="debug")
+        call = await stage.call()
+        assert [len(b) for b in (stage.bus.tools_changed(), stage.bus.prompts_changed())] == [1, 1]
+        assert [len(stage.bus.resource_updated(u)) for u in ("res://a", "res://a/b", "res://b")] == [1, 1, 0]
+        assert len(stage.bus.resources_changed()) == 0
+        call.finish()
+        await post.ended()
+        await stage.quiet()
+        assert [methods(listen)[1:] for listen in listens] == [[TOOLS], [PROMPTS], [UPDATED, UPDATED]]
+        assert len(post.messages) == 1
+
+
+async def test_a_listen_on_a_shared_channel_ends_with_its_result_and_then_the_cancelled(autojump_clock):
+    async with staged() as stage, stage.wire() as wire:
+        for number in (1, "1"):
+            wanted = {"notifications": {"toolsListChanged": number == 1}, "_meta": CLAIM}
+            await wire.say("subscriptions/listen", wanted, number)
+        await stage.quiet()
+        stage.bus.tools_changed()
+        await stage.bus.drain(1)
+        await stage.quiet()
+        stamps = [m["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for m in wire.got[:3]]
+        assert stamps == [1, "1", 1]
+        ends = ["notifications/cancelled"]
+        assert short(wire.got[2:]) == [TOOLS, 1, *ends, "1", *ends]
+        assert [m["params"]["requestId"] for m in wire.got if m.get("method") == ends[0]] == [1, "1"]
+        assert stage.books() == ({}, {})
+
+
+# -- on_session ----------------------------------------------------------------------------------
+
+
+def extra() -> str:
+    """Return what a session's own tool returns."""
+    return "extra"
+
+
+async def test_tools_that_a_hook_adds_are_part_of_the_first_list_and_announce_nothing(autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.on_session
+        async def inject(session):
+            session.add_tool(extra)
+            await trio.sleep(1)
+
+        emitted = stage.bus.statistics().emitted
+        session = await stage.probe.initialize()
+        assert stage.bus.statistics().emitted == emitted + 1  # the InitializeResult
+        names = [t["name"] for t in (await session.request("tools/list").reply())["result"]["tools"]]
+        assert "extra" in names
+        called = await session.request("tools/call", {"name": "extra", "arguments": {}}).reply()
+        assert called["result"]["content"][0]["text"] == "extra"
+        get = session.get()
+        await stage.quiet()
+        assert get.messages == []
+        modern = await stage.probe.request("tools/list").reply()
+        assert "extra" not in [t["name"] for t in modern["result"]["tools"]]
+
+
+async def test_a_tool_added_later_is_announced_to_its_session_alone(autojump_clock):
+    async with staged() as stage:
+        mine, theirs = await stage.probe.initialize(), await stage.probe.initialize()
+        gets = [mine.get(), theirs.get()]
+        await stage.quiet()
+        stage.bus.sessions[mine.id].add_tool(extra)
+        await stage.quiet()
+        assert [methods(get) for get in gets] == [[TOOLS], []]
+
+
+@pytest.mark.parametrize("fault", ["raises", "too slow"])
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_hook_that_fails_has_the_session_refused_and_nothing_kept(
+    fault, shared, autojump_clock, caplog
+):
+    async with staged() as stage:
+        fails = True
+
+        @stage.server.on_session
+        async def hook(session):
+            if fails and fault == "raises":
+                raise RuntimeError("secret")
+            if fails:
+                await trio.sleep(11)
+
+        if shared:
+            with pytest.raises(ProtocolError) as caught:
+                await stage.connect("2025-06-18")
+            assert caught.value.code == -32603
+            assert "secret" not in str(caught.value)
+        else:
+            answer = await stage.probe.post(
+                {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+            ).ended()
+            assert answer.messages[0]["error"]["code"] == -32603
+            assert "secret" not in answer.body.decode()
+            assert "mcp-session-id" not in answer.headers
+        await stage.assert_nothing_is_left()
+        assert (len(stage.bus.sessions), len(stage.bus._registering), len(stage.bus._channels)) == (0, 0, 0)
+        fails = False
+        await stage.probe.initialize()
+
+
+async def test_a_client_that_leaves_while_it_registers_leaves_nothing(autojump_clock):
+    async with staged() as stage:
+        outcome = []
+
+        @stage.server.on_session
+        async def hook(session):
+            try:
+                await trio.sleep(5)
+                outcome.append("finished")
+            except trio.Cancelled:
+                outcome.append("cancelled")
+                raise
+
+        post = stage.probe.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
+        await trio.sleep(1)
+        assert len(stage.bus._registering) == 1
+        post.disconnect()
+        await stage.quiet()
+        assert outcome == ["cancelled"]
+        await trio.sleep(10)
+        assert (dict(stage.bus.sessions), len(stage.bus._registering)) == ({}, 0)
+        await stage.assert_nothing_is_left()
+
+
+async def test_what_is_said_to_a_registering_session_is_held_and_a_broadcast_misses_it(autojump_clock):
+    async with staged() as stage:
+        receipts = []
+
+        @stage.server.on_session
+        async def hook(session):
+            receipts.append(session.notify("notifications/x"))
+            receipts.extend(stage.bus.tools_changed())
+            stage.server.add_tool(extra)
+
+        session = await stage.probe.initialize()
+        assert [r.place for r in receipts] == [Place.HELD]
+        get = session.get()
+        await stage.quiet()
+        # The tool was there before initialize was answered: its list is new to the client anyway.
+        assert methods(get) == ["notifications/x"]

@@ -1,0 +1,94 @@
+"""Whose session it is, and which ids must be unique where."""
+
+import pytest
+from staging import CLAIM, staged, tool
+
+from mcpbus import Unauthorized
+
+
+async def by_header(head):
+    name = head.headers.get(b"authorization")
+    if name is None:
+        raise Unauthorized
+    return {"name": name}
+
+
+def as_(name):
+    return {"authorization": name}
+
+
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE", "notification"])
+@pytest.mark.parametrize("principal", ["mallory", None])
+async def test_another_principals_session_is_as_if_it_were_not_there(verb, principal, autojump_clock):
+    async with staged(authenticate=by_header) as stage:
+        alice = await stage.probe.initialize(headers=as_("alice"))
+        stage.bus.tools_changed()
+        theirs = {"mcp-session-id": alice.id} | ({} if principal is None else as_(principal))
+        if verb == "POST":
+            answer = stage.probe.post({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, theirs)
+        elif verb == "notification":
+            answer = stage.probe.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, theirs)
+        else:
+            answer = stage.probe.send(verb, headers={"accept": "text/event-stream", **theirs})
+        await answer.ended()
+        assert answer.status == (401 if principal is None else 404)
+        assert alice.id in stage.bus.sessions
+        get = alice.get()
+        await stage.quiet()
+        assert len(get.messages) == 1
+
+
+async def test_find_session_says_nothing_of_whether_the_session_exists(autojump_clock):
+    async with staged(authenticate=by_header) as stage:
+        alice = await stage.probe.initialize(headers=as_("alice"))
+        assert stage.bus.find_session(alice.id, {"name": "alice"}) is stage.bus.sessions[alice.id]
+        assert stage.bus.find_session(alice.id, {"name": "mallory"}) is None
+        assert stage.bus.find_session(alice.id, None) is None
+        assert stage.bus.find_session("no such id", {"name": "alice"}) is None
+
+
+async def test_ids_are_unique_in_flight_within_one_session_by_type_and_value(autojump_clock):
+    async with staged() as stage:
+        one, other = await stage.probe.initialize(), await stage.probe.initialize()
+        posts = [
+            one.request("tools/call", tool("a"), id=1),
+            one.request("tools/call", tool("b"), id="1"),
+            other.request("tools/call", tool("c"), id=1),
+            stage.probe.request("tools/call", tool("d"), id=1),
+            stage.probe.request("tools/call", tool("e"), id=1),
+        ]
+        await stage.quiet()
+        twice = await one.request("tools/call", tool("f"), id=1).reply()
+        assert (twice["error"]["code"], twice["id"]) == (-32600, 1)
+        assert sorted(stage.calls) == ["a", "b", "c", "d", "e"]
+        for call in stage.calls.values():
+            call.finish()
+        assert [(await post.reply())["id"] for post in posts] == [1, "1", 1, 1, 1]
+        assert [(await post.reply())["result"]["content"][0]["text"][-1] for post in posts] == list("abcde")
+        again = one.request("tools/call", tool("g"), id=1)
+        (await stage.call("g")).finish()
+        assert (await again.reply())["result"]
+
+
+async def test_ids_are_unique_on_a_shared_channel_across_both_eras(autojump_clock):
+    async with staged() as stage, stage.wire("2025-11-25") as wire:
+        await wire.say("tools/call", tool("legacy"), 1)
+        await wire.say("tools/call", {**tool("modern"), "_meta": CLAIM}, "1")
+        listen = {"notifications": {"toolsListChanged": True}, "_meta": CLAIM}
+        await wire.say("subscriptions/listen", listen, 2)
+        await stage.quiet()
+        wire.got.clear()
+        for request_id, params in ((1, {**tool("x"), "_meta": CLAIM}), ("1", tool("y")), (2, tool("z"))):
+            await wire.say("tools/call", params, request_id)
+        await wire.say("subscriptions/listen", listen, "1")
+        await stage.quiet()
+        assert [(m["id"], m["error"]["code"]) for m in wire.got] == [(n, -32600) for n in (1, "1", 2, "1")]
+        assert sorted(stage.calls) == ["legacy", "modern"]
+        wire.got.clear()
+        for call in stage.calls.values():
+            call.finish()
+        await stage.quiet()
+        assert {m["id"]: m["result"]["content"][0]["text"] for m in wire.got} == {
+            1: "held legacy",
+            "1": "held modern",
+        }

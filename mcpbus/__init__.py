@@ -1,9 +1,26 @@
 """An MCP server runtime for trio whose inside is a message bus."""
 
+from mcpbus.asking import (
+    Accepted,
+    AnswerTimeoutError,
+    AskError,
+    Cancelled,
+    CannotAskError,
+    ClientRefusedError,
+    Declined,
+    Elicit,
+    ElicitUrl,
+    InputRequired,
+    InvalidAnswerError,
+    ListRoots,
+    Root,
+    Sample,
+    Sampled,
+)
 from mcpbus.authentication import Unauthorized
 from mcpbus.bus import Bus, Statistics
 from mcpbus.context import Client, Context, SyncContext
-from mcpbus.fate import DELIVERED, Broadcast, Fate, Place, Reason, Receipt, Verdict
+from mcpbus.fate import DELIVERED, STORED, Broadcast, Fate, Place, Reason, Receipt, Verdict
 from mcpbus.features import (
     Audio,
     Completion,
@@ -25,18 +42,31 @@ from mcpbus.transport.gate import HttpOptions
 
 __all__ = [
     "DELIVERED",
+    "STORED",
+    "Accepted",
+    "AnswerTimeoutError",
+    "AskError",
     "Audio",
     "Broadcast",
     "Bus",
+    "Cancelled",
+    "CannotAskError",
     "Client",
+    "ClientRefusedError",
     "Completion",
     "Context",
+    "Declined",
+    "Elicit",
+    "ElicitUrl",
     "Fate",
     "File",
     "HttpOptions",
     "Image",
+    "InputRequired",
+    "InvalidAnswerError",
     "Invocation",
     "Limits",
+    "ListRoots",
     "LogLevel",
     "Place",
     "ProtocolError",
@@ -44,6 +74,9 @@ __all__ = [
     "Receipt",
     "RegistrationError",
     "ResourceNotFoundError",
+    "Root",
+    "Sample",
+    "Sampled",
     "ServeOptions",
     "Server",
     "Session",

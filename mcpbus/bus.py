@@ -39,7 +39,7 @@ from mcpbus.stream import OpenStreams, Stream
 from mcpbus.transport.asgi import AsgiApp
 from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
-from mcpbus.transport.memory import Client, connect
+from mcpbus.transport.memory import Client, OnQuestion, connect
 from mcpbus.transport.stdio import run_stdio
 
 if TYPE_CHECKING:
@@ -292,15 +292,22 @@ class Bus:
         await run_stdio(self)
 
     def connect(
-        self, *, revision: str = LATEST.name, principal: object = None
+        self,
+        *,
+        revision: str = LATEST.name,
+        principal: object = None,
+        capabilities: Mapping[str, Any] | None = None,
+        on_question: OnQuestion | None = None,
     ) -> AbstractAsyncContextManager[Client]:
         """Connect a client in process: ``async with bus.connect() as client``.
 
         Args:
             revision: The protocol revision that it speaks; a legacy one begins with the handshake.
             principal: Who it is.
+            capabilities: What it declares, such as ``{"elicitation": {}}``.
+            on_question: Answers what the server asks: an async function of the method and the params.
         """
-        return connect(self, revision, principal)
+        return connect(self, revision, principal, capabilities, on_question)
 
     # -- looking inside --------------------------------------------------------------------------
 

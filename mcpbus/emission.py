@@ -18,6 +18,7 @@ from mcpbus.routing import Kind
 MESSAGE = "notifications/message"
 PROGRESS = "notifications/progress"
 RESOURCE_UPDATED = "notifications/resources/updated"
+ELICITATION_COMPLETE = "notifications/elicitation/complete"
 LIST_CHANGED = {
     "tools": "notifications/tools/list_changed",
     "prompts": "notifications/prompts/list_changed",
@@ -85,6 +86,12 @@ def custom(ledger: Ledger, kind: Kind, method: str, params: dict[str, Any] | Non
     return Emission(kind, ledger.enter(method), encoded)
 
 
+def elicitation_complete(ledger: Ledger, elicitation_id: str) -> Emission:
+    """Make the news that what an elicitation by URL was for has been done."""
+    encoded = encode_notification(ELICITATION_COMPLETE, {"elicitationId": elicitation_id})
+    return Emission(Kind.SESSION_CUSTOM, ledger.enter(ELICITATION_COMPLETE), encoded)
+
+
 def progress(ledger: Ledger, value: float, total: float | None, message: str | None) -> Progress:
     """Make a report of progress.
 
@@ -102,6 +109,7 @@ _CORE = {
     PROGRESS: "use progress()",
     RESOURCE_UPDATED: "use bus.resource_updated()",
     **{method: f"use bus.{kind}_changed()" for kind, method in LIST_CHANGED.items()},
+    ELICITATION_COMPLETE: "use session.elicitation_complete()",
     "notifications/cancelled": "a server may not cancel its client's requests",
     "notifications/initialized": "only clients send it",
     "notifications/roots/list_changed": "only clients send it",

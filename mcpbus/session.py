@@ -194,6 +194,20 @@ class Session:
         """
         return self._say(emission.custom(self.bus.ledger, Kind.SESSION_CUSTOM, method, params))
 
+    def elicitation_complete(self, elicitation_id: str) -> Receipt:
+        """Tell the client that what an elicitation by URL was for has been done, as revision 2025-11-25 has it.
+
+        Held, within the bus's limits, where there is no stream for it yet.
+
+        Args:
+            elicitation_id: That of an `ElicitUrl` that this client was asked.
+        """
+        said = emission.elicitation_complete(self.bus.ledger, elicitation_id)
+        if self.revision is None or not self.revision.elicitation_ids:
+            said.receipt.discard(Reason.ERA)
+            return said.receipt
+        return self._say(said)
+
     def add_tool(self, tool: Tool | Callable[..., Any], **fields: Any) -> Tool:
         """Give this client a tool of its own; it takes the place of the server's of the same name.
 

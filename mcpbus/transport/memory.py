@@ -5,7 +5,7 @@ For programs that embed a bus and call it themselves, and for tests.
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,17 @@ import msgspec
 import trio
 
 from mcpbus.nursery import background
-from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
 from mcpbus.protocol.jsonrpc import (
     Notification,
+    Request,
     RequestId,
     Response,
     decode,
+    encode_error,
     encode_notification,
     encode_request,
+    encode_result,
 )
 from mcpbus.protocol.meta import (
     CLIENT_CAPABILITIES,
@@ -36,11 +39,17 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 _INFO = {"name": "mcpbus in-process client", "version": "1"}
+_RETRY = {"inputResponses", "requestState"}
 _KEPT_NOTIFICATIONS = 1024
 _WAITING_MESSAGES = 64
 
 OnNotification = Callable[[str, dict[str, Any]], object]
 """Called with the method and the params of each notification."""
+
+OnQuestion = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError."""
+
+_MOST_ROUNDS = 32
 
 
 class Disconnected(Exception):  # noqa: N818 - the word says what happened
@@ -48,7 +57,13 @@ class Disconnected(Exception):  # noqa: N818 - the word says what happened
 
 
 @asynccontextmanager
-async def connect(bus: "Bus", revision: str, principal: object = None) -> AsyncIterator["Client"]:
+async def connect(
+    bus: "Bus",
+    revision: str,
+    principal: object = None,
+    capabilities: Mapping[str, Any] | None = None,
+    on_question: OnQuestion | None = None,
+) -> AsyncIterator["Client"]:
     """Connect a client to a bus in process; see `Bus.connect`.
 
     Raises:
@@ -58,8 +73,8 @@ async def connect(bus: "Bus", revision: str, principal: object = None) -> AsyncI
     if revision not in REVISIONS:
         raise ValueError(f"revision is {revision!r}: it must be one of {', '.join(REVISIONS)}")
     sender, receiver = trio.open_memory_channel[bytes](_WAITING_MESSAGES)
-    client = Client(REVISIONS[revision], sender)
     async with background() as nursery, sender:
+        client = Client(REVISIONS[revision], sender, nursery, dict(capabilities or {}), on_question)
         nursery.start_soon(_serve, bus, receiver, client, principal)
         if client.revision.era is Era.LEGACY:
             await client.initialize()
@@ -82,13 +97,24 @@ class Client:
 
     Attributes:
         revision: The protocol revision that it speaks.
+        capabilities: What it declares; a modern request may declare otherwise in its own ``_meta``.
         initialize_result: What the server answered to the handshake; empty for a modern client.
         notifications: The notifications that belong to no request and no listen, oldest first, as
             ``(method, params)``; the last 1,024.
     """
 
-    def __init__(self, revision: Revision, sender: "trio.MemorySendChannel[bytes]") -> None:
+    def __init__(
+        self,
+        revision: Revision,
+        sender: "trio.MemorySendChannel[bytes]",
+        nursery: trio.Nursery,
+        capabilities: dict[str, Any],
+        on_question: OnQuestion | None,
+    ) -> None:
         self.revision = revision
+        self.capabilities = capabilities
+        self._nursery = nursery
+        self._on_question = on_question
         self.initialize_result: dict[str, Any] = {}
         self.notifications: deque[tuple[str, dict[str, Any]]] = deque(maxlen=_KEPT_NOTIFICATIONS)
         self._sender = sender
@@ -101,7 +127,11 @@ class Client:
 
     async def initialize(self) -> None:
         """Open the legacy session. Done by `Bus.connect`."""
-        params = {"protocolVersion": self.revision.name, "capabilities": {}, "clientInfo": _INFO}
+        params = {
+            "protocolVersion": self.revision.name,
+            "capabilities": self.capabilities,
+            "clientInfo": _INFO,
+        }
         self.initialize_result = await self.request("initialize", params)
         await self.notify("notifications/initialized")
 
@@ -115,6 +145,9 @@ class Client:
     ) -> dict[str, Any]:
         """Send a request and wait for its result. A cancellation cancels the request.
 
+        What the server asks meanwhile is answered by `on_question` of `Bus.connect`; in revision 2026-07-28 with
+        as many retries as it takes. Without it the result that asks is returned as it is.
+
         Args:
             method: Its method.
             params: Its parameters; ``_meta`` is completed with what the revision wants.
@@ -127,9 +160,32 @@ class Client:
             ProtocolError: The server answered with an error.
             Disconnected: The connection ended first.
         """
+        body = dict(params or {})
+        for _ in range(_MOST_ROUNDS):
+            result = await self._request(method, body, on_notification, log_level)
+            if result.get("resultType") != "input_required" or self._on_question is None:
+                return result
+            body = {key: value for key, value in body.items() if key not in _RETRY}
+            if "requestState" in result:
+                body["requestState"] = result["requestState"]
+            questions = result.get("inputRequests", {}).items()
+            body["inputResponses"] = {
+                key: await self._on_question(q["method"], q["params"]) for key, q in questions
+            }
+        raise ProtocolError(
+            INTERNAL_ERROR, f"the server asked {_MOST_ROUNDS} times and did not come to an end"
+        )
+
+    async def _request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        on_notification: OnNotification | None,
+        log_level: str | None,
+    ) -> dict[str, Any]:
         request_id = next(self._ids)
         pending = self._pending[request_id] = _Pending(on_notification)
-        body = dict(params or {})
+        body = dict(params)
         meta = self._meta(body.get("_meta", {}), log_level)
         if on_notification is not None:
             meta.setdefault("progressToken", request_id)
@@ -230,6 +286,8 @@ class Client:
                 self._answered(message)
             elif isinstance(message, Notification):
                 self._notified(message)
+            else:
+                self._nursery.start_soon(self._asked, message)
         await trio.lowlevel.checkpoint()
 
     def disconnected(self) -> None:
@@ -261,7 +319,11 @@ class Client:
     def _meta(self, given: dict[str, Any], log_level: str | None) -> dict[str, Any]:
         meta: dict[str, Any] = {}
         if self.revision.era is Era.MODERN:
-            meta = {PROTOCOL_VERSION: self.revision.name, CLIENT_CAPABILITIES: {}, CLIENT_INFO: _INFO}
+            meta = {
+                PROTOCOL_VERSION: self.revision.name,
+                CLIENT_CAPABILITIES: self.capabilities,
+                CLIENT_INFO: _INFO,
+            }
             if log_level is not None:
                 meta[LOG_LEVEL] = log_level
         return meta | given
@@ -278,6 +340,19 @@ class Client:
             pending.settle(msgspec.json.decode(response.result, type=dict[str, Any]))
         if response.id in self._listens:
             self._listens[response.id].end()
+
+    async def _asked(self, request: Request) -> None:
+        """Answer what a legacy server asks."""
+        try:
+            if self._on_question is None:
+                raise method_not_found(request.method)
+            params = msgspec.json.decode(request.params, type=dict[str, Any])
+            answer = encode_result(
+                request.id, msgspec.json.encode(await self._on_question(request.method, params))
+            )
+        except ProtocolError as error:
+            answer = encode_error(request.id, error)
+        await self._send(answer)
 
     def _notified(self, notification: Notification) -> None:
         method = notification.method

@@ -322,8 +322,6 @@ class RequestActor:
 
     def _ended(self, reason: StopReason) -> None:
         self._ticket.slot.release()
-        if self._room is not None:
-            self._room.release()
         for ask, _ in tuple((self._questions or {}).values()):
             ask.fail(cannot_ask("its request has ended"))
         for question_id in tuple(self._questions or ()):
@@ -334,6 +332,8 @@ class RequestActor:
             self._carrier.ended = Reason.FAILED
             if reason is StopReason.FAILED:
                 self._reply(internal_error())
+        if self._room is not None:
+            self._room.release()
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _emit,

@@ -1,0 +1,263 @@
+"""An actor of the bus that raises: what it served ends with an error, and everything else goes on."""
+
+import pytest
+import trio
+from staging import HELLO, methods, staged, tool
+
+from actors import TaskEnded
+from mcpbus.call import CallActor, Finished
+from mcpbus.emission import Emission
+from mcpbus.fate import Fate, Place, Reason
+from mcpbus.outbox import Outgoing
+from mcpbus.request import RequestActor
+from mcpbus.session import SessionActor, Subscribe
+from mcpbus.stream import _StreamActor
+from mcpbus.subscription import SubscriptionActor
+
+TOOLS = "notifications/tools/list_changed"
+
+
+class BoomError(Exception):
+    """What is raised inside an actor."""
+
+
+@pytest.fixture
+def crash(monkeypatch):
+    """Have the next message of a type raise in an actor of a class, or only one that `when` chooses."""
+
+    def arrange(actor, message, when=lambda actor, message: True):
+        handlers = actor._HANDLERS
+        original, armed = handlers[message], [True]
+
+        def boom(self, received):
+            if armed and when(self, received):
+                armed.clear()
+                raise BoomError(f"{actor.__name__} on {message.__name__}")
+            return original(self, received)
+
+        monkeypatch.setitem(handlers, message, boom)
+        return armed
+
+    return arrange
+
+
+async def neighbours(stage):
+    """Start what must not notice anything: a legacy and a modern call, a GET, a listen."""
+    session = await stage.probe.initialize()
+    posts = [session.request("tools/call", tool("n1")), stage.probe.request("tools/call", tool("n2"))]
+    get = await session.get().begun()
+    listen = stage.probe.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
+    await stage.quiet()
+    return posts, get, listen
+
+
+async def assert_unharmed(stage, others):
+    posts, get, listen = others
+    for key in ("n1", "n2"):
+        stage.calls[key].finish()
+    for post in posts:
+        assert (await post.reply())["result"]["content"][0]["text"].startswith("held n")
+    stage.bus.prompts_changed()
+    await stage.quiet()
+    assert methods(get)[-1:] == methods(listen)[-1:] == ["notifications/prompts/list_changed"]
+    stage.probe.disconnect()
+    await stage.assert_nothing_is_left()
+    assert len(stage.bus.interests) == 0
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern", "shared legacy", "shared modern"])
+@pytest.mark.parametrize(("actor", "message"), [(RequestActor, Emission), (RequestActor, Finished)])
+async def test_a_request_that_crashes_is_answered_with_an_internal_error(
+    actor, message, era, crash, autojump_clock
+):
+    async with staged() as stage:
+        others = await neighbours(stage)
+        crash(actor, message)
+        if era.startswith("shared"):
+            async with (
+                stage.bus.connect(
+                    revision="2025-11-25" if era == "shared legacy" else "2026-07-28"
+                ) as client,
+                trio.open_nursery() as nursery,
+            ):
+                nursery.start_soon(poke, stage, message)
+                with trio.fail_after(30), pytest.raises(Exception, match=r"-32603") as caught:
+                    await client.call_tool("hold", {"key": "victim"}, log_level="debug")
+                assert "BoomError" not in str(caught.value)
+                assert (await client.call_tool("quick"))["content"]
+        else:
+            if era == "legacy":
+                session = await stage.probe.initialize()
+                post = session.request("tools/call", tool("victim"))
+            else:
+                post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
+            await poke(stage, message)
+            answer = await post.reply(timeout=10)
+            assert answer["error"] == {"code": -32603, "message": "Internal error"}
+        victim = stage.calls["victim"]
+        assert victim.outcome == ("cancelled" if message is Emission else "returned")
+        assert (await victim.ctx.info("late")).fate is not None
+        await assert_unharmed(stage, others)
+
+
+async def poke(stage, message):
+    victim = await stage.call("victim")
+    if message is Emission:
+        receipt = await victim.ctx.info("boom")
+        assert receipt.fate == Fate.discarded(Reason.FAILED)
+    else:
+        victim.finish()
+
+
+async def test_a_call_that_crashes_has_its_request_answered_with_an_internal_error(crash, autojump_clock):
+    async with staged() as stage:
+        others = await neighbours(stage)
+        post = stage.probe.request("tools/call", tool("victim"))
+        victim = await stage.call("victim")
+        crash(CallActor, TaskEnded)
+        victim.finish()
+        assert (await post.reply(timeout=10))["error"]["code"] == -32603
+        await assert_unharmed(stage, others)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_stream_that_crashes_ends_its_answer(era, crash, autojump_clock):
+    async with staged() as stage:
+        others = await neighbours(stage)
+        if era == "legacy":
+            post = (await stage.probe.initialize()).request("tools/call", tool("victim"))
+        else:
+            post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
+        victim = await stage.call("victim")
+        crash(_StreamActor, Outgoing)
+        receipt = await victim.ctx.info("boom")
+        assert receipt.fate == Fate.discarded(Reason.FAILED)
+        await post.ended(timeout=10)
+        assert (post.status, post.messages[0]["error"]["code"]) == (500, -32603)
+        # As with a lost connection: a modern request is cancelled, a legacy one runs on.
+        await stage.quiet()
+        assert victim.outcome == ("running" if era == "legacy" else "cancelled")
+        victim.finish()
+        await assert_unharmed(stage, others)
+
+
+async def test_a_stream_that_has_begun_and_crashes_discards_what_waits(crash, autojump_clock):
+    async with staged() as stage:
+        post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
+        victim = await stage.call("victim")
+        post.stall()
+        first = await victim.ctx.info("being written")
+        await stage.quiet()
+        waiting = await victim.ctx.info("waiting")
+        assert (first.place, waiting.place) == (Place.WRITING, Place.OUTBOX)
+        crash(_StreamActor, Outgoing)
+        await victim.ctx.info("boom")
+        assert (first.fate, waiting.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
+        post.resume()
+        await post.ended(timeout=10)
+        await stage.assert_nothing_is_left()
+
+
+async def test_a_get_stream_that_crashes_gives_its_changes_back_and_the_next_one_has_them(
+    crash, autojump_clock
+):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        get = await session.get().begun()
+        get.stall()
+        first = stage.bus.tools_changed()[0]
+        await stage.quiet()
+        crash(_StreamActor, Outgoing)
+        boom = stage.bus.prompts_changed()[0]
+        assert (first.fate, boom.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
+        get.resume()
+        await get.ended(timeout=10)
+        again = session.get()
+        await stage.quiet()
+        assert methods(again) == [TOOLS]
+
+
+async def test_a_session_that_crashes_answers_what_it_had_and_is_gone(crash, autojump_clock):
+    async with staged() as stage:
+        others = await neighbours(stage)
+        session = await stage.probe.initialize()
+        get = await session.get().begun()
+        post = session.request("tools/call", tool("victim"))
+        await stage.call("victim")
+        stage.bus.sessions[session.id].notify("notifications/x")
+        crash(SessionActor, Subscribe)
+        await session.request("resources/subscribe", {"uri": "res://a"}).ended()
+        assert (await post.reply(timeout=10))["error"]["code"] == -32603
+        assert (await get.ended(timeout=10)).complete
+        assert stage.calls["victim"].outcome == "cancelled"
+        assert (await session.request("tools/list").ended()).status == 404
+        assert session.id not in stage.bus.sessions
+        await assert_unharmed(stage, others)
+
+
+async def test_a_shared_session_that_crashes_answers_what_it_had_and_ends_its_channel(crash, autojump_clock):
+    async with staged() as stage:
+        others = await neighbours(stage)
+        async with stage.wire("2025-11-25") as wire:
+            await wire.say("tools/call", tool("victim"), 1)
+            await stage.call("victim")
+            crash(SessionActor, Subscribe)
+            await wire.say("resources/subscribe", {"uri": "res://a"}, 2)
+            await stage.quiet()
+        assert [(m["id"], m["error"]["code"]) for m in wire.got] == [(1, -32603)]
+        await assert_unharmed(stage, others)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_subscription_that_crashes_is_answered_with_an_error(shared, crash, autojump_clock):
+    async with staged() as stage:
+        others = await neighbours(stage)
+        crash(SubscriptionActor, Emission, lambda actor, _: actor._granted.tools_list_changed)
+        if shared:
+            async with stage.bus.connect() as client, client.listen(tools=True) as listen:
+                assert Fate.discarded(Reason.FAILED) in [
+                    receipt.fate for receipt in stage.bus.tools_changed()
+                ]
+                with trio.fail_after(5), pytest.raises(StopAsyncIteration):
+                    await listen.__anext__()
+                assert (await client.call_tool("quick"))["content"]
+        else:
+            wanted = {"notifications": {"toolsListChanged": True}}
+            victim = stage.probe.request("subscriptions/listen", wanted)
+            other = stage.probe.request("subscriptions/listen", wanted)
+            await stage.quiet()
+            fates = [receipt.fate for receipt in stage.bus.tools_changed()][1:]
+            assert fates == [Fate.discarded(Reason.FAILED), None]
+            assert (await victim.reply(timeout=10))["error"]["code"] == -32603
+            assert (await other.message())["method"].endswith("acknowledged")
+            assert (await other.message())["method"] == TOOLS
+        await assert_unharmed(stage, others)
+
+
+async def test_a_crash_while_registering_leaves_no_session(crash, autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.on_session
+        async def hook(session):
+            await trio.sleep(1)
+
+        crash(RequestActor, Finished)
+        answer = await stage.probe.post(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+        ).ended()
+        assert answer.messages[0]["error"]["code"] == -32603
+        assert "mcp-session-id" not in answer.headers
+        await trio.sleep(61)
+        assert stage.bus.sessions == {}
+        await stage.assert_nothing_is_left()
+
+
+async def test_an_exception_in_a_handler_is_no_crash_of_an_actor(autojump_clock, caplog):
+    async with staged() as stage:
+        post = stage.probe.request("tools/call", tool("victim"))
+        (await stage.call("victim")).finish(RuntimeError("secret"))
+        result = (await post.reply())["result"]
+        assert result["isError"]
+        assert "secret" not in str(result)
+        assert "secret" in caplog.text
+        assert stage.bus.system.statistics().failures == 0

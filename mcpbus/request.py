@@ -264,8 +264,9 @@ class RequestActor:
         self._give_up_all("its request was answered")
         code = None
         if isinstance(result, ProtocolError):
-            data = encode_error(ticket.id, result)
-            code = result.code
+            error = ticket.revision.admissible(result)
+            data = encode_error(ticket.id, error)
+            code = error.code
         else:
             data = encode_result(ticket.id, result)
         message = Outgoing(

@@ -203,12 +203,14 @@ class Context(Asking):
             raise undeclared(required, caller.revision)
         ask = Ask({carrier.unique(key or question.label): question for key, question in questions.items()})
         carrier.fill(ask)
-        if ask.open:
-            carrier.call.tell(ask)
         ceiling = self._bus.limits.ask_timeout
         seconds = ceiling if timeout is None else min(timeout, ceiling)
         try:
             with trio.fail_after(float("inf") if modern else seconds):
+                if caller.session is not None:
+                    await caller.session.until_initialized()
+                if ask.open:
+                    carrier.call.tell(ask)
                 return list((await ask.wait()).values())
         except trio.TooSlowError:
             raise timed_out(seconds) from None

@@ -117,6 +117,7 @@ class Session:
 
     __slots__ = (
         "_asked",
+        "_awaited",
         "_own",
         "address",
         "bus",
@@ -144,6 +145,7 @@ class Session:
         self.principal = principal
         self._own: Features | None = None
         self._asked = 0
+        self._awaited: trio.Event | None = None
         self.revision: Revision | None = None
         self.client_info: dict[str, Any] = {}
         self.client_capabilities: dict[str, Any] = {}
@@ -236,6 +238,24 @@ class Session:
             raise RegistrationError(f"tool {name!r} is not one of this session's own; it has none")
         self._own.remove_tool(name)
 
+    async def until_initialized(self) -> None:
+        """Wait until the client has sent initialized, or the session has ended. For the bus.
+
+        Until then a client should be sent no requests (2025-11-25, Lifecycle, "Initialization"), yet over HTTP
+        its first call may overtake what it said before.
+        """
+        while self.stage not in {Stage.READY, Stage.ENDED}:
+            if self._awaited is None:
+                self._awaited = trio.Event()
+            await self._awaited.wait()
+
+    def enter(self, stage: Stage) -> None:
+        """Come to a later stage. For the session's actor."""
+        self.stage = stage
+        if self._awaited is not None:
+            self._awaited.set()
+            self._awaited = None
+
     def next_question_id(self) -> int:
         """Return an id for a request to the client. For the bus."""
         self._asked += 1
@@ -287,13 +307,13 @@ class SessionActor:
     # -- life ------------------------------------------------------------------------------------
 
     def _registered(self, _message: Registered) -> None:
-        self._session.stage = Stage.REGISTERED
+        self._session.enter(Stage.REGISTERED)
         if self._shared is None:
             self._cell.after(self._limits.initialize_timeout, _Tick())
 
     def _initialized(self, _message: Initialized) -> None:
         if self._session.stage is Stage.REGISTERED:
-            self._session.stage = Stage.READY
+            self._session.enter(Stage.READY)
             self._session.bus.ready(self._session)
             self._flush()
 
@@ -320,7 +340,7 @@ class SessionActor:
 
     def _ended(self, reason: StopReason) -> None:
         session = self._session
-        session.stage = Stage.ENDED
+        session.enter(Stage.ENDED)
         session.bus.forget(session)
         silent = self._why is None and reason is not StopReason.FAILED
         end = Drop() if silent else End(self._why or "The session failed")

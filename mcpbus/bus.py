@@ -173,9 +173,14 @@ class Bus:
     # -- sessions --------------------------------------------------------------------------------
 
     def find_session(self, session_id: str, principal: object) -> Session | None:
-        """Return the session of that id, if it is `principal`'s own; None is the answer for both faults."""
+        """Return the session of that id, if it is `principal`'s own; None is the answer for both faults.
+
+        A session that is a connection has no requests over Streamable HTTP, whoever knows its id.
+        """
         session = self._sessions.get(session_id)
-        return session if session is not None and session.principal == principal else None
+        if session is None or session.principal != principal or session.setting is Setting.SHARED:
+            return None
+        return session
 
     def offers(self, method: str, era: Era) -> bool:
         """Tell whether requests of `method` are served in `era`."""
@@ -186,27 +191,47 @@ class Bus:
         found = self.features.find_tool(tool, principal)
         return () if found is None else found.mirrored
 
-    def open_session(self, setting: Setting, principal: object, shared: Stream | None = None) -> Session:
-        """Open a session; over HTTP, for an initialize that is about to be answered.
+    def open_session(self, setting: Setting, principal: object) -> Session:
+        """Open a session over HTTP, for an initialize that is about to be answered.
 
         Raises:
             Overloaded: There are as many as there may be, and none that never became ready could make room.
         """
+        self._make_room()
+        session = self._spawn_session(setting, principal, None)
+        self._registering.add(session)
+        return session
+
+    def open_channel(self, principal: object) -> tuple[Session, Stream]:
+        """Open a connection that carries everything: its session, which may never be initialized, and its stream.
+
+        Raises:
+            Overloaded: As for `open_session`; such connections count among the sessions.
+        """
+        self._make_room()
+        stream = self.open_stream(Line.SHARED)
+        session = self._spawn_session(Setting.SHARED, principal, stream)
+        self._channels.add(session)
+        return session, stream
+
+    def _make_room(self) -> None:
         if self.admission.closed:
             raise Overloaded("The server is shutting down")
-        if len(self._sessions) + len(self._registering) >= self.limits.max_sessions:
+        if len(self._sessions) + len(self._registering) + len(self._channels) >= self.limits.max_sessions:
             idlest = next(iter(self._unready.values()), None)
             if idlest is None:
                 raise Overloaded(f"Too many sessions: at most {self.limits.max_sessions} on this server")
             idlest.address.tell(Close("The session made room for another one before it was initialized"))
+
+    def _spawn_session(self, setting: Setting, principal: object, shared: Stream | None) -> Session:
         session = Session(self, secrets.token_urlsafe(24), setting, principal)
         self.system.spawn(SessionActor, session, shared)
-        (self._registering if shared is None else self._channels).add(session)
         return session
 
     def registered(self, session: Session) -> None:
         """Enter a session whose initialize is being answered. For the handshake."""
         self._registering.discard(session)
+        self._channels.discard(session)
         self._sessions[session.id] = self._unready[session.id] = session
 
     def ready(self, session: Session) -> None:

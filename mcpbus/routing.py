@@ -65,7 +65,7 @@ class Setting(Symbol):
     STATELESS_JSON = "stateless, JSON only"
     """Legacy Streamable HTTP without sessions whose answers are always JSON."""
     SHARED = "shared"
-    """One channel for everything: stdio, in process."""
+    """One channel for everything: stdio, HTTP+SSE, WebSocket, in process."""
 
 
 class Line(Symbol):

@@ -229,6 +229,11 @@ class Stream:
         fate = absent(message.kind, message.era, Situation.ENDED if shared else Situation.DROPPED)
         return fate if isinstance(fate, Reason) else Reason.NO_STREAM
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for its writer."""
+        return len(self._outbox)
+
     def hand_over(self) -> list[Outgoing]:
         """Take what waits out of the outbox, to be sent on another stream. For the session that owns it."""
         return self._outbox.remove()

@@ -1,11 +1,12 @@
-"""A shared channel: one connection that carries everything, as on stdio and in process.
+"""A shared channel: one connection that carries everything, as on stdio, HTTP+SSE, WebSocket and in process.
 
 Legacy requests belong to the connection's session from its initialize on; modern ones carry what they need in
-their own ``_meta``. Both may be in flight at once, and their ids are unique across both.
+their own ``_meta``. Both may be in flight at once, and their ids are unique across both. When the connection ends,
+so does the session, and all that is in flight is cancelled.
 """
 
 from collections.abc import AsyncIterable, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import trio
 
@@ -23,6 +24,7 @@ from mcpbus.protocol.jsonrpc import (
     Notification,
     Request,
     RequestId,
+    Response,
     Undecodable,
     decode,
     encode_error,
@@ -32,7 +34,7 @@ from mcpbus.protocol.messages import InitializeParams, decode_params
 from mcpbus.protocol.meta import Routing, read_claim, read_routing
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Era, Revision, modern, negotiate
 from mcpbus.routing import Kind, Line, Setting
-from mcpbus.session import Close, Session, Stage
+from mcpbus.session import Close, Stage
 from mcpbus.stream import Stream
 
 if TYPE_CHECKING:
@@ -41,13 +43,17 @@ if TYPE_CHECKING:
 # Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
 _MODERN_METHODS = frozenset({"server/discover", LISTEN})
 
-Send = Callable[[bytes], Awaitable[None]]
+Send = Callable[[list[bytes]], Awaitable[None]]
+"""Writes messages in one call; an empty list is due when nothing was said for the keep-alive time."""
 
 
 async def run_channel(
-    bus: "Bus", messages: AsyncIterable[bytes], send: Send, principal: object = None
+    bus: "Bus",
+    messages: AsyncIterable[bytes],
+    send: Callable[[bytes], Awaitable[None]],
+    principal: object = None,
 ) -> None:
-    """Serve one connection until its client ends it, or the bus does.
+    """Serve one connection of lines until its client ends it, or the bus does.
 
     Args:
         bus: The bus to attach to.
@@ -56,57 +62,122 @@ async def run_channel(
         principal: Who the client is, if that is known.
 
     Requests in flight when the client ends the connection are cancelled; what waits to be written is written.
+
+    Raises:
+        Overloaded: The bus takes no more connections.
     """
-    stream = bus.open_stream(Line.SHARED)
-    session = bus.open_session(Setting.SHARED, principal, stream)
-    channel = _Channel(bus, session, stream)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_write, bus, stream, send, nursery.cancel_scope)
-        async for message in messages:
-            channel.receive(message)
-        session.address.tell(Close(None))
-        nursery.cancel_scope.deadline = trio.current_time() + bus.limits.write_deadline
+
+    async def write() -> None:
+        await channel.write(lambda lines: send(b"".join([b"%b\n" % line for line in lines])))
+        nursery.cancel_scope.cancel()
+
+    with Channel(bus, principal) as channel:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            async for message in messages:
+                await channel.receive(message)
+            channel.end()
+            nursery.cancel_scope.deadline = trio.current_time() + bus.limits.write_deadline
 
 
-async def _write(bus: "Bus", stream: Stream, send: Send, connection: trio.CancelScope) -> None:
-    with stream.attach(connection) as writer:
-        while (batch := await writer.take()) is not None:
-            data = b"".join(b"%b\n" % message.data for message in batch)
-            with trio.move_on_after(bus.limits.write_deadline) as scope:
-                try:
-                    await send(data)
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    break
-            if scope.cancelled_caught:
-                break
-            writer.written()
-    connection.cancel()
+class Channel:
+    """Both ends of one connection, for the transport that carries it; leaving its block ends what is left of it.
 
+    Args:
+        bus: The bus to attach to.
+        principal: Who the client is, if that is known.
 
-class _Channel:
-    """The reading end of one connection."""
+    Attributes:
+        session: The session that the connection is.
 
-    def __init__(self, bus: "Bus", session: Session, stream: Stream) -> None:
+    Raises:
+        Overloaded: The bus takes no more connections.
+    """
+
+    def __init__(self, bus: "Bus", principal: object) -> None:
         self._bus = bus
-        self._session = session
-        self._stream = stream
+        self.session, self._stream = bus.open_channel(principal)
+        self._writer = self._stream.attach()
+        # More than this waits only for a client that goes on asking and does not read what it is answered.
+        self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
+        self._taken = trio.Event()
 
-    def receive(self, data: bytes) -> None:
-        """Take one message of the client."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.__exit__()
+
+    def end(self) -> None:
+        """End the session at the client's wish; what waits is still written."""
+        self.session.address.tell(Close(None))
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def write(self, send: Send, keep_alive: float = float("inf")) -> bool:
+        """Write what is said, until the channel ends or its client takes nothing for the write deadline.
+
+        Args:
+            send: Writes it; may raise what trio's streams raise for a connection that is broken.
+            keep_alive: Seconds of silence after which `send` is called with nothing.
+
+        Returns:
+            Whether the client took everything.
+        """
+        try:
+            while (batch := await self._writer.take(keep_alive)) is not None:
+                with trio.move_on_after(self._bus.limits.write_deadline) as deadline:
+                    await send([message.data for message in batch])
+                    # A write to a connection that has ended meanwhile may return as if nothing were.
+                    await trio.lowlevel.checkpoint_if_cancelled()
+                if deadline.cancelled_caught:
+                    return False
+                if batch:
+                    self._writer.written()
+                    self._wake()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+        finally:
+            self._room = 0
+            self._wake()
+        return True
+
+    def _wake(self) -> None:
+        self._taken.set()
+        self._taken = trio.Event()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def receive(self, data: bytes, faults: list[bytes] | None = None) -> None:
+        """Take one message of the client, then wait while there is too much that it has not read.
+
+        Args:
+            data: The message.
+            faults: Where to put an answer that names no request, if not on the channel.
+        """
         try:
             message = decode(data)
         except Undecodable as fault:
-            self._answer(None, ASSUMED, encode_error(fault.id, fault.error))
-            return
+            answer = encode_error(fault.id, fault.error)
+            if fault.id is None and faults is not None:
+                faults.append(answer)
+            else:
+                self._answer(None, ASSUMED, answer)
+        else:
+            self._take(message)
+        while 0 < self._room < self._stream.waiting:
+            await self._taken.wait()
+
+    def _take(self, message: Request | Notification | Response) -> None:
         if isinstance(message, Request):
             self._request(message)
         elif isinstance(message, Notification):
-            dispatch.notify(message, self._session)
+            dispatch.notify(message, self.session)
         else:
-            dispatch.answer(message, self._session)
+            dispatch.answer(message, self.session)
 
     def _request(self, request: Request) -> None:
-        revision = self._session.revision or ASSUMED
+        revision = self.session.revision or ASSUMED
         try:
             routing = read_routing(request.params)
             if routing.meta.claims_modern or request.method in _MODERN_METHODS:
@@ -118,7 +189,7 @@ class _Channel:
                 if not self._bus.offers(request.method, Era.MODERN):
                     raise method_not_found(request.method)
                 inbound = Inbound(
-                    request, routing, revision, Setting.SHARED, claim, self._session, self._session.principal
+                    request, routing, revision, Setting.SHARED, claim, self.session, self.session.principal
                 )
                 result = dispatch.serve(self._bus, inbound, self._open)
             elif request.method == INITIALIZE:
@@ -132,24 +203,24 @@ class _Channel:
             self._answer(request, revision, encode_result(request.id, result))
 
     def _legacy(self, request: Request, routing: Routing, revision: Revision) -> bytes | Stream:
-        if self._session.stage in {Stage.CONNECTED, Stage.REGISTERING} and request.method != "ping":
+        if self.session.stage in {Stage.CONNECTED, Stage.REGISTERING} and request.method != "ping":
             raise invalid_request(
                 f"{request.method} came before initialize was answered; begin with initialize, "
                 f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
             )
-        principal = self._session.principal
-        inbound = Inbound(request, routing, revision, Setting.SHARED, None, self._session, principal)
+        principal = self.session.principal
+        inbound = Inbound(request, routing, revision, Setting.SHARED, None, self.session, principal)
         return dispatch.serve(self._bus, inbound, self._open)
 
     def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
-        if self._session.stage is not Stage.CONNECTED:
+        if self.session.stage is not Stage.CONNECTED:
             raise invalid_request("this connection has been initialized; a session is initialized once")
         params = decode_params(InitializeParams, request.params)
         revision = negotiate(params.protocol_version)
         inbound = Inbound(
-            request, routing, revision, Setting.SHARED, None, self._session, self._session.principal
+            request, routing, revision, Setting.SHARED, None, self.session, self.session.principal
         )
-        registration = Registration(self._bus, self._session, params, revision)
+        registration = Registration(self._bus, self.session, params, revision)
         return dispatch.register(self._bus, inbound, registration, self._open)
 
     def _open(self, _line: Line) -> Stream:

@@ -170,6 +170,7 @@ def test_legacy_notifications_and_responses_reach_their_session():  # W-7
 
 def test_a_stateless_server_has_nobody_to_give_a_response_to():  # W-49
     assert judge(make_head(), REPLY, sessions="stateless") is ACCEPTED
+    assert (ACCEPTED.status, ACCEPTED.body) == (202, b"")
     accepted = judge(make_head(), NOTE, sessions="stateless")
     assert isinstance(accepted, AcceptNotification)
     assert (accepted.session, accepted.revision) == (None, ASSUMED)

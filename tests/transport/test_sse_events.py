@@ -59,6 +59,7 @@ def test_an_id_or_type_that_would_break_out_of_its_line_is_refused(text):
         encode_event(b"x", event=text)
 
 
-def test_a_negative_delay_is_refused():
+def test_a_delay_may_be_zero_but_not_negative():
+    assert parse(encode_event(b"x", retry=0)) == [{"retry": "0", "data": "x"}]
     with pytest.raises(ValueError, match="milliseconds"):
         encode_event(b"x", retry=-1)

@@ -10,17 +10,16 @@ it on from the very line.
 
 import contextvars
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
-from mcpbus.asking.ask import Ask, Withdraw
+from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import InvalidAnswerError, cannot_ask
 from mcpbus.asking.interface import Asking
 from mcpbus.asking.parking import Parked, Parking
-from mcpbus.asking.questions import Question
 from mcpbus.asking.required import InputRequired
 from mcpbus.asking.state import Binding
 from mcpbus.fate import Reason
@@ -158,7 +157,7 @@ class Carrier:
 
 async def run_rounds(
     run: Callable[[], Awaitable[bytes | InputRequired]], asking: Asking, carrier: Carrier
-) -> bytes | InputRequired:
+) -> bytes | Required:
     """Run a handler; for a legacy client also what it wants after an `InputRequired`, which there are no rounds for.
 
     Raises:
@@ -166,8 +165,10 @@ async def run_rounds(
     """
     for _ in range(_MOST_ROUNDS):
         result = await run()
-        if not isinstance(result, InputRequired) or carrier.caller.revision.era is Era.MODERN:
+        if not isinstance(result, InputRequired):
             return result
+        if carrier.caller.revision.era is Era.MODERN:
+            return Required(asking.prepare(result.questions), jsontypes.encode(result.state))
         await asking.ask_all(result.questions)
         for key in result.questions:
             carrier.answers[key] = msgspec.json.decode(carrier.used[key])
@@ -182,7 +183,7 @@ class CallActor:
         self,
         cell: Cell[object],
         carrier: Carrier,
-        run: Callable[[], Awaitable[bytes | InputRequired]],
+        run: Callable[[], Awaitable[bytes | Required]],
         context: contextvars.Context,
         parking: Parking,
     ) -> None:
@@ -216,8 +217,8 @@ class CallActor:
     def _read(self, end: TaskEnded) -> bytes | ProtocolError:
         outcome = end.outcome
         if isinstance(outcome, Succeeded):
-            if isinstance(outcome.value, InputRequired):
-                return self._require(outcome.value.questions, jsontypes.encode(outcome.value.state))
+            if isinstance(outcome.value, Required):
+                return self._require([outcome.value.ask], outcome.value.state)
             return outcome.value  # type: ignore[no-any-return]  # what Prepared.run returns
         if isinstance(outcome, Failed) and isinstance(outcome.exception, ProtocolError):
             return outcome.exception
@@ -252,13 +253,13 @@ class CallActor:
 
     def _park(self, _message: _Park) -> None:
         carrier = self._carrier
-        questions = {key: ask.questions[key] for ask in self._asks or () for key in ask.open}
-        if not questions or carrier.ended is not None or self._lapse_timer is not None:
+        asks = [ask for ask in self._asks or () if ask.open]
+        if not asks or carrier.ended is not None or self._lapse_timer is not None:
             return
         self._lapse_timer = self._cell.after(self._parking.timeout, _Lapse())
-        carrier.address.tell(Finished(self._require(questions, None), parked=True))
+        carrier.address.tell(Finished(self._require(asks, None), parked=True))
 
-    def _require(self, questions: Mapping[str, Question], author: bytes | None) -> bytes:
+    def _require(self, asks: Sequence[Ask], author: bytes | None) -> bytes:
         """Make the result that asks; where it has no state of an author's, the call parks under the state's name."""
         carrier = self._carrier
         assert carrier.binding is not None  # noqa: S101 - the context refused to ask otherwise
@@ -274,10 +275,10 @@ class CallActor:
         if author is None:
             parked = Parked(name, carrier, lambda: self._cell.address.tell(_Lapse()))
             self._parking.park(self._name, parked)
-        revision = carrier.caller.revision
         requests = {
-            key: {"method": question.method, "params": question.params(revision)}
-            for key, question in questions.items()
+            key: {"method": ask.questions[key].method, "params": ask.params[key]}
+            for ask in asks
+            for key in ask.open
         }
         body: dict[str, Any] = {"inputRequests": requests} if requests else {}
         return jsontypes.encode(body | {"requestState": sealed})[:-1] + carrier.caller.tail.input_required

@@ -190,10 +190,15 @@ class Context(Asking):
         """The same context for a plain function."""
         return SyncContext(self)
 
-    async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
-        carrier, caller = self._carrier, self._carrier.caller
-        modern = caller.revision.era is Era.MODERN
-        if modern and carrier.binding is None:
+    def prepare(self, questions: Mapping[str, Question]) -> Ask:
+        """Make questions ready to be asked. For the bus.
+
+        Raises:
+            CannotAskError: The client did not declare that it can be asked one of them.
+            TypeError: One of them holds what is not JSON.
+        """
+        caller = self._carrier.caller
+        if caller.revision.era is Era.MODERN and self._carrier.binding is None:
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
         required: dict[str, Any] = {}
         for question in questions.values():
@@ -201,7 +206,12 @@ class Context(Asking):
                 required[name] = required.get(name, {}) | needed
         if required:
             raise undeclared(required, caller.revision)
-        ask = Ask({carrier.unique(key or question.label): question for key, question in questions.items()})
+        return Ask(questions, caller.revision)
+
+    async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
+        carrier, caller = self._carrier, self._carrier.caller
+        modern = caller.revision.era is Era.MODERN
+        ask = self.prepare({carrier.unique(key or q.label): q for key, q in questions.items()})
         carrier.fill(ask)
         ceiling = self._bus.limits.ask_timeout
         seconds = ceiling if timeout is None else min(timeout, ceiling)

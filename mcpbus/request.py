@@ -179,12 +179,14 @@ class RequestActor:
         if self._questions is None:
             self._questions = {}
         for key in ask.open:
-            question = ask.questions[key]
+            if not ask.open:
+                return  # one of them was refused, and with it all
+            method = ask.questions[key].method
             question_id = session.next_question_id()
             self._questions[question_id] = (ask, key)
             session.questions[question_id] = self._cell.address
-            data = encode_request(question_id, question.method, question.params(ticket.revision))
-            receipt = self._ledger.enter(question.method)
+            data = encode_request(question_id, method, ask.params[key])
+            receipt = self._ledger.enter(method)
             refused = partial(self._refused, question_id)
             self._send(Outgoing(Kind.QUESTION, ticket.revision.era, data, receipt, refused=refused))
 

@@ -8,19 +8,34 @@ import trio
 
 from mcpbus.asking.errors import AskError
 from mcpbus.asking.questions import Question
+from mcpbus.protocol.revisions import Revision
+from mcpbus.schemas import jsontypes
 
 
 class Ask:
     """Questions of one handler by key, and their answers as they come.
 
+    Args:
+        questions: The questions.
+        revision: Under which they are asked. They are encoded now, in the stack of whoever asks: what is not
+            JSON raises there.
+
     Attributes:
         questions: The questions.
+        params: Their encoded parameters, by key.
+
+    Raises:
+        TypeError: A question holds what is not JSON.
     """
 
-    __slots__ = ("_answers", "_error", "_settled", "questions")
+    __slots__ = ("_answers", "_error", "_settled", "params", "questions")
 
-    def __init__(self, questions: Mapping[str, Question]) -> None:
+    def __init__(self, questions: Mapping[str, Question], revision: Revision) -> None:
         self.questions = questions
+        self.params = {
+            key: msgspec.Raw(jsontypes.encode(question.params(revision)))
+            for key, question in questions.items()
+        }
         self._answers: dict[str, Any] = {}
         self._error: AskError | None = None
         self._settled = trio.Event()
@@ -56,6 +71,18 @@ class Ask:
         if self._error is not None:
             raise self._error
         return {key: self._answers[key] for key in self.questions}
+
+
+class Required(msgspec.Struct, frozen=True):
+    """What a handler wants to ask before it is run again.
+
+    Attributes:
+        ask: The questions.
+        state: What it wants to know then, encoded.
+    """
+
+    ask: Ask
+    state: bytes
 
 
 class Withdraw(msgspec.Struct, frozen=True):

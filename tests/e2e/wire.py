@@ -207,14 +207,15 @@ async def serving(server, *, limits=None, **options):
         async def serve(task_status):
             await bus.serve(bind="127.0.0.1:0", task_status=task_status, **options)
 
-        with trio.fail_after(DEADLINE):
-            (url,) = await nursery.start(serve)
-            served = Served(bus, url)
-            try:
+        (url,) = await nursery.start(serve)
+        served = Served(bus, url)
+        try:
+            # Inside of what the cancellation below ends, so that this does not hide that it took too long.
+            with trio.fail_after(DEADLINE):
                 yield served
-            finally:
-                served.close()
-                nursery.cancel_scope.cancel()
+        finally:
+            served.close()
+            nursery.cancel_scope.cancel()
 
 
 def environment():
@@ -229,13 +230,13 @@ async def program(*arguments, **options):
     pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
     options = pipes | {"env": environment(), "cwd": Path(__file__).parent} | options
     async with trio.open_nursery() as nursery:
-        with trio.fail_after(DEADLINE):
-            process = await nursery.start(_start, command, options)
-            try:
+        process = await nursery.start(_start, command, options)
+        try:
+            with trio.fail_after(DEADLINE):
                 yield process
-            finally:
-                process.kill()
-                nursery.cancel_scope.cancel()
+        finally:
+            process.kill()
+            nursery.cancel_scope.cancel()
 
 
 async def _start(command, options, task_status):

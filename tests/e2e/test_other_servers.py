@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import sys
 import threading
 
 import program_app
@@ -74,7 +73,7 @@ def test_without_a_lifespan_each_request_is_told():
 
 
 def _in_asyncio(function):
-    """Run in a thread of its own: pytest-trio leaves none of its loops where asyncio would look for one."""
+    """Run where no trio runs."""
     results = []
     thread = threading.Thread(target=lambda: results.append(asyncio.run(function())))
     thread.start()
@@ -107,7 +106,6 @@ async def test_a_server_without_trio_does_not_start(arguments):
         await process.wait()  # hypercorn's exit status is 0 all the same
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 async def test_the_same_app_may_be_started_again():
     """A lifespan that has ended leaves the server closed, to be opened anew."""
     app = program_app.server.asgi()

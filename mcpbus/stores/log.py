@@ -46,6 +46,11 @@ class EventLog:
         """Whether a client that lost the stream could come back to it."""
         return self.offered and not self._broken
 
+    @property
+    def last(self) -> int:
+        """The number of the last event that was kept; 0 before the first."""
+        return self._last
+
     def offer(self) -> str:
         """Return the id of the last event, for an event without data that tells it to the client."""
         self.offered = True

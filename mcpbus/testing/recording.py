@@ -21,6 +21,7 @@ class Recording:
         headers: Its header fields, with names in lower case.
         body: The bytes that the client has got so far.
         messages: The JSON-RPC messages that it has got so far, of a JSON answer or of an SSE stream.
+        event_ids: The ids of the events of an SSE stream that it has got so far.
         comments: How many SSE comments it has got.
         complete: Whether the answer has come to its end.
         disconnected: Whether the client has gone.
@@ -32,6 +33,7 @@ class Recording:
         self.headers: dict[str, str] = {}
         self.body = b""
         self.messages: list[dict[str, Any]] = []
+        self.event_ids: list[str] = []
         self.comments = 0
         self.complete = False
         self.disconnected = False
@@ -160,11 +162,14 @@ class Recording:
             return
         while (end := self.body.find(b"\n\n", self._parsed)) >= 0:
             event, self._parsed = self.body[self._parsed : end], end + 2
-            data = [line[6:] for line in event.split(b"\n") if line.startswith(b"data: ")]
+            lines = event.split(b"\n")
+            self.comments += sum(line.startswith(b":") for line in lines)
+            fields = [line.partition(b": ")[::2] for line in lines]
+            self.event_ids += [value.decode() for name, value in fields if name == b"id"]
+            # What only tells an id has data too, which is empty.
+            data = b"\n".join(value for name, value in fields if name == b"data")
             if data:
-                self.messages.append(json.loads(b"\n".join(data)))
-            else:
-                self.comments += 1
+                self.messages.append(json.loads(data))
 
     async def _wait(self, condition: Callable[[], bool], seconds: float = float("inf")) -> None:
         with trio.fail_after(seconds):

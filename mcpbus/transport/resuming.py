@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 _log = logging.getLogger("mcpbus")
+_NOTHING = Replay((), finished=False)
 
 
 async def resume(bus: "Bus", http: HttpRequest, session: Session, last_event_id: str) -> None:
@@ -38,10 +39,14 @@ async def resume(bus: "Bus", http: HttpRequest, session: Session, last_event_id:
         live = session.streams.get(name)
         writer = None if live is None else await live.resume(connection)
         if live is None or writer is None:
-            await _replay(bus, http, session, name, after, more=False)
+            missed = await _fetch(bus, session, name, after)
+            await _replay(bus, http, name, after, missed, more=False)
         else:
             with writer:
-                if await _replay(bus, http, session, name, after, more=True):
+                # A stream that has told its client no more than where it begins is not in the store yet.
+                up_to_date = live.log is not None and live.log.last == after
+                missed = _NOTHING if up_to_date else await _fetch(bus, session, name, after)
+                if await _replay(bus, http, name, after, missed, more=True):
                     answering = Answering(http, live, writer, GET_FORM, started=True)
                     while await answering.step(connection, bus.limits):
                         pass
@@ -49,10 +54,9 @@ async def resume(bus: "Bus", http: HttpRequest, session: Session, last_event_id:
 
 
 async def _replay(
-    bus: "Bus", http: HttpRequest, session: Session, name: str, after: int, *, more: bool
+    bus: "Bus", http: HttpRequest, name: str, after: int, missed: Replay | None, *, more: bool
 ) -> bool:
     """Write what followed an event, and return whether the stream may go on."""
-    missed = await _fetch(bus, session, name, after)
     if missed is None:
         await http.answer(_unknown())
         return False

@@ -107,6 +107,13 @@ async def test_tool_with_logging(ctx: Context) -> str:
     return "Lines were logged."
 
 
+async def test_reconnection(ctx: Context) -> str:
+    """Have the client come back for the result."""
+    await ctx.close_stream(retry=0.5)
+    await trio.sleep(2 * _PAUSE)
+    return "The result was kept for you."
+
+
 async def json_schema_2020_12_tool(arguments: dict[str, Any]) -> str:
     """Take what a schema with much of JSON Schema 2020-12 describes."""
     return f"Called with {', '.join(arguments) or 'nothing'}."
@@ -130,6 +137,7 @@ def add_content(server: Server) -> None:
         test_error_handling,
         test_tool_with_progress,
         test_tool_with_logging,
+        test_reconnection,
         test_x_mcp_header,
     ):
         server.add_tool(function)

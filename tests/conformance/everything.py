@@ -6,6 +6,7 @@ The names, arguments and texts of what it offers are the suite's.
 import click
 
 from mcpbus import Server
+from mcpbus.stores import MemoryEventStore
 from tests.conformance.asking import add_asking
 from tests.conformance.content import add_content
 from tests.conformance.diagnostics import add_diagnostics
@@ -27,7 +28,7 @@ def make_server() -> Server:
 @click.option("--port", default=3000, show_default=True, help="0 takes any free one.")
 def main(host: str, port: int) -> None:
     """Serve every fixture at /mcp."""
-    make_server().run(bind=f"{host}:{port}")
+    make_server().run(bind=f"{host}:{port}", event_store=MemoryEventStore())
 
 
 if __name__ == "__main__":

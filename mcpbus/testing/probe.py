@@ -60,14 +60,23 @@ class AsgiProbe:
         self._headers = headers
         self._ids = itertools.count(1)
 
-    def send(self, verb: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Recording:
+    def send(
+        self,
+        verb: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        target: str | None = None,
+    ) -> Recording:
         """Send a request and return its recording, which begins when the caller waits for it.
 
         Args:
             verb: The HTTP method.
             body: What it carries.
             headers: Its header fields, on top of Host and what `open_probe` was given.
+            target: Its path and query, if it does not go to the endpoint.
         """
+        path, _, query = (self._path if target is None else target).partition("?")
         fields = {"host": "localhost", **self._headers, **(headers or {})}
         scope = {
             "type": "http",
@@ -75,9 +84,9 @@ class AsgiProbe:
             "http_version": "1.1",
             "method": verb,
             "scheme": "http",
-            "path": self._path,
-            "raw_path": self._path.encode(),
-            "query_string": b"",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
             "root_path": "",
             "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()],
             "client": ("127.0.0.1", 0),

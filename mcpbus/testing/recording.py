@@ -21,6 +21,7 @@ class Recording:
         headers: Its header fields, with names in lower case.
         body: The bytes that the client has got so far.
         messages: The JSON-RPC messages that it has got so far, of a JSON answer or of an SSE stream.
+        endpoint: Where a stream of the HTTP+SSE transport of 2024-11-05 wants what its client says; None on other ones.
         event_ids: The ids of the events of an SSE stream that it has got so far.
         comments: How many SSE comments it has got.
         complete: Whether the answer has come to its end.
@@ -34,6 +35,7 @@ class Recording:
         self.body = b""
         self.messages: list[dict[str, Any]] = []
         self.event_ids: list[str] = []
+        self.endpoint: str | None = None
         self.comments = 0
         self.complete = False
         self.disconnected = False
@@ -168,7 +170,9 @@ class Recording:
             self.event_ids += [value.decode() for name, value in fields if name == b"id"]
             # What only tells an id has data too, which is empty.
             data = b"\n".join(value for name, value in fields if name == b"data")
-            if data:
+            if (b"event", b"endpoint") in fields:
+                self.endpoint = data.decode()
+            elif data:
                 self.messages.append(json.loads(data))
 
     async def _wait(self, condition: Callable[[], bool], seconds: float = float("inf")) -> None:

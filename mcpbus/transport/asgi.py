@@ -41,8 +41,7 @@ class AsgiApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
         if scope["type"] == "http":
-            path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
-            head = Head(scope["method"], path, Headers(scope["headers"]))
+            head = _head(scope, scope["method"])
             cors = self._endpoint.exchange.cors_headers(head)
             try:
                 await self._endpoint.serve(_AsgiRequest(head, receive, send, cors))
@@ -57,6 +56,14 @@ class AsgiApp:
     async def drain(self, seconds: float) -> None:
         """End all that goes on, as `Bus.drain`."""
         await self._bus.drain(seconds)
+
+
+def _head(scope: Scope, verb: str) -> Head:
+    root = scope.get("root_path", "")
+    path = scope["path"].removeprefix(root) or "/"
+    return Head(
+        verb, path, Headers(scope["headers"]), (scope.get("query_string") or b"").decode("latin-1"), root
+    )
 
 
 class _AsgiRequest:

@@ -63,11 +63,21 @@ class Directory(Protocol[SessionT_co]):
 
 @attrs.frozen
 class Head:
-    """A request before its body. `path` is relative to where the application is mounted, without a query."""
+    """A request before its body.
+
+    Attributes:
+        verb: The HTTP method.
+        path: Relative to where the application is mounted, without a query.
+        headers: Its fields.
+        query: What follows the question mark, as it came.
+        root: Where the application is mounted; empty if it has the whole server.
+    """
 
     verb: str
     path: str
     headers: Headers
+    query: str = ""
+    root: str = ""
 
 
 @attrs.frozen

@@ -35,6 +35,7 @@ from mcpbus.transport.decisions import (
 )
 from mcpbus.transport.exchange import Exchange, health
 from mcpbus.transport.gate import HttpOptions
+from mcpbus.transport.http_sse import HttpSse
 from mcpbus.transport.resuming import resume
 from mcpbus.transport.sse import HEADERS, encode_event
 
@@ -63,6 +64,7 @@ class Endpoint:
         self.exchange: Exchange[Session] = Exchange(options, bus)
         self._bus = bus
         self._stateless = options.sessions == "stateless"
+        self._sse = HttpSse(bus, self.exchange) if options.http_sse and not self._stateless else None
         preferred = Form(json=response != "sse", sse=response != "json")
         self._forms = {
             (json, sse): preferred.narrow(accepts_json=json, accepts_sse=sse)
@@ -79,6 +81,9 @@ class Endpoint:
         head, exchange = http.head, self.exchange
         if self._bus.admission.closed and exchange.is_health(head):
             await http.answer(health("draining", 503))
+            return
+        if self._sse is not None and head.path == self.options.sse_path:
+            await self._sse.serve(http)
             return
         verdict = exchange.judge_head(head)
         if isinstance(verdict, Answer):

@@ -93,9 +93,9 @@ class Exchange(Generic[SessionT]):
         if self.is_health(head):
             # Before Host is looked at: a probe names the machine as it pleases, and the answer is no secret.
             return health("ok")
-        fault = gate.judge_host(head.headers, self.options) or gate.judge_origin(head.headers, self.options)
-        if fault is not None:
-            return refusal(403, fault)
+        refused = self.judge_caller(head)
+        if refused is not None:
+            return refused
         if head.path != self.options.path:
             # Not a JSON-RPC body: by that, a client tells a wrong address from an unknown method (rule D-15).
             return answer(
@@ -104,6 +104,11 @@ class Exchange(Generic[SessionT]):
         if gate.is_preflight(head):
             return Answer(204, gate.preflight_headers(head, self._verbs(head.headers)))
         return None
+
+    def judge_caller(self, head: Head) -> Answer | None:
+        """Why this Host or this Origin is refused, if it is: the first question to whoever connects, over any transport."""
+        fault = gate.judge_host(head.headers, self.options) or gate.judge_origin(head.headers, self.options)
+        return None if fault is None else refusal(403, fault)
 
     def _judge_verb(self, head: Head) -> Answer | Proceed:
         if head.verb == "POST":
@@ -119,9 +124,8 @@ class Exchange(Generic[SessionT]):
 
     def is_health(self, head: Head) -> bool:
         """Whether this is a probe of `/health`, beside the endpoint; `judge_head` answers that all is well."""
-        path = self.options.path
-        beside = path.rpartition("/")[0] + "/health"
-        return head.path == beside != path and head.verb in {"GET", "HEAD"}
+        options = self.options
+        return head.path == options.health_path != options.path and head.verb in {"GET", "HEAD"}
 
     def cors_headers(self, head: Head) -> list[tuple[bytes, bytes]]:
         """What to add to the answer, whatever it is, so that a page of an allowed origin can read it."""
@@ -137,6 +141,18 @@ class Exchange(Generic[SessionT]):
 
     def judge_post(self, head: Head) -> Answer | NeedsBody:
         """Judge the form of a POST that is authorized, before its body is read."""
+        content = self.judge_content(head)
+        if isinstance(content, Answer):
+            return content
+        accepted = read_accept(head.headers)
+        if not accepted.json and not accepted.sse:
+            return refusal(
+                406, invalid_request("Accept must name application/json, text/event-stream, or both")
+            )
+        return content
+
+    def judge_content(self, head: Head) -> Answer | NeedsBody:
+        """Judge what a POST says of its body."""
         length = head.headers.get(b"content-length")
         if length is not None:
             if not length or not _DIGITS.issuperset(length):
@@ -149,11 +165,6 @@ class Exchange(Generic[SessionT]):
         if not is_json(head.headers):
             stated = quoted(head.headers.get(b"content-type") or "")
             return refusal(415, invalid_request(f"Content-Type {stated} is not application/json in UTF-8"))
-        accepted = read_accept(head.headers)
-        if not accepted.json and not accepted.sse:
-            return refusal(
-                406, invalid_request("Accept must name application/json, text/event-stream, or both")
-            )
         return NeedsBody(self.options.max_body_bytes)
 
     def too_large(self) -> Answer:

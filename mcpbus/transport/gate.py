@@ -49,6 +49,11 @@ def _check_origins(_: object, __: object, origins: tuple[str, ...]) -> None:
             )
 
 
+def _check_sse_path(options: "HttpOptions", _: object, path: str) -> None:
+    if options.http_sse and path in {options.path, options.health_path}:
+        raise ValueError(f"sse_path is {path!r}, where something else is: choose another, or http_sse=False")
+
+
 class HttpFields(TypedDict, total=False):
     """The fields of `HttpOptions`, as keywords of functions that make one."""
 
@@ -58,6 +63,8 @@ class HttpFields(TypedDict, total=False):
     max_body_bytes: int
     sessions: Literal["sessionful", "stateless"]
     get_streams: bool
+    http_sse: bool
+    sse_path: str
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +80,13 @@ class HttpOptions:
         sessions: `sessionful`: a legacy handshake opens a session that later requests name. `stateless`: nothing is
             remembered between legacy requests, so any replica can answer any of them.
         get_streams: Whether a legacy session may open a stream by GET for what belongs to no request.
+        http_sse: Whether clients of the HTTP+SSE transport of 2024-11-05 are served too, at `sse_path`. Who has such a client
+            cannot have another, and it passes the same checks as everybody. Not without sessions: its requests find their
+            connection in one process alone.
+        sse_path: Where such a client connects, below the mount point.
+
+    Raises:
+        ValueError: An option cannot be right; the message says what would be.
     """
 
     path: str = attrs.field(default="/mcp", validator=matches_re(r"/[^?#\s]*"))
@@ -83,6 +97,13 @@ class HttpOptions:
         default="sessionful", validator=in_(("sessionful", "stateless"))
     )
     get_streams: bool = True
+    http_sse: bool = True
+    sse_path: str = attrs.field(default="/sse", validator=[matches_re(r"/[^?#\s]*"), _check_sse_path])
+
+    @property
+    def health_path(self) -> str:
+        """Where it says whether all is well: beside the endpoint."""
+        return self.path.rpartition("/")[0] + "/health"
 
 
 def judge_host(headers: Headers, options: HttpOptions) -> ProtocolError | None:

@@ -1,0 +1,147 @@
+"""HTTP+SSE of 2024-11-05: one GET carries everything that the server says, and POSTs what its client says.
+
+The GET's first event names the address of the POSTs, with the session's id in its query. The session is the
+connection: when the stream drops, all that is in flight is cancelled, nothing is kept, and the id is unknown. Every
+legacy revision may be negotiated over it, and a request that brings the ``_meta`` of a modern one is served as on any
+shared channel. An error that names no request has no place on the stream: it is the body of its POST's 400.
+"""
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, quote
+
+import trio
+
+from mcpbus.authentication import Unauthorized
+from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
+from mcpbus.protocol.jsonrpc import encode_error
+from mcpbus.session import Session
+from mcpbus.transport import answers, gate
+from mcpbus.transport.answering import HttpRequest, watch
+from mcpbus.transport.channel import Channel
+from mcpbus.transport.decisions import Answer, Head, answer, refusal
+from mcpbus.transport.exchange import Exchange
+from mcpbus.transport.headers import read_accept
+from mcpbus.transport.sse import COMMENT, HEADERS, encode_event
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+
+_VERBS: Final = b"GET, POST"
+_NAME: Final = "session_id"
+# What both official SDKs answer; the transport's text leaves it open (rule H-4).
+_ACCEPTED: Final = answer(202, b"text/plain", b"Accepted")
+
+
+class HttpSse:
+    """The address of HTTP+SSE, beside the endpoint of an open bus.
+
+    Args:
+        bus: The bus.
+        exchange: The endpoint's own judge, for what is asked of every client.
+    """
+
+    def __init__(self, bus: "Bus", exchange: Exchange[Session]) -> None:
+        self._bus = bus
+        self._exchange = exchange
+        self._channels: dict[str, Channel] = {}
+
+    async def serve(self, http: HttpRequest) -> None:
+        """Serve one request, to its end.
+
+        Raises:
+            trio.BrokenResourceError: The client went away before its request was complete.
+        """
+        refused = self._judge_head(http.head)
+        if refused is not None:
+            await http.answer(refused)
+            return
+        principal = None
+        if self._bus.server.authenticate is not None:
+            try:
+                principal = await self._bus.server.authenticate(http.head)
+            except Unauthorized as unauthorized:
+                await http.answer(answers.challenge(unauthorized))
+                return
+        if http.head.verb == "GET":
+            await self._open(http, principal)
+        else:
+            await http.answer(await self._receive(http, principal))
+
+    def _judge_head(self, head: Head) -> Answer | None:
+        refused = self._exchange.judge_caller(head)
+        if refused is not None:
+            return refused
+        if gate.is_preflight(head):
+            return Answer(204, gate.preflight_headers(head, _VERBS))
+        if head.verb == "POST" and not head.query:
+            # A client that tries newer transports first goes on to GET when it is told so, and not in JSON-RPC (rule D-13).
+            return answer(405, b"text/plain", b"Open a session with GET.\n", (b"allow", b"GET"))
+        if head.verb not in {"GET", "POST"}:
+            return answer(405, b"text/plain", b"GET or POST.\n", (b"allow", _VERBS))
+        if head.verb == "GET" and not read_accept(head.headers).sse:
+            return refusal(406, invalid_request("a GET opens a stream; Accept must name text/event-stream"))
+        return None
+
+    # -- GET -------------------------------------------------------------------------------------
+
+    async def _open(self, http: HttpRequest, principal: Any) -> None:
+        try:
+            channel = Channel(self._bus, principal)
+        except ProtocolError as error:
+            await http.answer(refusal(HTTPStatus.SERVICE_UNAVAILABLE, error))
+            return
+        session_id = channel.session.id
+        self._channels[session_id] = channel
+        try:
+            with channel:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(watch, http, nursery.cancel_scope)
+                    await self._write(http, channel)
+                    nursery.cancel_scope.cancel()
+        finally:
+            del self._channels[session_id]
+
+    async def _write(self, http: HttpRequest, channel: Channel) -> None:
+        async def send(messages: list[bytes]) -> None:
+            events = [encode_event(message, event="message") for message in messages]
+            await http.write(b"".join(events) or COMMENT, more=True)
+
+        head, limits = http.head, self._bus.limits
+        address = f"{quote(head.root)}{self._exchange.options.sse_path}?{_NAME}={channel.session.id}"
+        with trio.move_on_after(limits.write_deadline) as deadline:
+            await http.start_stream([*HEADERS])
+            await http.write(encode_event(address.encode(), event="endpoint"), more=True)
+        if not deadline.cancelled_caught and await channel.write(send, limits.keep_alive):
+            with trio.move_on_after(limits.write_deadline):
+                await http.write(b"", more=False)
+
+    # -- POST ------------------------------------------------------------------------------------
+
+    async def _receive(self, http: HttpRequest, principal: Any) -> Answer:
+        content = self._exchange.judge_content(http.head)
+        if isinstance(content, Answer):
+            return content
+        channel = self._find(http.head, principal)
+        if channel is None:
+            return _unknown()
+        body = await http.read_body(content.limit)
+        if body is None:
+            return self._exchange.too_large()
+        if self._find(http.head, principal) is None:
+            return _unknown()  # it ended while the body came
+        faults: list[bytes] = []
+        await channel.receive(body, faults)
+        return answer(400, b"application/json", faults[0]) if faults else _ACCEPTED
+
+    def _find(self, head: Head, principal: Any) -> Channel | None:
+        named = parse_qs(head.query).get(_NAME, ())
+        channel = self._channels.get(named[0]) if len(named) == 1 else None
+        if channel is None or channel.session.address.stopped or channel.session.principal != principal:
+            return None
+        return channel
+
+
+def _unknown() -> Answer:
+    fault = "Session not found: its stream has ended or never was; open another one with GET"
+    return answer(404, b"application/json", encode_error(None, ProtocolError(SERVER_ERROR, fault)))

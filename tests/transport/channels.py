@@ -1,0 +1,155 @@
+"""A server on a bus, and clients of the transports on which one connection carries everything."""
+
+import json
+from contextlib import asynccontextmanager
+
+import trio
+
+from mcpbus import Context, Limits, Server, Unauthorized
+from mcpbus.testing import open_bus, open_probe, settle
+
+ORIGIN = {"io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}}
+CLAIM = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    **ORIGIN,
+}
+TOKENS = {"ada": "ada", "bob": "bob"}
+
+
+def request(id, method, params=None, *, modern=False, token=None):  # noqa: A002 - the protocol's word
+    params = dict(params or {})
+    meta = dict(CLAIM) if modern else {}
+    if token is not None:
+        meta["progressToken"] = token
+    if meta:
+        params["_meta"] = meta
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def call(id, tool, arguments=None, **meta):  # noqa: A002 - the protocol's word
+    return request(id, "tools/call", {"name": tool, "arguments": arguments or {}}, **meta)
+
+
+def notification(method, params=None):
+    return {"jsonrpc": "2.0", "method": method, "params": params or {}}
+
+
+def initialize(revision, id=0):  # noqa: A002 - the protocol's word
+    params = {
+        "protocolVersion": revision,
+        "capabilities": {"elicitation": {}, "roots": {}},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    return request(id, "initialize", params)
+
+
+INITIALIZED = notification("notifications/initialized")
+
+
+class House:
+    """An open bus, its ASGI application, and what its tools do."""
+
+    def __init__(self, bus, app, probe):
+        self.bus = bus
+        self.app = app
+        self.probe = probe
+
+    async def quiet(self):
+        await settle(self.bus)
+
+    async def assert_nothing_is_left(self):
+        await self.quiet()
+        now = self.bus.statistics()
+        assert (now.requests, dict(now.pending), now.sessions) == (0, {}, 0)
+        assert now.actors == 0
+        assert self.bus.ledger.balance() == 0
+
+
+def make_server(outcomes, **options):
+    server = Server("house", version="1", **options)
+
+    @server.tool
+    async def count(ctx: Context, steps: int = 2) -> str:
+        for step in range(steps):
+            await ctx.progress(step + 1, steps, f"step {step + 1}")
+            await ctx.info(f"line {step + 1}")
+        return "counted"
+
+    @server.tool
+    async def hang(key: str = "") -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            outcomes.append(f"{key} ended")
+
+    @server.tool
+    async def nap(seconds: float) -> str:
+        await trio.sleep(seconds)
+        return "rested"
+
+    @server.tool
+    async def ask(ctx: Context) -> int:
+        answer = await ctx.list_roots()
+        return len(answer)
+
+    @server.resource("res://a")
+    async def resource() -> str:
+        return "content"
+
+    return server
+
+
+async def authenticate(head):
+    token = head.headers.get(b"authorization")
+    if token not in TOKENS:
+        raise Unauthorized('Bearer realm="house"')
+    return TOKENS[token]
+
+
+@asynccontextmanager
+async def house(*, limits=None, drain_seconds=5.0, outcomes=None, http=None, **options):
+    """Open a bus with HTTP clients in memory."""
+    server = make_server([] if outcomes is None else outcomes, **options)
+    async with open_bus(server, limits=Limits(**(limits or {})), drain_seconds=drain_seconds) as bus:
+        app = bus.asgi(**(http or {}))
+        async with open_probe(app) as probe:
+            yield House(bus, app, probe)
+
+
+class SseClient:
+    """A client of HTTP+SSE: its stream, and what it POSTs."""
+
+    def __init__(self, probe, stream, headers):
+        self.stream = stream
+        self._probe = probe
+        self._headers = headers
+
+    def post(self, message, **headers):
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        fields = {"content-type": "application/json", **self._headers, **headers}
+        return self._probe.send("POST", body, fields, target=self.stream.endpoint)
+
+    async def say(self, message):
+        answer = await self.post(message).ended()
+        assert (answer.status, answer.body) == (202, b"Accepted")
+
+    async def ask(self, message):
+        """Say it, and return the next thing that comes."""
+        await self.say(message)
+        return await self.stream.message()
+
+
+@asynccontextmanager
+async def sse(probe, revision=None, **headers):
+    """Connect over HTTP+SSE; initialized, if a revision is given."""
+    stream = probe.send("GET", headers={"accept": "text/event-stream", **headers}, target="/sse")
+    await stream.begun()
+    await stream._wait(lambda: stream.endpoint is not None or stream.over, 60)
+    client = SseClient(probe, stream, headers)
+    if revision is not None:
+        result = (await client.ask(initialize(revision)))["result"]
+        assert result["protocolVersion"] == revision
+        await client.say(INITIALIZED)
+    yield client
+    stream.disconnect()

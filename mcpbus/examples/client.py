@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import attrs
 import h11
@@ -88,41 +88,50 @@ class HttpClient:
     @asynccontextmanager
     async def get(self) -> "AsyncIterator[Answer]":
         """Open the session's stream for what belongs to no request."""
-        async with self._exchange("GET", {"Accept": _SSE}, b"") as answer:
+        async with exchange("GET", self._url, self._headers() | {"Accept": _SSE}) as answer:
             yield answer
 
     @asynccontextmanager
     async def _post(self, message: Message) -> "AsyncIterator[Answer]":
-        headers = {"Accept": _ACCEPT, "Content-Type": _JSON}
+        headers = self._headers() | {"Accept": _ACCEPT, "Content-Type": _JSON}
         if self._revision.era is Era.MODERN:
             headers["Mcp-Method"] = message["method"]
             params = message.get("params", {})
             if name := params.get("name") or params.get("uri"):
                 headers["Mcp-Name"] = name
-        async with self._exchange("POST", headers, msgspec.json.encode(message)) as answer:
+        async with exchange("POST", self._url, headers, msgspec.json.encode(message)) as answer:
             yield answer
 
-    @asynccontextmanager
-    async def _exchange(self, verb: str, headers: dict[str, str], body: bytes) -> "AsyncIterator[Answer]":
-        host, port = self._url.hostname, self._url.port
-        if host is None or port is None:
-            raise ValueError(f"{self._url.geturl()!r} is no URL with a host and a port")
-        headers |= {"Host": self._url.netloc, "Content-Length": str(len(body))}
+    def _headers(self) -> dict[str, str]:
+        headers = {}
         if self.session_id is not None:
             headers["Mcp-Session-Id"] = self.session_id
         if self.session_id is not None or self._revision.era is Era.MODERN:
             headers["MCP-Protocol-Version"] = self._revision.name
-        connection = h11.Connection(h11.CLIENT)
-        request = h11.Request(method=verb, target=self._url.path, headers=list(headers.items()))
-        parts = [request, h11.Data(data=body), h11.EndOfMessage()]
-        async with await trio.open_tcp_stream(host, port) as stream:
-            await stream.send_all(b"".join(connection.send(part) or b"" for part in parts))
-            head = await _next_event(connection, stream)
-            if not isinstance(head, h11.Response):
-                raise TypeError(f"the server began its answer with {head!r}")
-            fields = {name.decode(): value.decode() for name, value in head.headers}
-            streamed = fields.get("content-type") == _SSE
-            yield Answer(head.status_code, fields, Events(connection, stream, streamed=streamed))
+        return headers
+
+
+@asynccontextmanager
+async def exchange(
+    verb: str, url: SplitResult, headers: Mapping[str, str], body: bytes = b""
+) -> "AsyncIterator[Answer]":
+    """Send one request on a connection of its own; the block begins with the head of the answer."""
+    host, port = url.hostname, url.port
+    if host is None or port is None:
+        raise ValueError(f"{url.geturl()!r} is no URL with a host and a port")
+    fields = {"Host": url.netloc, "Content-Length": str(len(body)), **headers}
+    connection = h11.Connection(h11.CLIENT)
+    target = f"{url.path}?{url.query}" if url.query else url.path
+    request = h11.Request(method=verb, target=target, headers=list(fields.items()))
+    parts = [request, h11.Data(data=body), h11.EndOfMessage()]
+    async with await trio.open_tcp_stream(host, port) as stream:
+        await stream.send_all(b"".join(connection.send(part) or b"" for part in parts))
+        head = await _next_event(connection, stream)
+        if not isinstance(head, h11.Response):
+            raise TypeError(f"the server began its answer with {head!r}")
+        answered = {name.decode(): value.decode() for name, value in head.headers}
+        streamed = answered.get("content-type") == _SSE
+        yield Answer(head.status_code, answered, Events(connection, stream, streamed=streamed))
 
 
 @attrs.frozen
@@ -218,6 +227,9 @@ async def _next_event(connection: h11.Connection, stream: trio.SocketStream) -> 
 
 
 def _decode(event: bytes) -> Message:
-    """Decode a JSON body, or a server-sent event, which here always has one line of data."""
-    message: Message = msgspec.json.decode(event.removeprefix(b"data:"))
+    """Decode a JSON body, or a server-sent event, which here always has one line of data, the last one."""
+    data = event.rpartition(b"\n")[2].removeprefix(b"data:")
+    if event.startswith(b"event: endpoint"):
+        return {"endpoint": data.decode().strip()}
+    message: Message = msgspec.json.decode(data)
     return message

@@ -9,18 +9,21 @@ that of the SSE client. The client that had called saw nothing until the result 
 What must hold: a notification carries the address of the request that caused it, and leaves on that request's own stream. It
 does not matter which other clients are connected, over which transports, and no GET stream is needed.
 
-Here one bus serves three clients: one calls over HTTP, one calls in process while the first call runs, and one only watches,
-over HTTP, with its GET stream open. In the end everybody is told that the tools have changed, so that whoever had been sent
-anything by mistake would have it before that.
+Here one bus serves three clients: one calls over Streamable HTTP, one calls over HTTP+SSE while the first call runs, and one
+only watches, over Streamable HTTP, with its GET stream open. In the end everybody is told that the tools have changed, so that
+whoever had been sent anything by mistake would have it before that.
 """
+
+from collections.abc import AsyncIterable
+from urllib.parse import urljoin
 
 import attrs
 import trio
 
 from mcpbus import Bus, Context, Server
 from mcpbus.examples.client import HttpClient, Message
+from mcpbus.examples.sse_client import connect_sse
 from mcpbus.examples.stage import Show, run, serving
-from mcpbus.protocol.revisions import LATEST_LEGACY
 
 server = Server("stata")
 
@@ -43,54 +46,49 @@ class Seen:
     """What each client was sent.
 
     Attributes:
-        http: On the answer to the call over HTTP.
-        in_process: While the call in process ran, on its connection.
+        http: On the answer to the call over Streamable HTTP.
+        sse: On the stream of the client of HTTP+SSE, from its call on.
         watching: On the GET stream of the client that only watches.
     """
 
     http: list[Message]
-    in_process: list[str]
+    sse: list[Message]
     watching: list[Message]
 
 
 async def script(bus: Bus, url: str, show: Show) -> Seen:
     """Be the three clients."""
     seen = Seen([], [], [])
-
-    def on_notification(method: str, params: Message) -> None:
-        show(f"in process: {method} {params.get('message', params.get('data'))}")
-        seen.in_process.append(str(params.get("message", params.get("data"))))
-
     http, watcher = HttpClient(url), HttpClient(url)
     await http.initialize()
     await watcher.initialize()
-    async with watcher.get() as watched, bus.connect(revision=LATEST_LEGACY.name) as in_process:
-        async with http.open(
-            "tools/call", {"name": "run_do_file", "arguments": {"name": "http.do"}}
-        ) as answer:
+    async with watcher.get() as watched, connect_sse(urljoin(url, "sse")) as sse:
+        arguments: Message = {"name": "http.do"}
+        async with http.open("tools/call", {"name": "run_do_file", "arguments": arguments}) as answer:
             async for message in answer:
-                show(f"http:       {_brief(message)}")
+                show(f"http:     {_brief(message)}")
                 seen.http.append(message)
                 if len(seen.http) == 1:
-                    arguments = {"name": "local.do", "interval": 0}
-                    result = await in_process.call_tool(
-                        "run_do_file", arguments, on_notification=on_notification
-                    )
-                    show(f"in process: {result['content'][0]['text']}")
+                    await sse.call("run_do_file", {"name": "sse.do", "interval": 0})
         bus.tools_changed()
-        seen.in_process.append((await in_process.next_notification())[0])
-        async for message in watched:
-            show(f"watching:   {_brief(message)}")
-            seen.watching.append(message)
-            break
+        await _until_changed(sse, seen.sse, lambda line: show(f"http+sse: {line}"))
+        await _until_changed(watched, seen.watching, lambda line: show(f"watching: {line}"))
     return seen
+
+
+async def _until_changed(stream: AsyncIterable[Message], seen: list[Message], show: Show) -> None:
+    async for message in stream:
+        show(_brief(message))
+        seen.append(message)
+        if message.get("method") == "notifications/tools/list_changed":
+            break
 
 
 def _brief(message: Message) -> str:
     if "result" in message:
         return f"the result: {message['result']['content'][0]['text']}"
     params = message.get("params", {})
-    return f"{message['method']} {params.get('message', params.get('data', ''))}"
+    return f"{message['method']} {params.get('message', params.get('data', params.get('progress', '')))}"
 
 
 async def demonstrate(show: Show) -> None:

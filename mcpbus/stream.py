@@ -514,6 +514,7 @@ class _StreamActor:
         waiting, lost = self._outbox.remove(), stream._writing
         stream._writing = []
         self._outbox.closed = True
+        stream._writer = None  # they know each other, and should not wait for the garbage collector
         stream.wake()
         if stream.registry is not None and stream.log is not None:
             stream.registry.pop(stream.log.name, None)

@@ -27,9 +27,18 @@ class Headers:
 
     def __init__(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Take the fields in the order in which they arrived, as ASGI gives them."""
-        self._fields: dict[bytes, list[bytes]] = {}
+        kept: dict[bytes, bytes | list[bytes]] = {}
         for name, value in fields:
-            self._fields.setdefault(name.lower(), []).append(value)
+            name = name.lower()  # noqa: PLW2901 - on the hot path
+            if name not in kept:
+                kept[name] = value
+                continue
+            earlier = kept[name]
+            if isinstance(earlier, list):
+                earlier.append(value)
+            else:
+                kept[name] = [earlier, value]
+        self._fields = kept
 
     def all(self, name: bytes) -> list[str]:
         """Every copy of a field, without the blanks around it.
@@ -37,7 +46,12 @@ class Headers:
         Args:
             name: in lower case.
         """
-        return [value.decode("latin-1").strip(_BLANKS) for value in self._fields.get(name, ())]
+        values = self._fields.get(name)
+        if values is None:
+            return []
+        if isinstance(values, bytes):
+            return [values.decode("latin-1").strip(_BLANKS)]
+        return [value.decode("latin-1").strip(_BLANKS) for value in values]
 
     def get(self, name: bytes) -> str | None:
         """The field's value, its copies joined as RFC 9110 section 5.3 has it; None if it is absent.
@@ -48,7 +62,7 @@ class Headers:
         values = self._fields.get(name)
         if values is None:
             return None
-        return ", ".join(self.all(name)) if len(values) > 1 else values[0].decode("latin-1").strip(_BLANKS)
+        return values.decode("latin-1").strip(_BLANKS) if isinstance(values, bytes) else ", ".join(self.all(name))
 
     def __repr__(self) -> str:
         return f"<Headers {', '.join(name.decode('latin-1') for name in self._fields)}>"
@@ -105,7 +119,12 @@ def is_json(headers: Headers) -> bool:
     values = headers.all(b"content-type")
     if len(values) != 1:
         return False
-    name, *parameters = _PARAMETERS.findall(values[0]) or [""]
+    text = values[0]
+    return _remembered_json(text) if len(text) <= _REMEMBERED_CHARACTERS else _is_json(text)
+
+
+def _is_json(text: str) -> bool:
+    name, *parameters = _PARAMETERS.findall(text) or [""]
     if name.strip(_BLANKS).lower() != "application/json":
         return False
     pairs = (parameter.partition("=") for parameter in parameters)
@@ -115,6 +134,9 @@ def is_json(headers: Headers) -> bool:
         if key.strip(_BLANKS).lower() == "charset"
     )
     return all(charset in {"utf-8", "utf8"} for charset in charsets)
+
+
+_remembered_json = functools.lru_cache(maxsize=64)(_is_json)
 
 
 def decode_mirrored(value: str) -> str:

@@ -35,6 +35,7 @@ from mcpbus.features import (
 from mcpbus.options import Limits
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.messages import Annotations, Icon, PromptMessage, ToolAnnotations
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions
 from mcpbus.session import Session
@@ -44,6 +45,7 @@ __all__ = [
     "DELIVERED",
     "STORED",
     "Accepted",
+    "Annotations",
     "AnswerTimeoutError",
     "AskError",
     "Audio",
@@ -61,6 +63,7 @@ __all__ = [
     "Fate",
     "File",
     "HttpOptions",
+    "Icon",
     "Image",
     "InputRequired",
     "InvalidAnswerError",
@@ -69,6 +72,7 @@ __all__ = [
     "ListRoots",
     "LogLevel",
     "Place",
+    "PromptMessage",
     "ProtocolError",
     "Reason",
     "Receipt",
@@ -82,6 +86,7 @@ __all__ = [
     "Session",
     "Statistics",
     "SyncContext",
+    "ToolAnnotations",
     "ToolError",
     "ToolResult",
     "Unauthorized",

@@ -42,7 +42,7 @@ def _http_rows(measured: list[Measured]) -> list[Row]:
         )
         for server in measured
     ]
-    ratio, cost = subject.rate / base.rate, base.microseconds / subject.microseconds
+    ratio, cost = subject.ratio_to(base), base.microseconds / subject.microseconds
     rows.append(
         Row(f"{http_bench.SUBJECT} : {base.name}", f"{ratio:.2f}", f"by processor time {cost:.2f}", ">= 0.8")
     )

@@ -2,9 +2,9 @@
 
 One `tools/call` of revision 2026-07-28 with a JSON answer, over 32 kept-alive connections, beside a bare ASGI application
 under the same hypercorn. Each server is a process of its own and so is the load; where there are two processors or more, they
-do not share one. The servers take turns, round after round, so that what else the machine does falls on all of them alike;
-the medians of the rounds are compared. Processor time for each request, where Linux tells it, hardly depends on what else the
-machine does.
+do not share one. The servers take short turns, in one order and then in the other, so that what else the machine does falls on
+all of them alike. Ratios are made round by round, and their median counts. Processor time for each request is told too, where
+Linux tells it, from the best round: what else the machine does can only add to it.
 """
 
 import os
@@ -21,8 +21,8 @@ from typing import Any
 import attrs
 import msgspec
 
-ROUNDS = 5
-SECONDS = 2.0
+ROUNDS = 12
+SECONDS = 0.8
 WARM_UP_SECONDS = 0.5
 CONNECTIONS = 32
 
@@ -60,8 +60,12 @@ class Measured:
 
     @property
     def microseconds(self) -> float:
-        """The median of the processor times."""
-        return statistics.median(self.cpu)
+        """The lowest of the processor times."""
+        return min(self.cpu)
+
+    def ratio_to(self, base: "Measured") -> float:
+        """Return the median of the ratios of the rates, round by round."""
+        return statistics.median(own / its for own, its in zip(self.rates, base.rates, strict=True))
 
     @property
     def spread(self) -> str:
@@ -76,8 +80,9 @@ def measure(rounds: int = ROUNDS, seconds: float = SECONDS) -> list[Measured]:
         processes = [stack.enter_context(_served(*SERVERS[server.name])) for server in measured]
         for _, port in processes:
             _load(port, WARM_UP_SECONDS)
-        for _ in range(rounds):
-            for server, (pid, port) in zip(measured, processes, strict=True):
+        turns = list(zip(measured, processes, strict=True))
+        for number in range(rounds):
+            for server, (pid, port) in turns if number % 2 == 0 else reversed(turns):
                 before = _processor_seconds(pid)
                 figures = _load(port, seconds)
                 used = _processor_seconds(pid) - before
@@ -154,7 +159,7 @@ def rows(measured: list[Measured]) -> list[list[str]]:
             server.name,
             f"{server.rate:,.0f}",
             server.spread,
-            f"{server.rate / base.rate:.2f}",
+            f"{server.ratio_to(base):.2f}",
             f"{statistics.median(server.p50):.1f} ms",
             f"{statistics.median(server.p99):.1f} ms",
             f"{server.microseconds:,.0f} µs",

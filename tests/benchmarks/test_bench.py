@@ -37,6 +37,13 @@ def test_a_report_is_one_table_that_names_no_host(tmp_path, capsys):
     assert set(report.machine()) == {"date", "processor", "processors", "system", "python", "packages"}
 
 
-def test_a_spread_is_told_with_the_median():
+def test_a_server_is_told_by_its_median_and_its_spread():
     server = attrs.evolve(http_bench.Measured("x"), rates=[1000.0, 3000.0, 2000.0])
     assert (server.rate, server.spread) == (2000.0, "1,000 to 3,000")
+
+
+def test_ratios_are_made_round_by_round():
+    # The machine was busy in the first round, for both of them.
+    base = attrs.evolve(http_bench.Measured("base"), rates=[100.0, 1000.0, 1000.0])
+    server = attrs.evolve(http_bench.Measured("x"), rates=[80.0, 800.0, 700.0])
+    assert server.ratio_to(base) == 0.8

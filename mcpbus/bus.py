@@ -36,6 +36,9 @@ from mcpbus.stores.forgetting import Forgetting
 from mcpbus.stores.log import EventLog
 from mcpbus.stores.protocol import EventStore
 from mcpbus.stream import OpenStreams, Stream
+from mcpbus.tasks.directory import TaskDirectory
+from mcpbus.tasks.stores.memory import MemoryTaskStore
+from mcpbus.tasks.stores.protocol import TaskStore
 from mcpbus.transport.asgi import AsgiApp
 from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
@@ -94,10 +97,18 @@ class Bus:
         state: What its lifespan yielded.
         limits: What clients may use.
         sessions: The legacy sessions that have been initialized, by id.
+        tasks: The calls that became tasks; their number is its length.
     """
 
     def __init__(
-        self, server: "Server", system: System, limits: Limits, state: Any, event_store: EventStore | None
+        self,
+        server: "Server",
+        system: System,
+        limits: Limits,
+        state: Any,
+        *,
+        event_store: EventStore | None,
+        task_store: TaskStore | None,
     ) -> None:
         self.server = server
         self.features = server.features
@@ -109,6 +120,7 @@ class Bus:
         self.interests = Interests()
         self.event_store = event_store
         self.parking = Parking(server.sealer, limits.max_parked, limits.parked_timeout)
+        self.tasks = TaskDirectory(self, MemoryTaskStore() if task_store is None else task_store)
         self._sessions: dict[str, Session] = {}
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
         self._unready: dict[str, Session] = {}
@@ -366,24 +378,28 @@ class Bus:
         """End all that goes on: refuse what is new, end listens and GET streams, let requests finish.
 
         Args:
-            seconds: How long requests may go on; the rest is then answered with an error. What is said last has
-                a quarter of a second more, at most, to be written.
+            seconds: How long requests and tasks may go on; the rest is then answered with an error, and reported
+                failed. What is said last has a quarter of a second more, at most, to be written and stored.
         """
         self._drained = True
         self.admission.closed = True
         self.parking.evict_all()
+        self.tasks.close()
         for slot in self.admission:
             if slot.address is not None and slot.listens:
                 slot.address.tell(End("The server is shutting down"))
         with trio.move_on_after(seconds):
             await self.admission.wait_idle()
+            await self.tasks.wait_idle()
         for slot in self.admission:
             if slot.address is not None:
                 slot.address.tell(End("The server is shutting down"))
         for session in [*self._sessions.values(), *self._registering, *self._channels]:
             session.address.tell(Close("The server is shutting down"))
+        self.tasks.end_all()
         with trio.move_on_after(_FLUSH_SECONDS):
             await self._streams.wait_none()
+            await self.tasks.wait_none()
 
 
 class _WithPath:
@@ -399,11 +415,18 @@ class _WithPath:
 
 @asynccontextmanager
 async def open_bus(
-    server: "Server", limits: Limits, state: Any, event_store: EventStore | None, drain_seconds: float
+    server: "Server",
+    limits: Limits,
+    state: Any,
+    *,
+    event_store: EventStore | None,
+    task_store: TaskStore | None,
+    drain_seconds: float,
 ) -> AsyncIterator[Bus]:
     """Open a server; see `Server.open`."""
     async with open_system(server.name, _settle) as system:
-        bus = Bus(server, system, limits, state, event_store)
+        bus = Bus(server, system, limits, state, event_store=event_store, task_store=task_store)
+        await bus.tasks.recover()
         unlisten = server.features.on_change(bus._list_changed)  # noqa: SLF001 - the bus's own opening
         try:
             yield bus

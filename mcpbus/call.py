@@ -5,7 +5,7 @@ the request that carries the call at the moment, which the handler's `Context` f
 
 A legacy request carries its call to the end, and questions go out on its stream. In the modern era a question
 ends the request with ``input_required``: the call *parks*, its coroutine still suspended, until a retry carries
-it on from the very line.
+it on from the very line. A call that becomes a task is carried by the task's actor from then on, as by a request.
 """
 
 import contextvars
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
+from actors import Address, Cell, Failed, StopReason, Succeeded, TaskCancelled, TaskEnded, Timer
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import InvalidAnswerError, cannot_ask
 from mcpbus.asking.interface import Asking
@@ -30,6 +30,7 @@ from mcpbus.schemas import jsontypes
 
 if TYPE_CHECKING:
     from mcpbus.features.calls import Caller
+    from mcpbus.tasks.extension import TaskSupport
 
 
 _MOST_ROUNDS = 100
@@ -49,16 +50,30 @@ class Resume(msgspec.Struct, frozen=True):
     answers: Mapping[str, Any]
 
 
+class HandOver(msgspec.Struct, frozen=True):
+    """The call is a task now.
+
+    Attributes:
+        task: The task's actor, which carries the call from now on.
+        result: The encoded result object with which the request is answered.
+    """
+
+    task: Address[object]
+    result: bytes
+
+
 class Finished(msgspec.Struct, frozen=True):
-    """Told to the request: what to answer.
+    """Told to the request, or the task: what to answer.
 
     Attributes:
         result: The encoded result object, or an error.
-        parked: Whether the call waits for a retry; otherwise it has ended.
+        parked: Whether the call goes on, for a retry or as a task; otherwise it has ended.
+        cancelled: Whether its handler was cancelled.
     """
 
     result: bytes | ProtocolError
     parked: bool = False
+    cancelled: bool = False
 
 
 class _Park(msgspec.Struct, frozen=True):
@@ -70,16 +85,20 @@ class _Lapse(msgspec.Struct, frozen=True):
 
 
 class Carrier:
-    """The request by which a call speaks to its client; after a retry it is another one.
+    """The request by which a call speaks to its client; after a retry it is another one, or it is a task.
 
     Attributes:
-        address: The request's actor.
+        address: The request's actor, or the task's.
         call: The call's actor.
         caller: Who asks.
         request_id: The request's id.
         meta: Decodes the request's ``_meta``.
         binding: Makes what a state for this request is bound to; None where the method has no rounds.
         ended: Why what is said now reaches nobody; None while the request is open.
+        direct: Whether questions go to `address` when they are asked; otherwise the request is answered with them.
+        task_support: How the call may become a task; None if it may not.
+        task: The id of the task that it is, or None.
+        beginning: Whether it is about to become one.
         answers: Answers that came, decoded JSON by key, whether or not they were asked for yet.
         used: Answers that the handler has got, encoded, by key.
         state: What an earlier run of the handler left with `InputRequired`.
@@ -89,13 +108,17 @@ class Carrier:
         "_keys",
         "address",
         "answers",
+        "beginning",
         "binding",
         "call",
         "caller",
+        "direct",
         "ended",
         "meta",
         "request_id",
         "state",
+        "task",
+        "task_support",
         "used",
     )
 
@@ -113,6 +136,9 @@ class Carrier:
         self.answers: dict[str, Any] = {}
         self.used: dict[str, bytes] = {}
         self.state: Any = None
+        self.task_support: TaskSupport | None = None
+        self.task: str | None = None
+        self.beginning = False
         self._keys: dict[str, int] = {}
         self.carry(caller, request_id, meta, binding)
 
@@ -128,6 +154,7 @@ class Carrier:
         self.request_id = request_id
         self.meta = meta
         self.binding = binding
+        self.direct = caller.revision.era is Era.LEGACY
         self.ended = None
 
     def unique(self, key: str) -> str:
@@ -158,7 +185,7 @@ class Carrier:
 async def run_rounds(
     run: Callable[[], Awaitable[bytes | InputRequired]], asking: Asking, carrier: Carrier
 ) -> bytes | Required:
-    """Run a handler; for a legacy client also what it wants after an `InputRequired`, which there are no rounds for.
+    """Run a handler; where there are no rounds, also what it wants after an `InputRequired`.
 
     Raises:
         ProtocolError: The handler wants more rounds than anybody would answer.
@@ -167,7 +194,7 @@ async def run_rounds(
         result = await run()
         if not isinstance(result, InputRequired):
             return result
-        if carrier.caller.revision.era is Era.MODERN:
+        if not carrier.direct:
             return Required(asking.prepare(result.questions), jsontypes.encode(result.state))
         await asking.ask_all(result.questions)
         for key in result.questions:
@@ -205,13 +232,13 @@ class CallActor:
     def _task_ended(self, message: TaskEnded) -> None:
         result = self._read(message)
         if self._lapse_timer is None:
-            self._finish(result)
+            self._finish(result, cancelled=isinstance(message.outcome, TaskCancelled))
         else:
             # It ended although it waits, since another part of it went on. The retry gets what came of it.
             self._result = result
 
-    def _finish(self, result: bytes | ProtocolError) -> None:
-        self._carrier.address.tell(Finished(result))
+    def _finish(self, result: bytes | ProtocolError, *, cancelled: bool = False) -> None:
+        self._carrier.address.tell(Finished(result, cancelled=cancelled))
         self._cell.stop()
 
     def _read(self, end: TaskEnded) -> bytes | ProtocolError:
@@ -232,7 +259,7 @@ class CallActor:
 
     def _ask(self, ask: Ask) -> None:
         carrier = self._carrier
-        if carrier.caller.revision.era is Era.LEGACY:
+        if carrier.direct:
             if carrier.ended is None:
                 carrier.address.tell(ask)
             else:
@@ -297,6 +324,16 @@ class CallActor:
         if self._asks:
             self._cell.after(0, _Park())
 
+    def _hand_over(self, message: HandOver) -> None:
+        carrier, request = self._carrier, self._carrier.address
+        carrier.address, carrier.direct, carrier.ended = message.task, True, None
+        request.tell(Finished(message.result, parked=True))
+        # Another part of the handler asked in this turn: its question is the task's first.
+        asks, self._asks = self._asks or [], None
+        for ask in asks:
+            if ask.open:
+                carrier.address.tell(ask)
+
     def _leave(self) -> None:
         if self._lapse_timer is not None:
             self._lapse_timer.cancel()
@@ -317,4 +354,5 @@ class CallActor:
         Withdraw: _withdraw,
         _Park: _park,
         Resume: _resume,
+        HandOver: _hand_over,
     }

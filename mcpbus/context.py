@@ -171,6 +171,34 @@ class Context(Asking):
             self._say(emission.custom(self._bus.ledger, Kind.CUSTOM, method, params))
         )
 
+    async def begin_task(self) -> bool:
+        """Make the call a task: its client gets a handle now, and the handler goes on without the request.
+
+        What is asked from now on is asked by the task; progress and log lines are discarded. For tools whose
+        `TaskSupport` is deferred; in others that have one it has been done before the handler began.
+
+        Returns:
+            Whether the call is a task now. It is not where the client did not declare the extension, and where
+            there is no room for one and the tool does not require it; then the handler goes on within its request.
+
+        Raises:
+            RuntimeError: Another part of the handler waits for the client, or begins the task.
+            ProtocolError: The tool requires a task, and there is no room; or the task store failed.
+        """
+        begun = await self._bus.tasks.begin(self._carrier)
+        await trio.lowlevel.checkpoint()
+        return begun
+
+    @property
+    def task_id(self) -> str | None:
+        """The id of the task that the call is; None if it is none."""
+        return self._carrier.task
+
+    async def task_message(self, message: str | None) -> None:
+        """Show people who look at the task what it is doing; None shows nothing. Does nothing if it is no task."""
+        self._bus.tasks.say(self._carrier, message)
+        await trio.lowlevel.checkpoint()
+
     async def close_stream(self, retry: float = 1.0) -> None:
         """Close the connection that waits for this request, so that its client polls instead; the handler goes on.
 
@@ -344,6 +372,20 @@ class SyncContext:
     def ask_all(self, questions: Mapping[str, Question], **options: Any) -> dict[str, Any]:
         """Ask several things at once; see `Context.ask_all`."""
         return _wait(partial(self._context.ask_all, questions, **options))
+
+    def begin_task(self) -> bool:
+        """Make the call a task; see `Context.begin_task`."""
+        return _wait(self._context.begin_task)
+
+    @property
+    def task_id(self) -> str | None:
+        """The id of the task that the call is; None if it is none."""
+        return self._context.task_id
+
+    def task_message(self, message: str | None) -> None:
+        """Show people what the task is doing; see `Context.task_message`."""
+        context = self._context
+        _in_trio(lambda: context.bus.tasks.say(context._carrier, message))  # noqa: SLF001 - its other face
 
     def _say(self, make: Callable[[], Emission | Progress]) -> Receipt:
         # The ledger belongs to the trio thread, so the emission is made there too.

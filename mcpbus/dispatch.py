@@ -17,6 +17,7 @@ from mcpbus.admission import InFlight, Overloaded, Slot
 from mcpbus.asking.state import Binding
 from mcpbus.call import CallActor, Carrier, Resume, run_rounds
 from mcpbus.context import Context
+from mcpbus.features.calls import ToolCall
 from mcpbus.handshake import Registration
 from mcpbus.methods import METHODS, Caller, Prepared, offers
 from mcpbus.protocol.errors import ProtocolError, invalid_params, method_not_found
@@ -36,6 +37,7 @@ from mcpbus.routing import Line, Setting
 from mcpbus.session import CancelRequest, Initialized, Session, Subscribe, Unsubscribe
 from mcpbus.stream import Stream
 from mcpbus.subscription import SubscriptionActor
+from mcpbus.tasks.extension import declares, undeclared
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -131,6 +133,8 @@ def _carrier(inbound: Inbound, caller: Caller, *, rounds: bool) -> Carrier:
 def _start(bus: "Bus", ticket: Ticket, carrier: Carrier, prepared: Prepared | Registration) -> Stream:
     """Start the actors of an admitted request, and of its call."""
     context = Context(bus, carrier)
+    if isinstance(prepared, ToolCall):
+        carrier.task_support = prepared.tool.task
     run = partial(run_rounds, partial(prepared.run, context), context, carrier)
 
     def call(system: System, ticket: Ticket) -> Address[object]:
@@ -286,16 +290,22 @@ def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
         raise invalid_params(
             f"a listen may name at most {limit} resources - at `params.notifications.resourceSubscriptions`"
         )
+    if len(asked.task_ids) > limit:
+        raise invalid_params(f"a listen may name at most {limit} tasks - at `params.notifications.taskIds`")
+    if asked.task_ids and bus.features.offers("tasks"):
+        claim = inbound.claim
+        if claim is None or not declares(claim.client_capabilities, inbound.revision):
+            raise undeclared()
     slot = bus.admission.admit(request.id, inbound.table)
     stream = open_stream(Line.LISTEN)
     ticket = _ticket(bus, inbound, slot, stream)
-    granted = grant(bus, asked)
+    granted = grant(bus, asked, inbound.principal)
     bus.system.spawn(SubscriptionActor, ticket, granted, bus)
     return stream
 
 
-def grant(bus: "Bus", asked: SubscriptionFilter) -> SubscriptionFilter:
-    """Return what of a filter the server honours: what it offers at all."""
+def grant(bus: "Bus", asked: SubscriptionFilter, principal: object) -> SubscriptionFilter:
+    """Return what of a filter the server honours: what it offers at all, and tasks of this principal."""
     features = bus.features
     resources = features.offers("resources")
     return SubscriptionFilter(
@@ -303,6 +313,9 @@ def grant(bus: "Bus", asked: SubscriptionFilter) -> SubscriptionFilter:
         prompts_list_changed=asked.prompts_list_changed and features.offers("prompts"),
         resources_list_changed=asked.resources_list_changed and resources,
         resource_subscriptions=asked.resource_subscriptions if resources else (),
+        task_ids=tuple(
+            task_id for task_id in asked.task_ids if bus.tasks.find(task_id, principal) is not None
+        ),
     )
 
 

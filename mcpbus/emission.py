@@ -18,6 +18,7 @@ from mcpbus.routing import Kind
 MESSAGE = "notifications/message"
 PROGRESS = "notifications/progress"
 RESOURCE_UPDATED = "notifications/resources/updated"
+TASK_STATUS = "notifications/tasks"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 LIST_CHANGED = {
     "tools": "notifications/tools/list_changed",
@@ -32,7 +33,8 @@ class Emission(msgspec.Struct, frozen=True):
     Attributes:
         kind: What it is.
         receipt: Its place in the books.
-        data: The encoded JSON-RPC notification; for a change, without the stamp of a subscription.
+        data: The encoded JSON-RPC notification; for a change, without the stamp of a subscription. For a task,
+            its params alone.
         key: What it collapses with, or None.
         level: The level of a log line.
         uri: The resource that was updated.
@@ -110,6 +112,7 @@ _CORE = {
     RESOURCE_UPDATED: "use bus.resource_updated()",
     **{method: f"use bus.{kind}_changed()" for kind, method in LIST_CHANGED.items()},
     ELICITATION_COMPLETE: "use session.elicitation_complete()",
+    TASK_STATUS: "the bus sends it",
     "notifications/cancelled": "a server may not cancel its client's requests",
     "notifications/initialized": "only clients send it",
     "notifications/roots/list_changed": "only clients send it",

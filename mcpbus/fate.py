@@ -24,6 +24,7 @@ class Reason(Symbol):
     FINISHED = "its request was answered already"
     CANCELLED = "its request was cancelled, or its client has gone"
     PARKED = "its call waits for the client to come back"
+    TASK = "its call is a task, which carries neither progress nor logs"
     FILTERED = "the client did not ask for messages of this kind or level"
     NOT_SUBSCRIBED = "the client is not, or no longer, subscribed to that resource"
     ERA = "the client's protocol revision has no place for such a message"

@@ -1,4 +1,4 @@
-"""Who wants to hear of which change: an index from lists and resources to actors."""
+"""Who wants to hear of which change: an index from lists, resources and tasks to actors."""
 
 from collections.abc import Iterable, Iterator
 
@@ -26,24 +26,41 @@ def covers(subscribed: Iterable[str], uri: str) -> bool:
 
 
 class Interests:
-    """Actors by the lists and the resources that they want to hear of."""
+    """Actors by the lists, the resources and the tasks that they want to hear of."""
 
-    __slots__ = ("_lists", "_uris")
+    __slots__ = ("_lists", "_tasks", "_uris")
 
     def __init__(self) -> None:
         self._lists: dict[str, dict[_Address, None]] = {}
         self._uris: dict[str, dict[_Address, None]] = {}
+        self._tasks: dict[str, dict[_Address, None]] = {}
 
-    def add(self, address: _Address, *, lists: Iterable[str] = (), uris: Iterable[str] = ()) -> None:
-        """Enter an actor's interest in some lists and resources."""
+    def add(
+        self,
+        address: _Address,
+        *,
+        lists: Iterable[str] = (),
+        uris: Iterable[str] = (),
+        tasks: Iterable[str] = (),
+    ) -> None:
+        """Enter an actor's interest in some lists, resources and tasks."""
         for kind in lists:
             self._lists.setdefault(kind, {})[address] = None
         for uri in uris:
             self._uris.setdefault(uri, {})[address] = None
+        for task_id in tasks:
+            self._tasks.setdefault(task_id, {})[address] = None
 
-    def remove(self, address: _Address, *, lists: Iterable[str] = (), uris: Iterable[str] = ()) -> None:
+    def remove(
+        self,
+        address: _Address,
+        *,
+        lists: Iterable[str] = (),
+        uris: Iterable[str] = (),
+        tasks: Iterable[str] = (),
+    ) -> None:
         """Take back an actor's interest. Harmless where there is none."""
-        for index, keys in ((self._lists, lists), (self._uris, uris)):
+        for index, keys in ((self._lists, lists), (self._uris, uris), (self._tasks, tasks)):
             for key in keys:
                 interested = index.get(key)
                 if interested is not None:
@@ -62,5 +79,13 @@ class Interests:
             found.update(self._uris.get(candidate, {}))
         return list(found)
 
+    def in_task(self, task_id: str) -> list[_Address]:
+        """Return who wants to hear of one task."""
+        return list(self._tasks.get(task_id, ()))
+
     def __len__(self) -> int:
-        return sum(map(len, self._lists.values())) + sum(map(len, self._uris.values()))
+        return sum(
+            len(interested)
+            for index in (self._lists, self._uris, self._tasks)
+            for interested in index.values()
+        )

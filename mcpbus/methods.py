@@ -21,6 +21,8 @@ from mcpbus.protocol.cursors import paginate
 from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, resource_not_found
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.schemas import jsontypes
+from mcpbus.tasks.extension import TASKS, declares, undeclared
+from mcpbus.tasks.methods import TaskParams, UpdateTaskParams, prepare_cancel, prepare_get, prepare_update
 
 if TYPE_CHECKING:
     from mcpbus.server import Server
@@ -40,6 +42,7 @@ Answer: TypeAlias = Callable[[Any, Caller], bytes]
 Prepare: TypeAlias = Callable[[Any, Caller], Prepared]
 
 _BOTH = frozenset(Era)
+_MODERN = frozenset({Era.MODERN})
 
 
 class NoParams(msgspec.Struct, frozen=True):
@@ -112,6 +115,8 @@ def server_capabilities(features: Features, revision: Revision, *, stateless: bo
         declared["resources"] = {"subscribe": True, "listChanged": True} if live else {}
     if features.offers("tools"):
         declared["tools"] = {"listChanged": True} if live else {}
+    if features.offers("tasks") and revision.era is Era.MODERN:
+        declared["extensions"] = {TASKS: {}}
     return declared
 
 
@@ -184,6 +189,13 @@ def _call_tool(call: wire.CallToolParams, caller: Caller) -> Prepared:
     tool = caller.features.find_tool(call.name, caller.principal)
     if tool is None:
         raise invalid_params(f"unknown tool {quoted(call.name)} - at `params.name`")
+    if (
+        tool.task is not None
+        and tool.task.required
+        and caller.revision.era is Era.MODERN
+        and not declares(caller.client_capabilities, caller.revision)
+    ):
+        raise undeclared()
     return ToolCall(caller, tool, call.arguments)
 
 
@@ -232,20 +244,26 @@ def _answering(name: str, capability: Capability, answer: Answer) -> Method:
     return Method(name=name, params=wire.ListParams, answer=guarded)
 
 
-def _calling(name: str, capability: Capability, params: type[msgspec.Struct], prepare: Prepare) -> Method:
+def _calling(
+    name: str,
+    capability: Capability,
+    params: type[msgspec.Struct],
+    prepare: Prepare,
+    eras: frozenset[Era] = _BOTH,
+) -> Method:
     def guarded(params: Any, caller: Caller) -> Prepared:
         if not caller.features.offers(capability):
             raise method_not_found(name)
         return prepare(params, caller)
 
-    return Method(name=name, params=params, prepare=guarded)
+    return Method(name=name, params=params, eras=eras, prepare=guarded)
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         row.name: row
         for row in (
-            Method(name="server/discover", params=NoParams, eras=frozenset({Era.MODERN}), answer=_discover),
+            Method(name="server/discover", params=NoParams, eras=_MODERN, answer=_discover),
             Method(name="ping", params=NoParams, eras=frozenset({Era.LEGACY}), answer=_ping),
             _answering("tools/list", "tools", _list_tools),
             _calling("tools/call", "tools", wire.CallToolParams, _call_tool),
@@ -255,6 +273,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             _answering("prompts/list", "prompts", _list_prompts),
             _calling("prompts/get", "prompts", wire.GetPromptParams, _get_prompt),
             _calling("completion/complete", "completions", wire.CompleteParams, _complete),
+            _calling("tasks/get", "tasks", TaskParams, prepare_get, _MODERN),
+            _calling("tasks/update", "tasks", UpdateTaskParams, prepare_update, _MODERN),
+            _calling("tasks/cancel", "tasks", TaskParams, prepare_cancel, _MODERN),
         )
     }
 )

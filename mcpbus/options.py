@@ -19,11 +19,17 @@ class Limits:
         max_requests: Requests in flight on the whole bus, listens included.
         max_requests_per_session: Requests in flight in one session, or on one shared channel.
         max_subscriptions_per_session: Resources that one legacy session may subscribe to.
-        max_listened_resources: Resources that one ``subscriptions/listen`` may name.
+        max_listened_resources: Resources that one ``subscriptions/listen`` may name, and likewise tasks.
         abandoned_timeout: Seconds that a legacy request runs on after its stream was lost.
         ask_timeout: Seconds to wait at most for a legacy client's answer to a question.
         max_parked: Calls that may wait for a modern client to come back with answers; beyond it the oldest goes.
         parked_timeout: Seconds that each of them waits, and that the state which the client carries is good for.
+        max_running_tasks: Tasks whose handler runs, at once; a call that would be one more runs within its request,
+            or is refused where its tool requires a task.
+        max_tasks: Tasks at once, with those that have ended and whose result is kept; beyond it likewise.
+        task_bytes: Bytes of such results; once there are as many, no call becomes a task.
+        task_ttl: Seconds that a task may run, and then for which its result is kept.
+        task_poll_interval: Seconds between two looks at a task that clients are advised to wait.
         outbox_items: Notifications that may wait for one stream.
         outbox_bytes: Bytes of notifications that may wait for one stream.
         held_items: Notifications that a session holds for a stream that is not open.
@@ -46,6 +52,11 @@ class Limits:
     ask_timeout: float = attrs.field(default=300.0, validator=gt(0))
     max_parked: int = attrs.field(default=1_000, validator=ge(1))
     parked_timeout: float = attrs.field(default=600.0, validator=gt(0))
+    max_running_tasks: int = attrs.field(default=1_000, validator=ge(1))
+    max_tasks: int = attrs.field(default=10_000, validator=ge(1))
+    task_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=ge(1))
+    task_ttl: float = attrs.field(default=3600.0, validator=ge(0.001))
+    task_poll_interval: float = attrs.field(default=1.0, validator=ge(0.001))
     outbox_items: int = attrs.field(default=1_024, validator=ge(1))
     outbox_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=ge(1))
     held_items: int = attrs.field(default=256, validator=ge(0))

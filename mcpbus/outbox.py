@@ -23,6 +23,7 @@ _BOUNDED = IN_REQUEST | {
     Kind.SESSION_CUSTOM,
     Kind.LIST_CHANGED,
     Kind.RESOURCE_UPDATED,
+    Kind.TASK,
 }
 _LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
 

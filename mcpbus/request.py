@@ -131,6 +131,7 @@ class RequestActor:
         self._carrier = carrier
         self._progress = float("-inf")
         self._parked = False
+        self._over = False
         self._situation: Situation | None = None
         self._room = ticket.stream.address.permit()
         carrier.address = cell.address
@@ -320,8 +321,14 @@ class RequestActor:
         self._stop(Reason.CANCELLED)
 
     def _stop(self, reason: Reason) -> None:
-        self._carrier.ended = reason
+        self._over = True
+        self._let_go(reason)
         self._cell.stop()
+
+    def _let_go(self, reason: Reason) -> None:
+        # A call that has become a task speaks through that.
+        if self._carrier.address is self._cell.address:
+            self._carrier.ended = reason
 
     def _ended(self, reason: StopReason) -> None:
         self._ticket.slot.release()
@@ -331,8 +338,8 @@ class RequestActor:
             self._forget(question_id)
         if not self._parked and not self._call.stopped:
             self._call.tell(CancelCall())
-        if self._carrier.ended is None:
-            self._carrier.ended = Reason.FAILED
+        if not self._over:
+            self._let_go(Reason.FAILED)
             if reason is StopReason.FAILED:
                 self._reply(internal_error())
         if self._room is not None:

@@ -43,6 +43,7 @@ class Kind(Symbol):
     LIST_CHANGED = "list_changed"
     RESOURCE_UPDATED = "resources/updated"
     ACKNOWLEDGED = "subscriptions/acknowledged"
+    TASK = "tasks"
     LISTEN_RESULT = "closing result of a listen"
     LISTEN_CANCELLED = "cancelled, for a listen"
 
@@ -96,7 +97,7 @@ class Situation(Symbol):
 
 _SCOPES = {
     **dict.fromkeys(IN_REQUEST | ASKING, Scope.IN_REQUEST),
-    **dict.fromkeys(LISTENING, Scope.SUBSCRIPTION),
+    **dict.fromkeys(LISTENING | {Kind.TASK}, Scope.SUBSCRIPTION),
     Kind.REPLY: Scope.REPLY,
     Kind.SESSION_LOG: Scope.SESSION,
     Kind.SESSION_CUSTOM: Scope.SESSION,
@@ -168,8 +169,9 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
         HTTP_JSON=Reason.ERA,
         SHARED=Reason.ERA,
     ),
+    # How a task is goes to those listens alone that name it, also while its handler's request is open.
     **_rows(
-        frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT}),
+        frozenset({Kind.ACKNOWLEDGED, Kind.TASK, Kind.LISTEN_RESULT}),
         Era.MODERN,
         HTTP=Line.LISTEN,
         HTTP_JSON=Line.LISTEN,
@@ -234,7 +236,7 @@ ABSENT: Mapping[tuple[Kind, Era, Situation], Route] = {
         CANCELLED=Reason.CANCELLED,
     ),
     **_fates(
-        CHANGES | LISTENING,
+        CHANGES | LISTENING | {Kind.TASK},
         Era.MODERN,
         DROPPED=Reason.CANCELLED,
         ANSWERED=Reason.FINISHED,

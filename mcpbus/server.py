@@ -23,6 +23,7 @@ from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.revisions import Revision
 from mcpbus.serving import ServeOptions, shutdown_on_signals
 from mcpbus.stores.protocol import EventStore
+from mcpbus.tasks.stores.protocol import TaskStore
 from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
 from mcpbus.transport.lifespan import LifespanApp
@@ -276,6 +277,7 @@ class Server:
         *,
         limits: Limits | None = None,
         event_store: EventStore | None = None,
+        task_store: TaskStore | None = None,
         drain_seconds: float = 5.0,
     ) -> AsyncIterator[Bus]:
         """Open the server: ``async with server.open() as bus``.
@@ -287,7 +289,8 @@ class Server:
             limits: What clients may use; the defaults are those of `Limits`.
             event_store: Keeps what legacy clients can come back for when they lose a stream; without one they
                 cannot.
-            drain_seconds: How long requests may go on when the block ends.
+            task_store: Keeps tasks and what came of them; in memory if not given.
+            drain_seconds: How long requests and tasks may go on when the block ends.
 
         Raises:
             RuntimeError: The server is open already.
@@ -298,7 +301,14 @@ class Server:
         try:
             async with (
                 self.lifespan_context() as state,
-                open_bus(self, limits or Limits(), state, event_store, drain_seconds) as bus,
+                open_bus(
+                    self,
+                    limits or Limits(),
+                    state,
+                    event_store=event_store,
+                    task_store=task_store,
+                    drain_seconds=drain_seconds,
+                ) as bus,
             ):
                 yield bus
         finally:
@@ -309,6 +319,7 @@ class Server:
         *,
         limits: Limits | None = None,
         event_store: EventStore | None = None,
+        task_store: TaskStore | None = None,
         response: ResponseMode = "auto",
         **http: Unpack[HttpFields],
     ) -> LifespanApp:
@@ -319,11 +330,12 @@ class Server:
         Args:
             limits: What clients may use.
             event_store: As for `open`.
+            task_store: As for `open`.
             response: The form of answers: "auto" chooses late for each one, "json" and "sse" fix it.
             **http: The fields of `HttpOptions`.
         """
         HttpOptions(**http)  # complains now, not at the start
-        opening = partial(self.open, limits=limits, event_store=event_store)
+        opening = partial(self.open, limits=limits, event_store=event_store, task_store=task_store)
         return LifespanApp(opening, lambda bus: bus.asgi(response=response, **http))
 
     async def serve(
@@ -332,6 +344,7 @@ class Server:
         bind: str | Iterable[str] = "127.0.0.1:8000",
         limits: Limits | None = None,
         event_store: EventStore | None = None,
+        task_store: TaskStore | None = None,
         response: ResponseMode = "auto",
         options: ServeOptions | None = None,
         shutdown: trio.Event | None = None,
@@ -339,7 +352,7 @@ class Server:
         **http: Unpack[HttpFields],
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `Bus.serve`."""
-        async with self.open(limits=limits, event_store=event_store) as bus:
+        async with self.open(limits=limits, event_store=event_store, task_store=task_store) as bus:
             await bus.serve(
                 bind=bind,
                 response=response,

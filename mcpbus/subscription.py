@@ -7,6 +7,8 @@ before it. Every message of the subscription is stamped with the id of the liste
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
+
 from actors import Cell, Stopped, StopReason
 from mcpbus.emission import Emission
 from mcpbus.outbox import Outgoing
@@ -16,7 +18,9 @@ from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.request import Cancel, Drop, End, Ticket
 from mcpbus.routing import Kind, Line, route
+from mcpbus.schemas import jsontypes
 from mcpbus.stream import Purge
+from mcpbus.tasks.task import Follow
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -46,7 +50,14 @@ class SubscriptionActor:
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
         self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta})
-        bus.interests.add(cell.address, lists=lists_of(granted), uris=granted.resource_subscriptions)
+        bus.interests.add(
+            cell.address,
+            lists=lists_of(granted),
+            uris=granted.resource_subscriptions,
+            tasks=granted.task_ids,
+        )
+        for task_id in granted.task_ids:
+            bus.tasks.follow(task_id, Follow(cell.address))
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
@@ -54,10 +65,13 @@ class SubscriptionActor:
 
     def _change(self, said: Emission) -> None:
         method = said.receipt.method
-        if said.uri is None:
-            data = self._stamped.get(method)
-            if data is None:
-                data = self._stamped[method] = encode_notification(method, {"_meta": self._meta})
+        if said.kind is Kind.TASK:
+            params = said.data[:-1] + b',"_meta":%b}' % jsontypes.encode(self._meta)
+            data = encode_notification(method, msgspec.Raw(params))
+        elif said.uri is None:
+            if method not in self._stamped:
+                self._stamped[method] = encode_notification(method, {"_meta": self._meta})
+            data = self._stamped[method]
         else:
             data = encode_notification(method, {"uri": said.uri, "_meta": self._meta})
         self._send(
@@ -98,7 +112,10 @@ class SubscriptionActor:
         ticket.slot.release()
         granted = self._granted
         self._bus.interests.remove(
-            self._cell.address, lists=lists_of(granted), uris=granted.resource_subscriptions
+            self._cell.address,
+            lists=lists_of(granted),
+            uris=granted.resource_subscriptions,
+            tasks=granted.task_ids,
         )
         if reason is StopReason.FAILED:
             self._fail(internal_error())

@@ -112,6 +112,8 @@ class ToolCall:
         revision, tail = caller.revision, caller.tail
         try:
             arguments = tool.arguments.decode(self.arguments)
+            if tool.task is not None and not tool.task.deferred:
+                await ctx.begin_task()
             invocation = Invocation(ctx, "tools/call", tool.name, arguments)
             value = await caller.server.runner.call(tool.function, invocation)
             if isinstance(value, InputRequired):

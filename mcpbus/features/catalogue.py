@@ -14,7 +14,7 @@ from mcpbus.features.uris import is_template
 
 Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 """What a change is about; the last part of the notification's name."""
-Capability: TypeAlias = Literal["tools", "prompts", "resources", "completions"]
+Capability: TypeAlias = Literal["tools", "prompts", "resources", "completions", "tasks"]
 
 _log = logging.getLogger("mcpbus")
 
@@ -39,6 +39,7 @@ class Features:
         self._declared = declared
         self._base = base
         self._completes = False
+        self._has_tasks = False
         self._selective: tuple[int, bool] | None = None
         self._listeners: list[Callable[[Kind], object]] = []
         self.tools: Registry[Tool] = Registry(
@@ -80,6 +81,8 @@ class Features:
                 return self.resources.used or self.templates.used
             case "completions":
                 return self._completes or (self._base is not None and self._base.offers("completions"))
+            case "tasks":
+                return self._has_tasks or (self._base is not None and self._base.offers("tasks"))
 
     def add_tool(self, function: Callable[..., Any] | Tool, **options: Unpack[ToolOptions]) -> Tool:
         """Register a tool: a function with options, or one that `mcpbus.tool` made.
@@ -93,6 +96,7 @@ class Features:
             )
         made = function if isinstance(function, Tool) else tool(function, **options)
         self.tools.add(made.name, made)
+        self._has_tasks = self._has_tasks or made.task is not None
         return made
 
     def remove_tool(self, name: str) -> Tool:

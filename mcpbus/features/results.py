@@ -40,6 +40,11 @@ class Tail:
         """As `plain`, for a result that asks the client before there is another (rules V-2, K-2)."""
         return self._end(b"", self._meta, b"input_required")
 
+    @property
+    def task(self) -> bytes:
+        """As `plain`, for the handle of a task (rule TX-2)."""
+        return self._end(b"", self._meta, b"task")
+
     def _end(self, members: bytes, meta: MetaObject, result_type: bytes = b"complete") -> bytes:
         kind = b',"resultType":"%b"' % result_type if self._revision.result_type else b""
         return kind + members + (b',"_meta":%b}' % jsontypes.encode(meta) if meta else b"}")

@@ -19,6 +19,7 @@ from mcpbus.protocol import messages as wire
 from mcpbus.protocol.revisions import Revision, Structured
 from mcpbus.schemas import jsontypes
 from mcpbus.schemas.handwritten import HandWritten
+from mcpbus.tasks.extension import TaskOption, TaskSupport, read_support
 
 Visible: TypeAlias = Callable[[Any, "Tool"], bool]
 """``visible(principal, tool)``: whether this principal (None for an unauthenticated client) may see and call the tool."""
@@ -50,6 +51,9 @@ class ToolOptions(TypedDict, total=False):
     """Whether a call that waited for the client's answer, and is lost, may be run again from the top with the answers
     so far; what it does before it asks must bear repeating. True by default where the annotations say that the tool
     is read-only or idempotent, else False."""
+    task: TaskOption
+    """``"optional"`` or ``"required"`` makes each call a task where the client declared that it takes tasks; required
+    refuses the others. A `TaskSupport` says more."""
     visible: Visible
     """Who sees it, besides whom the server's own `visible` admits."""
 
@@ -72,6 +76,8 @@ class Tool:
     """Whether it may be run again from the top after a call of it was lost."""
     mirrored: tuple[MirroredParameter, ...] = attrs.field(default=(), repr=False)
     """The arguments that HTTP mirrors into ``Mcp-Param-*`` headers."""
+    task: TaskSupport | None = attrs.field(default=None, repr=False)
+    """How its calls become tasks; None if they do not."""
 
     def describe(self, revision: Revision) -> wire.Tool:
         """The tool as a list of `revision` shows it."""
@@ -152,7 +158,15 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         options.get("visible"),
         options.get("replay", _bears_repeating(options.get("annotations"))),
         mirrored_parameters(arguments.document, owner),
+        _task_support(options.get("task"), owner),
     )
+
+
+def _task_support(option: TaskOption | None, owner: str) -> TaskSupport | None:
+    try:
+        return read_support(option)
+    except ValueError as error:
+        raise RegistrationError(f"{owner}: {error}") from error
 
 
 def _bears_repeating(annotations: wire.ToolAnnotations | None) -> bool:

@@ -299,6 +299,8 @@ class SubscriptionFilter(_Wire, frozen=True):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: tuple[str, ...] = ()
+    task_ids: tuple[str, ...] = ()
+    """From the tasks extension (rule TX-12)."""
 
 
 class ListenParams(_Wire, frozen=True):

@@ -69,7 +69,7 @@ NO_META: Final = Meta({})
 
 @attrs.frozen
 class Routing:
-    """What routes a message: its `_meta`, and `params.name` or `params.uri` where they are strings.
+    """What routes a message: its `_meta`, and `params.name`, `params.uri` or `params.taskId` where they are strings.
 
     A retry brings `input_responses` and `request_state`, both as they came: UNSET where they did not.
     """
@@ -79,6 +79,7 @@ class Routing:
     uri: str | None = None
     input_responses: Any = msgspec.UNSET
     request_state: Any = msgspec.UNSET
+    task_id: str | None = None
 
     @property
     def is_retry(self) -> bool:
@@ -92,6 +93,7 @@ class _Common(msgspec.Struct, gc=False):
     uri: Any = None
     input_responses: Any = msgspec.field(default=msgspec.UNSET, name="inputResponses")
     request_state: Any = msgspec.field(default=msgspec.UNSET, name="requestState")
+    task_id: Any = msgspec.field(default=None, name="taskId")
 
 
 _common = msgspec.json.Decoder(_Common)
@@ -116,6 +118,7 @@ def read_routing(params: msgspec.Raw) -> Routing:
         common.uri if isinstance(common.uri, str) else None,
         common.input_responses,
         common.request_state,
+        common.task_id if isinstance(common.task_id, str) else None,
     )
 
 

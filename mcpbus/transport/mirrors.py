@@ -27,6 +27,8 @@ _SPELLED: Final[Mapping[bytes, str]] = MappingProxyType(
 # Whose name or uri Mcp-Name repeats (rule X-19).
 _NAMED: Final = frozenset({"tools/call", "prompts/get"})
 _LOCATED: Final = frozenset({"resources/read"})
+# Whose taskId it repeats (rule TX-11).
+_TASKED: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 
 # As JSON writes integers; the fraction because integers are compared by what they are, not by how they are spelled (rule X-45).
 _INTEGER: Final = re.compile(r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?")
@@ -54,9 +56,9 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
     name = _mirrored_name(request.method, routing)
     if name is not None:
         _agree(headers, b"mcp-name", name)
-    elif request.method in _NAMED | _LOCATED and headers.all(b"mcp-name"):
+    elif request.method in _NAMED | _LOCATED | _TASKED and headers.all(b"mcp-name"):
         raise header_mismatch(
-            "the header Mcp-Name is there, but the params have no name or uri for it to repeat"
+            "the header Mcp-Name is there, but the params have no name, uri or taskId for it to repeat"
         )
     return claim, revision
 
@@ -81,6 +83,8 @@ def judge_notification(headers: Headers, notification: Notification, routing: Ro
 def _mirrored_name(method: str, routing: Routing) -> str | None:
     if method in _NAMED:
         return routing.name
+    if method in _TASKED:
+        return routing.task_id
     return routing.uri if method in _LOCATED else None
 
 

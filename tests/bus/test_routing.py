@@ -68,6 +68,8 @@ PLACES = [
     (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.LISTEN_CANCELLED, L, NEVER, NEVER, NEVER, NEVER, NEVER),
+    # The tasks of the extension are not for legacy clients (TX-17).
+    (Kind.TASK, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     # Result or error with id, any method; early kernel error: own or json, io; never a listen.
     (Kind.REPLY, E, "OWN", "OWN", NEVER, NEVER, "SHARED"),
     # progress, request running: own; in JSON-only mode discarded.
@@ -87,6 +89,8 @@ PLACES = [
     (Kind.LIST_CHANGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
     # resources/updated: per matching listen.
     (Kind.RESOURCE_UPDATED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    # notifications/tasks: per listen naming the task.
+    (Kind.TASK, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
     # subscriptions/acknowledged: first of that id. A listen is never JSON, whatever the mode.
     (Kind.ACKNOWLEDGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
     # listen's closing result: its own stream, then close.
@@ -125,6 +129,7 @@ FATES = [
     (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.LISTEN_CANCELLED, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (Kind.TASK, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
     # Modern: a drop is a cancellation, and nothing is ever held. A second reply is a defect there too.
     (Kind.REPLY, E, NEVER, NEVER, "cancelled", NEVER, "cancelled", NEVER),
     (Kind.PROGRESS, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
@@ -134,6 +139,7 @@ FATES = [
     (Kind.WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.LIST_CHANGED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.RESOURCE_UPDATED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
+    (Kind.TASK, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.ACKNOWLEDGED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.LISTEN_RESULT, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.LISTEN_CANCELLED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),

@@ -62,7 +62,9 @@ READ = [
         wire.ListenParams,
         {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["a://b"], "taskIds": ["t"]}},
         wire.ListenParams(
-            wire.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=("a://b",))
+            wire.SubscriptionFilter(
+                tools_list_changed=True, resource_subscriptions=("a://b",), task_ids=("t",)
+            )
         ),
     ),
     (wire.CancelledParams, {"requestId": 0, "reason": "why"}, wire.CancelledParams(0, "why")),

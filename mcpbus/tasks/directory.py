@@ -1,0 +1,238 @@
+"""The tasks of one bus: admitted, found, told about, and brought back after a restart."""
+
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from actors import Address
+from mcpbus.admission import Overloaded
+from mcpbus.call import Carrier, HandOver
+from mcpbus.emission import TASK_STATUS, Emission
+from mcpbus.protocol.errors import internal_error
+from mcpbus.routing import Kind
+from mcpbus.tasks.extension import TaskSupport, declares
+from mcpbus.tasks.owner import Owner
+from mcpbus.tasks.record import TaskRecord, TaskStatus
+from mcpbus.tasks.stores.protocol import TaskStore
+from mcpbus.tasks.task import Close, Follow, Say, Task, TaskActor
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+
+_log = logging.getLogger("mcpbus")
+_SHUTDOWN = "The server is shutting down"
+
+
+class TaskDirectory:
+    """The tasks of one bus by id: those that run, and those whose result is kept.
+
+    Args:
+        bus: The bus.
+        store: Where they are kept.
+
+    Attributes:
+        store: Where they are kept.
+    """
+
+    def __init__(self, bus: "Bus", store: TaskStore) -> None:
+        self.store = store
+        self._bus = bus
+        self._tasks: dict[str, Task] = {}
+        self._running: dict[Task, None] = {}
+        self._beginning = 0
+        self._size = 0
+        self._closed = False
+        self._changed = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def running(self) -> int:
+        """How many of them have a handler that has not ended."""
+        return len(self._running)
+
+    def find(self, task_id: str, principal: Any) -> Task | None:
+        """Return the task of that id, if it is `principal`'s own; None is the answer for both faults."""
+        task = self._tasks.get(task_id)
+        return task if task is not None and task.owner.admits(principal) else None
+
+    async def detail(self, task: Task) -> bytes:
+        """Return the JSON object of a task with what belongs to its status.
+
+        Raises:
+            ProtocolError: The store failed.
+        """
+        record, payload = task.record, task.payload
+        if record.size and payload is None:
+            try:
+                payload = await self.store.payload(record.id)
+            except Exception as error:
+                _log.exception("the task store failed")
+                raise internal_error() from error
+            if payload is None:
+                _log.error("the task store has lost what came of a task")
+                raise internal_error()
+        return record.encode(payload)
+
+    async def recover(self) -> None:
+        """Take up what the store has. What was running when it was left is reported failed."""
+        for record in await self.store.load():
+            task = Task(record, Owner.stored(record.owner), record.ttl_ms / 1000)
+            self._bus.system.spawn(
+                TaskActor, task, self, None, "The server stopped while the task was running"
+            )
+
+    # -- the beginning ---------------------------------------------------------------------------
+
+    async def begin(self, carrier: Carrier) -> bool:
+        """Make a call a task, if it may become one: durable in the store before its client hears of it (TX-4).
+
+        Returns:
+            Whether it is one now.
+
+        Raises:
+            RuntimeError: The call waits for its client elsewhere, or begins already.
+            Overloaded: There is no room for it, and the tool does without no task.
+            ProtocolError: The store failed.
+        """
+        support = carrier.task_support
+        if carrier.task is not None:
+            return True
+        if support is None or not declares(carrier.caller.client_capabilities, carrier.caller.revision):
+            return False
+        if carrier.ended is not None or carrier.beginning:
+            raise RuntimeError(
+                "begin_task(): this call waits for its client, or begins already, in another of its tasks"
+            )
+        full = self._full()
+        if full is not None:
+            if support.required:
+                raise Overloaded(full)
+            return False
+        task = self._make(carrier, support)
+        carrier.beginning = True
+        self._beginning += 1
+        try:
+            await self._keep(task)
+        finally:
+            carrier.beginning = False
+            self._beginning -= 1
+        carrier.task = task.record.id
+        created = task.record.encode()[:-1] + carrier.caller.tail.task
+        self._bus.system.spawn(TaskActor, task, self, carrier)
+        carrier.call.tell(HandOver(task.address, created))
+        return True
+
+    def _full(self) -> str | None:
+        limits = self._bus.limits
+        if self._closed:
+            return _SHUTDOWN
+        if len(self._running) + self._beginning >= limits.max_running_tasks:
+            return f"Too many tasks: at most {limits.max_running_tasks} run at once"
+        if len(self._tasks) + self._beginning >= limits.max_tasks or self._size >= limits.task_bytes:
+            return "Too many tasks: the results of earlier ones are still kept"
+        return None
+
+    def _make(self, carrier: Carrier, support: TaskSupport) -> Task:
+        limits = self._bus.limits
+        ttl = limits.task_ttl if support.ttl is None else support.ttl
+        poll = limits.task_poll_interval if support.poll_interval is None else support.poll_interval
+        owner, now = Owner(carrier.caller.principal), time.time()
+        task_id = secrets.token_urlsafe(24)
+        record = TaskRecord(
+            task_id, owner.digest, TaskStatus.WORKING, None, now, now, round(ttl * 1000), round(poll * 1000)
+        )
+        return Task(record, owner, ttl)
+
+    async def _keep(self, task: Task) -> None:
+        try:
+            with trio.CancelScope(shield=True):
+                await self.store.put(task.record, None)
+        except Exception as error:
+            _log.exception("the task store failed")
+            raise internal_error() from error
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True):
+                await self.store.delete(task.record.id)
+            raise
+
+    # -- for the actors --------------------------------------------------------------------------
+
+    def enter(self, task: Task, *, running: bool) -> None:
+        """Enter a task. For its actor."""
+        self._tasks[task.record.id] = task
+        self._size += task.record.size
+        if running:
+            self._running[task] = None
+
+    def finished(self, task: Task) -> None:
+        """Note that a task's handler has ended. For its actor."""
+        self._running.pop(task, None)
+        self._wake()
+
+    def changed(self, task: Task, grown: int) -> None:
+        """Tell those who listen how a task is now, and that `grown` more bytes are kept of it. For its actor."""
+        self._size += grown
+        listeners = self._bus.interests.in_task(task.record.id)
+        if listeners:
+            self.tell(listeners, task.record.id, task.record.encode(task.payload))
+
+    def follow(self, task_id: str, message: Follow) -> None:
+        """Have a new listen told how a task is; harmless if the task has gone. For the listen."""
+        task = self._tasks.get(task_id)
+        if task is not None:
+            task.address.tell(message)
+
+    def tell(self, listeners: Iterable[Address[object]], task_id: str, detail: bytes) -> None:
+        """Tell some listens how a task is. For its actor."""
+        for listener in listeners:
+            receipt = self._bus.ledger.enter(TASK_STATUS)
+            listener.tell(Emission(Kind.TASK, receipt, detail, (TASK_STATUS, task_id)))
+
+    def leave(self, task: Task, *, failed: bool) -> None:
+        """Take out a task whose actor has ended; if that failed, another one reports it. For its actor."""
+        del self._tasks[task.record.id]
+        self._size -= task.record.size
+        self._running.pop(task, None)
+        self._wake()
+        if failed and not self._bus.system.closed:
+            self._bus.system.spawn(TaskActor, task, self, None)
+
+    def say(self, carrier: Carrier, message: str | None) -> None:
+        """Show what a call that is a task is doing; harmless if it is none."""
+        if carrier.task is not None and carrier.ended is None:
+            carrier.address.tell(Say(message))
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Begin no more tasks, and fail those that wait for their client, which can answer no more."""
+        self._closed = True
+        for task in tuple(self._tasks.values()):
+            task.address.tell(Close(_SHUTDOWN, waiting=True))
+
+    def end_all(self) -> None:
+        """Fail all tasks that still run, and let go of the rest."""
+        for task in tuple(self._tasks.values()):
+            task.address.tell(Close(_SHUTDOWN))
+
+    async def wait_idle(self) -> None:
+        """Wait until no task has a handler that runs."""
+        while self._running:
+            await self._changed.wait()
+
+    async def wait_none(self) -> None:
+        """Wait until all tasks have left."""
+        while self._tasks:
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

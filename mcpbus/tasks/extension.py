@@ -1,0 +1,80 @@
+"""The extension's name, who may use it, and what a tool says of it.
+
+Source: SEP-2663, "Capability Negotiation"; rules TX-1, TX-3 and TX-10.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from mcpbus.protocol.errors import ProtocolError, missing_client_capability
+from mcpbus.protocol.revisions import Era, Revision
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+
+
+@attrs.frozen(kw_only=True)
+class TaskSupport:
+    """How calls of a tool become tasks.
+
+    Attributes:
+        required: Whether a client that did not declare the extension is refused. Otherwise, and for every legacy
+            client, the tool runs within its request as any other.
+        deferred: Whether a call becomes a task only when its handler says so with ``ctx.begin_task()``. What it
+            asks before that is asked within the request, and what it returns before is answered at once.
+        ttl: Seconds that a task has, and for which its result is kept; the bus's own if None.
+        poll_interval: Seconds between two looks at it that clients are advised to wait; the bus's own if None.
+
+    Raises:
+        ValueError: A time is not positive.
+    """
+
+    required: bool = False
+    deferred: bool = False
+    ttl: float | None = None
+    poll_interval: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what is no time: on the wire both are whole milliseconds, and at least one."""
+        for name, seconds in (("ttl", self.ttl), ("poll_interval", self.poll_interval)):
+            if seconds is not None and not 0.001 <= seconds < float("inf"):
+                raise ValueError(f"{name} is a number of seconds of at least 0.001, not {seconds!r}")
+
+
+TaskOption: TypeAlias = Literal["optional", "required"] | TaskSupport
+
+_WORDS: Final[Mapping[Any, TaskSupport]] = {
+    "optional": TaskSupport(),
+    "required": TaskSupport(required=True),
+}
+
+
+def read_support(option: TaskOption | None) -> TaskSupport | None:
+    """Return what the option ``task=`` of a tool means.
+
+    Raises:
+        ValueError: It means nothing.
+    """
+    if option is None or isinstance(option, TaskSupport):
+        return option
+    support = _WORDS.get(option)
+    if support is None:
+        raise ValueError(f"task is 'optional', 'required' or a TaskSupport, not {option!r}")
+    return support
+
+
+def declares(capabilities: Mapping[str, Any], revision: Revision) -> bool:
+    """Tell whether a request that declares these client capabilities may be answered with a task."""
+    extensions = capabilities.get("extensions")
+    # A legacy client that names the extension declares nothing by it (SEP-2663, "Backward Compatibility").
+    return (
+        revision.era is Era.MODERN
+        and isinstance(extensions, Mapping)
+        and isinstance(extensions.get(TASKS), Mapping)
+    )
+
+
+def undeclared() -> ProtocolError:
+    """Return -32021, for a request that had to declare the extension and did not."""
+    return missing_client_capability({"extensions": {TASKS: {}}})

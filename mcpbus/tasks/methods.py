@@ -1,0 +1,124 @@
+"""What is asked about a task: tasks/get, tasks/update and tasks/cancel (rules TX-5 to TX-10)."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import msgspec
+
+from actors import AskFailedError, AskRefusedError
+from mcpbus.protocol.errors import ProtocolError, invalid_params
+from mcpbus.tasks.extension import declares, undeclared
+from mcpbus.tasks.task import CancelTask, Task, Update
+
+if TYPE_CHECKING:
+    from mcpbus.context import Context
+    from mcpbus.features.calls import Caller
+
+_ANSWER_SECONDS = 30.0
+
+
+class TaskParams(msgspec.Struct, frozen=True, rename="camel"):
+    """tasks/get and tasks/cancel."""
+
+    task_id: str
+
+
+class UpdateTaskParams(msgspec.Struct, frozen=True, rename="camel"):
+    """tasks/update."""
+
+    task_id: str
+    input_responses: dict[str, Any]
+
+
+@attrs.frozen
+class _TaskRequest:
+    """What these methods have in common; see `mcpbus.features.calls.Prepared`."""
+
+    caller: "Caller"
+    params: Any
+
+    timeout: ClassVar[float | None] = None
+    replayable: ClassVar[bool] = False
+
+    @property
+    def label(self) -> str:
+        """See `Prepared.label`."""
+        return "tasks"
+
+    def find(self, ctx: "Context") -> Task:
+        """Return the task.
+
+        Raises:
+            ProtocolError: -32602: there is none, or it is somebody else's, which is not told apart.
+        """
+        task = ctx.bus.tasks.find(self.params.task_id, self.caller.principal)
+        if task is None:
+            raise _unknown()
+        return task
+
+    @property
+    def acknowledgement(self) -> bytes:
+        """The result that says nothing."""
+        return b"{" + self.caller.tail.plain.removeprefix(b",")
+
+
+class TaskGet(_TaskRequest):
+    """Tells how a task is."""
+
+    async def run(self, ctx: "Context") -> bytes:
+        """See `Prepared.run`."""
+        return (await ctx.bus.tasks.detail(self.find(ctx)))[:-1] + self.caller.tail.plain
+
+
+class TaskUpdate(_TaskRequest):
+    """Brings answers to what a task asks."""
+
+    async def run(self, ctx: "Context") -> bytes:
+        """See `Prepared.run`."""
+        try:
+            fault = await self.find(ctx).address.ask(Update(self.params.input_responses), _ANSWER_SECONDS)
+        except (AskRefusedError, AskFailedError):
+            raise _unknown() from None
+        if fault is not None:
+            raise fault
+        return self.acknowledgement
+
+
+class TaskCancel(_TaskRequest):
+    """Tells a task's handler to end; harmless if it has ended."""
+
+    async def run(self, ctx: "Context") -> bytes:
+        """See `Prepared.run`."""
+        self.find(ctx).address.tell(CancelTask())
+        return self.acknowledgement
+
+
+def prepare_get(params: TaskParams, caller: "Caller") -> TaskGet:
+    """Prepare tasks/get.
+
+    Raises:
+        ProtocolError: -32021: the request did not declare the extension.
+    """
+    _require_extension(caller)
+    return TaskGet(caller, params)
+
+
+def prepare_update(params: UpdateTaskParams, caller: "Caller") -> TaskUpdate:
+    """Prepare tasks/update; raises as `prepare_get`."""
+    _require_extension(caller)
+    return TaskUpdate(caller, params)
+
+
+def prepare_cancel(params: TaskParams, caller: "Caller") -> TaskCancel:
+    """Prepare tasks/cancel; raises as `prepare_get`."""
+    _require_extension(caller)
+    return TaskCancel(caller, params)
+
+
+def _require_extension(caller: "Caller") -> None:
+    if not declares(caller.client_capabilities, caller.revision):
+        raise undeclared()
+
+
+def _unknown() -> ProtocolError:
+    return invalid_params("unknown task - at `params.taskId`")

@@ -1,0 +1,37 @@
+"""A task store in memory: for one process, gone with it."""
+
+from collections.abc import Sequence
+
+import trio
+
+from mcpbus.tasks.record import TaskRecord
+
+
+class MemoryTaskStore:
+    """Keeps tasks in memory. How many, and how many bytes, is for the bus's limits to say."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, tuple[TaskRecord, bytes | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    async def put(self, record: TaskRecord, payload: bytes | None) -> None:
+        """See `TaskStore.put`."""
+        await trio.lowlevel.checkpoint()
+        self._tasks[record.id] = record, payload
+
+    async def payload(self, task_id: str) -> bytes | None:
+        """See `TaskStore.payload`."""
+        await trio.lowlevel.checkpoint()
+        return self._tasks[task_id][1] if task_id in self._tasks else None
+
+    async def delete(self, task_id: str) -> None:
+        """See `TaskStore.delete`."""
+        await trio.lowlevel.checkpoint()
+        self._tasks.pop(task_id, None)
+
+    async def load(self) -> Sequence[TaskRecord]:
+        """See `TaskStore.load`."""
+        await trio.lowlevel.checkpoint()
+        return [record for record, _ in self._tasks.values()]

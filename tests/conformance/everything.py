@@ -10,7 +10,9 @@ from mcpbus.stores import MemoryEventStore
 from tests.conformance.asking import add_asking
 from tests.conformance.content import add_content
 from tests.conformance.diagnostics import add_diagnostics
+from tests.conformance.jobs import add_jobs
 from tests.conformance.readables import add_readables
+from tests.conformance.tasks import add_tasks
 
 
 def make_server() -> Server:
@@ -20,6 +22,7 @@ def make_server() -> Server:
     add_diagnostics(server)
     add_readables(server)
     add_asking(server)
+    add_jobs(server)
     return server
 
 

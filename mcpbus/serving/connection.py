@@ -86,6 +86,7 @@ class Connection:
                 await self._read()
             self._tasks.end_websockets()
             await self._protocol.handle(Closed())
+            self._tasks.end_helpers()
             # What the client asked for may go on without it, and it may still read although it has stopped to
             # write; so the socket stays until the applications have ended.
         await self._stream.aclose()

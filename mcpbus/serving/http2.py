@@ -20,8 +20,10 @@ from mcpbus.serving.hypercorn import (
     StreamEvent,
     TaskGroup,
     Updated,
+    WSStream,
 )
 from mcpbus.serving.tasks import Tasks
+from mcpbus.serving.websocket import TAKEN
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -57,7 +59,14 @@ class GuardedH2Protocol(H2Protocol):
         """Take a part of a response, or its end."""
         buffer = self.stream_buffers.get(event.stream_id)
         if isinstance(event, StreamClosed) and buffer is not None and not buffer.complete:
-            await self._abandon(event.stream_id, h2.errors.ErrorCodes.INTERNAL_ERROR)
+            stream = self.streams.get(event.stream_id)
+            if isinstance(stream, WSStream) and stream.handshake.accepted:
+                # Its close frame is on its way. This may be the reader's task, so nothing waits for that.
+                buffer.set_complete()
+                self.priority.unblock(event.stream_id)
+                await self.has_data.set()
+            else:
+                await self._abandon(event.stream_id, h2.errors.ErrorCodes.INTERNAL_ERROR)
         try:
             await super().stream_send(event)
         except StalledError:
@@ -105,10 +114,14 @@ class GuardedH2Protocol(H2Protocol):
         stream = self.streams.get(event.stream_id)
         if isinstance(stream, HTTPStream):
             await self._open_window(event.stream_id, event.flow_controlled_length - len(event.data))
-        elif stream is not None:
-            await self._open_window(event.stream_id, event.flow_controlled_length)
         if stream is not None:
             await stream.handle(Body(stream_id=event.stream_id, data=event.data))
+        if isinstance(stream, WSStream):
+            if stream.app_put is None:
+                await self._open_window(event.stream_id, event.flow_controlled_length)
+            else:
+                # After the messages that came with it: the window opens when the application has taken these.
+                await stream.app_put({"type": TAKEN, "size": event.flow_controlled_length})
 
     async def _open_window(self, stream_id: int, size: int) -> None:
         if size:

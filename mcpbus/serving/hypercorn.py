@@ -15,6 +15,7 @@ from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import BufferCompleteError, H2Protocol
 from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.ws_stream import FrameTooLargeError, WebsocketBuffer, WSStream
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 from hypercorn.utils import parse_socket_addr
@@ -29,6 +30,7 @@ __all__ = [
     "Config",
     "ConnectionState",
     "Event",
+    "FrameTooLargeError",
     "H2CProtocolRequiredError",
     "H2Protocol",
     "H2ProtocolAssumedError",
@@ -39,6 +41,8 @@ __all__ = [
     "StreamEvent",
     "TaskGroup",
     "Updated",
+    "WSStream",
+    "WebsocketBuffer",
     "WorkerContext",
     "configure",
     "parse_socket_addr",
@@ -54,6 +58,7 @@ def configure(options: ServeOptions) -> Config:
     config.certfile = options.certfile
     config.keyfile = options.keyfile
     config.keep_alive_max_requests = _NO_LIMIT
+    config.websocket_ping_interval = options.websocket_ping_seconds
     config.include_server_header = False
     config.errorlog = logging.getLogger("mcpbus.serving")
     return config

@@ -44,6 +44,8 @@ class ServeOptions:
         write_deadline_seconds: A client that accepts nothing for this long loses its connection.
         keep_alive_seconds: How long a connection without a request stays open. Many clients keep connections in
             a pool for a minute, and a server that is quicker to close races with their next request.
+        websocket_ping_seconds: How often a WebSocket is sent a ping frame, so that whatever is between us and its client does
+            not take it for dead.
         unread_body_bytes: How much of a request body is read and thrown away after the application has answered, so
             that a client which still uploads sees the answer. Beyond it the stream or connection is reset.
         unread_body_seconds: How long that may take.
@@ -61,6 +63,7 @@ class ServeOptions:
     drain_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
     write_deadline_seconds: float = attrs.field(default=30.0, validator=attrs.validators.gt(0))
     keep_alive_seconds: float = attrs.field(default=75.0, validator=attrs.validators.gt(0))
+    websocket_ping_seconds: float = attrs.field(default=15.0, validator=attrs.validators.gt(0))
     unread_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=attrs.validators.ge(0))
     unread_body_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
     backlog: int = attrs.field(default=1024, validator=attrs.validators.ge(1))

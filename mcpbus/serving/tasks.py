@@ -8,7 +8,7 @@ import trio
 from mcpbus.serving.asgi import AsgiApp, Message, Receive, Scope, Send
 from mcpbus.serving.intake import Intake, Taken
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.websocket import WebSocketIntake
+from mcpbus.serving.websocket import WebSocketIntake, limit_messages
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -26,23 +26,34 @@ class Tasks:
         options: ServeOptions,
         *,
         taken: Taken | None = None,
-        websockets: list[WebSocketIntake] | None = None,
+        websockets: set[WebSocketIntake] | None = None,
+        helpers: set[trio.CancelScope] | None = None,
     ) -> None:
         self._nursery = nursery
         self.options = options
         self._taken = taken
-        self._websockets = [] if websockets is None else websockets
+        self._websockets = set() if websockets is None else websockets
+        self._helpers = set() if helpers is None else helpers
 
     def spawn(self, func: Callable[..., Awaitable[object]], *args: object) -> None:
-        """Start a helper of the protocol."""
-        self._nursery.start_soon(func, *args)
+        """Start a helper of the protocol; `end_helpers` ends it."""
+        self._nursery.start_soon(self._help, func, *args)
+
+    async def _help(self, func: Callable[..., Awaitable[object]], *args: object) -> None:
+        with trio.CancelScope() as scope:
+            self._helpers.add(scope)
+            try:
+                await func(*args)
+            finally:
+                self._helpers.discard(scope)
 
     async def spawn_app(self, app: AsgiApp, _config: object, scope: Scope, send: StreamSend) -> Put:
         """Start the application; returns what the protocol hands the client's messages to."""
         if scope["type"] == "websocket":
-            messages = WebSocketIntake()
-            self._websockets.append(messages)
-            self._nursery.start_soon(_run_websocket, app, scope, messages, send)
+            messages = WebSocketIntake(self._taken)
+            limit_messages(send, messages)
+            self._websockets.add(messages)
+            self._nursery.start_soon(self._run_websocket, app, scope, messages, send)
             return messages.put
         intake = Intake(taken=self._taken)
         self._nursery.start_soon(_run_http, app, scope, intake, send, self.options)
@@ -50,12 +61,27 @@ class Tasks:
 
     def for_stream(self, taken: Taken) -> "Tasks":
         """The same for one HTTP/2 stream, which is told of the bytes its application takes."""
-        return Tasks(self._nursery, self.options, taken=taken, websockets=self._websockets)
+        return Tasks(
+            self._nursery, self.options, taken=taken, websockets=self._websockets, helpers=self._helpers
+        )
 
     def end_websockets(self) -> None:
         """Tell every WebSocket's application that the connection has ended."""
         for messages in self._websockets:
             messages.close()
+
+    def end_helpers(self) -> None:
+        """Cancel the helpers of a connection that has ended: one that sends pings would sleep on until the next is due."""
+        for scope in self._helpers:
+            scope.cancel()
+
+    async def _run_websocket(
+        self, app: AsgiApp, scope: Scope, messages: WebSocketIntake, send: StreamSend
+    ) -> None:
+        await _run(app, scope, messages.receive, send)
+        self._websockets.discard(messages)
+        messages.close()
+        await send(None)
 
 
 async def _run_http(
@@ -82,11 +108,6 @@ async def _run_http(
 
     await _run(app, scope, intake.receive, send_and_discard)
     await discard_rest()
-    await send(None)
-
-
-async def _run_websocket(app: AsgiApp, scope: Scope, messages: WebSocketIntake, send: StreamSend) -> None:
-    await _run(app, scope, messages.receive, send)
     await send(None)
 
 

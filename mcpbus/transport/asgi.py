@@ -10,6 +10,7 @@ from mcpbus.transport.decisions import Answer, Head
 from mcpbus.transport.endpoint import Endpoint, ResponseMode
 from mcpbus.transport.gate import HttpOptions
 from mcpbus.transport.headers import Headers
+from mcpbus.transport.websocket import WebSockets
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -32,6 +33,7 @@ class AsgiApp:
     def __init__(self, bus: "Bus", options: HttpOptions, response: ResponseMode) -> None:
         self._bus = bus
         self._endpoint = Endpoint(bus, options, response)
+        self._websockets = WebSockets(bus, self._endpoint.exchange)
 
     @property
     def path(self) -> str:
@@ -51,7 +53,7 @@ class AsgiApp:
         elif scope["type"] == "lifespan":
             await _pass_lifespan(receive, send)
         else:
-            await send({"type": "websocket.close", "code": 1008, "reason": "no WebSocket here"})
+            await self._websockets.serve(scope, _head(scope, "GET"), receive, send)
 
     async def drain(self, seconds: float) -> None:
         """End all that goes on, as `Bus.drain`."""

@@ -65,6 +65,7 @@ class HttpFields(TypedDict, total=False):
     get_streams: bool
     http_sse: bool
     sse_path: str
+    websocket: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -84,6 +85,7 @@ class HttpOptions:
             cannot have another, and it passes the same checks as everybody. Not without sessions: its requests find their
             connection in one process alone.
         sse_path: Where such a client connects, below the mount point.
+        websocket: Whether the endpoint takes WebSockets too, whose messages may be as long as the body of a POST.
 
     Raises:
         ValueError: An option cannot be right; the message says what would be.
@@ -99,6 +101,7 @@ class HttpOptions:
     get_streams: bool = True
     http_sse: bool = True
     sse_path: str = attrs.field(default="/sse", validator=[matches_re(r"/[^?#\s]*"), _check_sse_path])
+    websocket: bool = True
 
     @property
     def health_path(self) -> str:

@@ -153,3 +153,115 @@ async def sse(probe, revision=None, **headers):
         await client.say(INITIALIZED)
     yield client
     stream.disconnect()
+
+
+class WsClient:
+    """A client of WebSocket, in memory: what the application says, and what it is told."""
+
+    def __init__(self):
+        self.sent = []
+        self.frames = []
+        self._read = 0
+        self._into, self._messages = trio.open_memory_channel(1000)
+        self._changed = trio.Event()
+        self._stalled = False
+
+    @property
+    def messages(self):
+        return [json.loads(frame) for frame in self.frames]
+
+    @property
+    def close(self):
+        """The code with which the server closed."""
+        return next((m["code"] for m in self.sent if m["type"] == "websocket.close"), None)
+
+    @property
+    def status(self):
+        """The HTTP status with which the server refused."""
+        return next((m["status"] for m in self.sent if m["type"] == "websocket.http.response.start"), None)
+
+    @property
+    def accepted(self):
+        return any(m["type"] == "websocket.accept" for m in self.sent)
+
+    async def run(self, app, scope):
+        await self._into.send({"type": "websocket.connect"})
+        await app(scope, self._messages.receive, self._send)
+        self.sent.append({"type": "returned"})
+        self._notify()
+
+    async def _send(self, message):
+        await trio.lowlevel.checkpoint()
+        while self._stalled:
+            await self._changed.wait()
+        self.sent.append(message)
+        if message["type"] == "websocket.send":
+            self.frames.append(message["text"])
+        self._notify()
+
+    def stall(self):
+        self._stalled = True
+
+    def resume(self):
+        self._stalled = False
+        self._notify()
+
+    def tell(self, **frame):
+        self._into.send_nowait({"type": "websocket.receive", **frame})
+
+    def say(self, message):
+        self.tell(text=json.dumps(message))
+
+    def disconnect(self):
+        self._into.send_nowait({"type": "websocket.disconnect", "code": 1006})
+
+    async def message(self):
+        await self._until(lambda: len(self.frames) > self._read)
+        self._read += 1
+        return json.loads(self.frames[self._read - 1])
+
+    async def ask(self, message):
+        self.say(message)
+        return await self.message()
+
+    async def ended(self):
+        await self._until(lambda: self.sent[-1:] == [{"type": "returned"}])
+        return self
+
+    async def _until(self, condition):
+        with trio.fail_after(60):
+            while not condition():
+                await self._changed.wait()
+
+    def _notify(self):
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+@asynccontextmanager
+async def ws(app, revision=None, *, path="/mcp", subprotocols=("mcp",), extensions=True, **headers):
+    """Connect over WebSocket; initialized, if a revision is given."""
+    fields = {"host": "localhost", **headers}
+    scope = {
+        "type": "websocket",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "scheme": "ws",
+        "path": path,
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
+        "subprotocols": list(subprotocols),
+        "extensions": {"websocket.http.response": {}} if extensions else {},
+    }
+    client = WsClient()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.run, app, scope)
+        await client._until(lambda: client.sent)
+        if revision is not None:
+            result = (await client.ask(initialize(revision)))["result"]
+            assert result["protocolVersion"] == revision
+            client.say(INITIALIZED)
+        yield client
+        if client.sent[-1] != {"type": "returned"}:
+            client.disconnect()

@@ -1,0 +1,394 @@
+"""WebSocket on real sockets, over HTTP/1.1 and HTTP/2: the client is wsproto, which is not ours."""
+
+import json
+from contextlib import asynccontextmanager
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
+import pytest
+import trio
+from wsproto import ConnectionType, WSConnection
+from wsproto.connection import Connection, ConnectionState
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Ping,
+    RejectConnection,
+    RejectData,
+    Request,
+    TextMessage,
+)
+from wsproto.extensions import PerMessageDeflate
+
+from mcpbus import Context, Limits, ServeOptions, Server
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
+
+
+def message(method, params=None, id=None):  # noqa: A002 - the protocol's word
+    body = {"jsonrpc": "2.0", "method": method, "params": params or {}}
+    return body if id is None else {**body, "id": id}
+
+
+def call(tool, id, **arguments):  # noqa: A002 - the protocol's word
+    params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}}
+    return message("tools/call", params, id)
+
+
+def make_server(ended):
+    server = Server("wire")
+
+    @server.tool
+    async def count(ctx: Context, steps: int) -> str:
+        for step in range(steps):
+            await ctx.progress(step + 1)
+        return "counted"
+
+    @server.tool
+    async def hang(ctx: Context) -> None:
+        await ctx.progress(1)
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    return server
+
+
+class Http1:
+    """A WebSocket on an HTTP/1.1 connection."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.events = []
+        self._ws = WSConnection(ConnectionType.CLIENT)
+
+    async def open(self, port, subprotocols, headers):
+        host = f"127.0.0.1:{port}"
+        extensions = [PerMessageDeflate()]
+        request = Request(
+            host=host,
+            target="/mcp",
+            subprotocols=list(subprotocols),
+            extra_headers=list(headers),
+            extensions=extensions,
+        )
+        await self.send(request)
+        return await self.event()
+
+    async def send(self, event):
+        await self.stream.send_all(self._ws.send(event))
+
+    async def event(self):
+        """The next event; None at the end of the connection."""
+        while not self.events:
+            data = await self.stream.receive_some()
+            if not data:
+                return None
+            self._ws.receive_data(data)
+            self.events += self._ws.events()
+        return self.events.pop(0)
+
+
+class Http2:
+    """A WebSocket on a stream of an HTTP/2 connection (RFC 8441)."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.events = []
+        self.reset = False
+        self._ws = Connection(ConnectionType.CLIENT)
+        self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+        self._settled = False
+
+    async def open(self, port, subprotocols, headers):
+        self._h2.initiate_connection()
+        while not self._settled:
+            await self._flush()
+            self._take(await self.stream.receive_some())
+        assert self._h2.remote_settings.enable_connect_protocol
+        head = [
+            (":method", "CONNECT"),
+            (":protocol", "websocket"),
+            (":scheme", "http"),
+            (":path", "/mcp"),
+            (":authority", f"127.0.0.1:{port}"),
+            ("sec-websocket-version", "13"),
+            *([("sec-websocket-protocol", ", ".join(subprotocols))] if subprotocols else []),
+            *((name.decode(), value.decode()) for name, value in headers),
+        ]
+        self._h2.send_headers(1, head)
+        await self._flush()
+        return await self.event()
+
+    async def send(self, event):
+        data = self._ws.send(event)
+        while data:
+            room = min(self._h2.local_flow_control_window(1), self._h2.max_outbound_frame_size, len(data))
+            if room:
+                self._h2.send_data(1, data[:room])
+                data = data[room:]
+                await self._flush()
+            else:
+                self._take(await self.stream.receive_some())
+                await self._flush()
+        await self._flush()
+
+    async def event(self):
+        while not self.events and not self.reset:
+            await self._flush()
+            data = await self.stream.receive_some()
+            if not data:
+                return None
+            self._take(data)
+        await self._flush()
+        return self.events.pop(0) if self.events else None
+
+    async def _flush(self):
+        await self.stream.send_all(self._h2.data_to_send())
+
+    def _take(self, data):
+        for event in self._h2.receive_data(data):
+            match event:
+                case h2.events.RemoteSettingsChanged():
+                    self._settled = True
+                case h2.events.ResponseReceived(headers=headers):
+                    fields = dict(headers)
+                    if fields[":status"] == "200":
+                        self.events.append(AcceptConnection(subprotocol=fields["sec-websocket-protocol"]))
+                    else:
+                        self.events.append(RejectConnection(status_code=int(fields[":status"])))
+                case h2.events.DataReceived():
+                    self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                    refused = self.events and isinstance(self.events[0], RejectConnection)
+                    if not refused and self._ws.state is not ConnectionState.CLOSED:
+                        self._ws.receive_data(event.data)
+                        self.events += self._ws.events()
+                case h2.events.StreamReset() | h2.events.StreamEnded():
+                    self.reset = True
+
+
+class Client:
+    """What both have in common, one level up."""
+
+    def __init__(self, carrier):
+        self.carrier = carrier
+        self.pings = 0
+        self.frames = []
+        self._text = ""
+
+    async def say(self, body):
+        await self.carrier.send(TextMessage(data=json.dumps(body)))
+
+    async def next(self):
+        """The next message, or the close frame; None at the end of the connection."""
+        while True:
+            event = await self.carrier.event()
+            match event:
+                case TextMessage():
+                    self._text += event.data
+                    if event.message_finished:
+                        text, self._text = self._text, ""
+                        return json.loads(text)
+                case Ping():
+                    self.pings += 1
+                    await self.carrier.send(event.response())
+                case CloseConnection() | None:
+                    return event
+
+    async def send_all(self, events):
+        for event in events:
+            await self.carrier.send(event)
+
+    async def ask(self, body):
+        await self.say(body)
+        return await self.next()
+
+    async def initialize(self):
+        assert (await self.ask(message("initialize", HELLO, 0)))["result"]
+        await self.say(message("notifications/initialized"))
+
+
+class Served:
+    def __init__(self, bus, port, ended, shutdown, stopped):
+        self.bus = bus
+        self.port = port
+        self.ended = ended
+        self.shutdown = shutdown
+        self.stopped = stopped
+
+    async def nothing_left(self):
+        while self.bus.statistics().actors:
+            await trio.lowlevel.checkpoint()
+
+    @asynccontextmanager
+    async def connect(self, carrier, *, subprotocols=("mcp",), headers=(), accepted=True):
+        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+            client = Client(carrier(stream))
+            client.answer = await client.carrier.open(self.port, subprotocols, headers)
+            if accepted:
+                assert isinstance(client.answer, AcceptConnection)
+                assert client.answer.subprotocol == "mcp"
+            yield client
+
+
+@asynccontextmanager
+async def served(http=None, limits=None, **options):
+    ended, shutdown, stopped = trio.Event(), trio.Event(), trio.Event()
+    with trio.fail_after(20):
+        async with (
+            make_server(ended).open(limits=limits, drain_seconds=0) as bus,
+            trio.open_nursery() as nursery,
+        ):
+
+            async def serve(task_status):
+                await bus.serve(
+                    bind="127.0.0.1:0",
+                    options=ServeOptions(**options),
+                    shutdown=shutdown,
+                    task_status=task_status,
+                    **(http or {}),
+                )
+                stopped.set()
+
+            (url,) = await nursery.start(serve)
+            yield Served(bus, int(url.split(":")[2].split("/")[0]), ended, shutdown, stopped)
+            nursery.cancel_scope.cancel()
+
+
+over = pytest.mark.parametrize("carrier", [Http1, Http2])
+
+
+@over
+async def test_a_session_from_handshake_to_close(carrier):
+    async with served() as server, server.connect(carrier) as client:
+        await client.initialize()
+        await client.say(call("count", 1, steps=3))
+        said = [await client.next() for _ in range(4)]
+        assert [m["params"]["progress"] for m in said[:3]] == [1, 2, 3]
+        assert said[3]["id"] == 1
+        assert len(server.bus.sessions) == 1
+        await client.carrier.send(CloseConnection(code=1000))
+        end = await client.next()
+        assert isinstance(end, CloseConnection)
+        assert end.code == 1000
+        await server.nothing_left()
+
+
+@over
+async def test_a_dropped_connection_cancels_what_runs(carrier):
+    async with served() as server:
+        async with server.connect(carrier) as client:
+            await client.initialize()
+            await client.ask(call("hang", 1))
+        await server.ended.wait()
+        await server.nothing_left()
+        assert server.bus.statistics().sessions == 0
+
+
+@over
+async def test_long_messages_pass_both_ways(carrier):
+    text = "äb" * 400_000
+    async with served() as server, server.connect(carrier) as client:
+        await client.initialize()
+        answer = await client.ask(call("echo", 1, text=text))
+        assert answer["result"]["content"][0]["text"] == text
+
+
+@over
+async def test_pings_keep_the_connection_alive(carrier):
+    async with (
+        served(websocket_ping_seconds=0.02) as server,
+        server.connect(carrier) as client,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(client.next)
+        while client.pings < 3:
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+
+
+@over
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [({"headers": [(b"origin", b"https://evil.example")]}, 403), ({"subprotocols": ()}, 400)],
+)
+async def test_a_refusal_is_an_http_answer(carrier, given, status):
+    async with served() as server, server.connect(carrier, accepted=False, **given) as client:
+        assert isinstance(client.answer, RejectConnection)
+        assert client.answer.status_code == status
+        if carrier is Http1:
+            data = await client.carrier.event()
+            assert isinstance(data, RejectData)
+            assert json.loads(data.data)["error"]["code"] == -32600
+        assert server.bus.statistics().actors == 0
+
+
+@over
+async def test_a_binary_frame_is_refused_with_its_code(carrier):
+    async with served() as server, server.connect(carrier) as client:
+        await client.carrier.send(BytesMessage(data=b"{}"))
+        assert (await client.next()).code == 1003
+
+
+@over
+async def test_a_message_that_is_too_long_is_refused_with_its_code(carrier):
+    async with served(http={"max_body_bytes": 1000}) as server, server.connect(carrier) as client:
+        await client.say(call("echo", 1, text="x" * 1000))
+        assert (await client.next()).code == 1009
+
+
+async def test_a_message_that_never_ends_ends_the_connection():
+    """hypercorn's own cap: it is above ours, and holds before a message is complete."""
+    async with served() as server, server.connect(Http1) as client:
+        pieces = [TextMessage(data=" " * 1_000_000, message_finished=False)] * 100
+        with pytest.raises(trio.BrokenResourceError):
+            await client.send_all(pieces)
+        await server.nothing_left()
+
+
+@over
+async def test_a_shutdown_says_that_the_server_goes_away_and_is_prompt(carrier):
+    async with served(drain_seconds=3) as server, server.connect(carrier) as client:
+        await client.initialize()
+        await client.ask(call("hang", 1))
+        start = trio.current_time()
+        server.shutdown.set()
+        while isinstance(end := await client.next(), dict):
+            pass
+        assert end.code == 1001
+        await client.carrier.send(end.response())
+        assert await client.next() is None
+        await server.stopped.wait()
+        assert trio.current_time() - start < 4
+
+
+@over
+async def test_an_idle_connection_does_not_delay_a_shutdown(carrier):
+    async with served(drain_seconds=10) as server, server.connect(carrier) as client:
+        await client.initialize()
+        start = trio.current_time()
+        server.shutdown.set()
+        end = await client.next()
+        assert end.code == 1001
+        await client.carrier.send(end.response())
+        assert await client.next() is None
+        await server.stopped.wait()
+        assert trio.current_time() - start < 2
+
+
+async def test_over_http2_a_client_that_floods_before_it_reads_is_answered_in_full():
+    """What it sends waits in its own window, so the connection's reader goes on to see windows open."""
+    limits = Limits(outbox_items=4, max_requests_per_session=4)
+    async with served(limits=limits) as server, server.connect(Http2) as client:
+        await client.initialize()
+        for n in range(3000):
+            await client.say(message("tools/list", id=n))
+        assert [(await client.next())["id"] for _ in range(3000)] == list(range(3000))

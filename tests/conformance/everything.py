@@ -12,7 +12,6 @@ from tests.conformance.content import add_content
 from tests.conformance.diagnostics import add_diagnostics
 from tests.conformance.jobs import add_jobs
 from tests.conformance.readables import add_readables
-from tests.conformance.tasks import add_tasks
 
 
 def make_server() -> Server:

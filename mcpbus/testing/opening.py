@@ -11,23 +11,30 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
     from mcpbus.options import Limits
     from mcpbus.server import Server
+    from mcpbus.stores.protocol import EventStore
     from mcpbus.transport.memory import Client
 
 
 @asynccontextmanager
 async def open_bus(
-    server: "Server", *, limits: "Limits | None" = None, drain_seconds: float = 5.0
+    server: "Server",
+    *,
+    limits: "Limits | None" = None,
+    event_store: "EventStore | None" = None,
+    drain_seconds: float = 5.0,
 ) -> AsyncIterator["Bus"]:
     """Open a server as `Server.open` does, with its plain functions run on the trio thread.
 
     Args:
         server: The server under test.
         limits: What clients may use.
+        event_store: Keeps what legacy clients can come back for.
         drain_seconds: How long requests may go on when the block ends, in seconds of trio's clock.
     """
     inline, server.runner.inline = server.runner.inline, True
     try:
-        async with server.open(limits=limits, drain_seconds=drain_seconds) as bus:
+        opening = server.open(limits=limits, event_store=event_store, drain_seconds=drain_seconds)
+        async with opening as bus:
             yield bus
     finally:
         server.runner.inline = inline

@@ -106,6 +106,7 @@ class AsgiProbe:
         self,
         revision: str = LATEST_LEGACY.name,
         *,
+        capabilities: Mapping[str, Any] | None = None,
         initialized: bool = True,
         headers: Mapping[str, str] | None = None,
     ) -> "HttpSession":
@@ -113,13 +114,18 @@ class AsgiProbe:
 
         Args:
             revision: The protocol revision to ask for.
+            capabilities: What the client declares, such as ``{"elicitation": {}}``.
             initialized: Whether to send ``notifications/initialized`` as well.
             headers: What all of the session's requests carry.
 
         Raises:
             AssertionError: The server did not open one.
         """
-        params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": _INFO}
+        params = {
+            "protocolVersion": revision,
+            "capabilities": dict(capabilities or {}),
+            "clientInfo": _INFO,
+        }
         answer = await self.post(_request(next(self._ids), "initialize", params), headers).ended()
         if answer.status != 200 or "mcp-session-id" not in answer.headers:
             raise AssertionError(f"initialize was answered {answer.status}: {answer.body!r}")
@@ -138,6 +144,7 @@ class AsgiProbe:
         id: RequestId | None = None,  # noqa: A002 - the protocol's word
         progress_token: RequestId | None = None,
         log_level: str | None = None,
+        capabilities: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Recording:
         """POST a request of the latest revision, complete with its ``_meta`` and its header fields.
@@ -148,9 +155,11 @@ class AsgiProbe:
             id: Its id; the next integer unless given.
             progress_token: The token under which it wants progress.
             log_level: The level from which it wants log lines.
+            capabilities: What the client declares, such as ``{"elicitation": {}}``.
             headers: Further header fields, or others.
         """
-        meta = {PROTOCOL_VERSION: LATEST.name, CLIENT_CAPABILITIES: {}, CLIENT_INFO: _INFO}
+        declared = dict(capabilities or {})
+        meta = {PROTOCOL_VERSION: LATEST.name, CLIENT_CAPABILITIES: declared, CLIENT_INFO: _INFO}
         body = _with_meta(
             params, progress_token, meta if log_level is None else {**meta, LOG_LEVEL: log_level}
         )
@@ -201,9 +210,22 @@ class HttpSession:
         message = {"jsonrpc": "2.0", "method": method, "params": dict(params or {})}
         return self._probe.post(message, self._headers)
 
-    def get(self) -> Recording:
-        """Open the session's GET stream."""
-        return self._probe.send("GET", headers={"accept": "text/event-stream", **self._headers})
+    def answer(self, question_id: RequestId, result: Mapping[str, Any]) -> Recording:
+        """POST the answer to a request of the server.
+
+        Args:
+            question_id: The id of that request.
+            result: The result object.
+        """
+        message = {"jsonrpc": "2.0", "id": question_id, "result": dict(result)}
+        return self._probe.post(message, self._headers)
+
+    def get(self, last_event_id: str | None = None) -> Recording:
+        """Open the session's GET stream, or come back to the stream of the event that is named."""
+        fields = {"accept": "text/event-stream", **self._headers}
+        if last_event_id is not None:
+            fields["last-event-id"] = last_event_id
+        return self._probe.send("GET", headers=fields)
 
     def delete(self) -> Recording:
         """End the session."""

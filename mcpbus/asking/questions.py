@@ -9,7 +9,7 @@ import msgspec
 
 from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
 from mcpbus.asking.errors import invalid_answer
-from mcpbus.asking.forms import make_form
+from mcpbus.asking.forms import Form, make_form
 from mcpbus.protocol.messages import TextContent
 from mcpbus.protocol.revisions import Revision
 from mcpbus.schemas import jsontypes
@@ -55,6 +55,9 @@ class Elicit(Generic[T]):
     Attributes:
         message: What the user is told.
         schema: A type whose fields are the form's, or a JSON Schema; see `mcpbus.asking.forms`.
+
+    Raises:
+        TypeError: `schema` is no form.
     """
 
     method: ClassVar[str] = "elicitation/create"
@@ -62,14 +65,11 @@ class Elicit(Generic[T]):
 
     message: str
     schema: type[T] | Mapping[str, Any]
+    _form: Form = attrs.field(init=False, repr=False, eq=False)
 
-    def __attrs_post_init__(self) -> None:
-        """Refuse what is no form.
-
-        Raises:
-            TypeError: See `mcpbus.asking.forms`.
-        """
-        make_form(self.schema)
+    @_form.default
+    def _make_form(self) -> Form:
+        return make_form(self.schema)
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
         """See `Question.lacks`; an elicitation capability without modes means forms."""
@@ -79,7 +79,7 @@ class Elicit(Generic[T]):
 
     def params(self, revision: Revision) -> dict[str, Any]:  # noqa: ARG002 - the same in every revision that has it
         """See `Question.params`."""
-        return {"message": self.message, "requestedSchema": make_form(self.schema).schema}
+        return {"message": self.message, "requestedSchema": self._form.schema}
 
     def read(self, answer: Any) -> Accepted[T] | Declined | Cancelled:
         """See `Question.read`."""
@@ -87,7 +87,7 @@ class Elicit(Generic[T]):
         if result.action != "accept":
             return Declined() if result.action == "decline" else Cancelled()
         try:
-            return Accepted(make_form(self.schema).read(result.content or {}))
+            return Accepted(self._form.read(result.content or {}))
         except ValueError as error:
             raise invalid_answer(str(error)) from error
 

@@ -70,7 +70,7 @@ COLUMNS = [
     ("Legacy, stateless", [(Era.LEGACY, Setting.STATELESS)]),
     ("2026-07-28, HTTP", [(Era.MODERN, Setting.HTTP)]),
     ("2026-07-28, JSON only", [(Era.MODERN, Setting.HTTP_JSON)]),
-    ("stdio, in process", [(Era.LEGACY, Setting.SHARED), (Era.MODERN, Setting.SHARED)]),
+    ("stdio, WebSocket, HTTP+SSE, in process", [(Era.LEGACY, Setting.SHARED), (Era.MODERN, Setting.SHARED)]),
 ]
 
 

@@ -76,7 +76,7 @@ class Finished(msgspec.Struct, frozen=True):
     cancelled: bool = False
 
 
-class _Park(msgspec.Struct, frozen=True):
+class Park(msgspec.Struct, frozen=True):
     """Ask for all that was asked in this turn."""
 
 
@@ -98,7 +98,7 @@ class Carrier:
         direct: Whether questions go to `address` when they are asked; otherwise the request is answered with them.
         task_support: How the call may become a task; None if it may not.
         task: The id of the task that it is, or None.
-        beginning: Whether it is about to become one.
+        beginning: Whether it is about to become one; what is asked meanwhile waits for that.
         answers: Answers that came, decoded JSON by key, whether or not they were asked for yet.
         used: Answers that the handler has got, encoded, by key.
         state: What an earlier run of the handler left with `InputRequired`.
@@ -269,7 +269,7 @@ class CallActor:
             self._asks = []
         if not any(other.open for other in self._asks) and self._lapse_timer is None:
             # What is asked in the same turn goes out together.
-            self._cell.after(0, _Park())
+            self._cell.after(0, Park())
         self._asks.append(ask)
 
     def _withdraw(self, message: Withdraw) -> None:
@@ -278,10 +278,10 @@ class CallActor:
         elif self._carrier.ended is None:
             self._carrier.address.tell(message)
 
-    def _park(self, _message: _Park) -> None:
+    def _park(self, _message: Park) -> None:
         carrier = self._carrier
         asks = [ask for ask in self._asks or () if ask.open]
-        if not asks or carrier.ended is not None or self._lapse_timer is not None:
+        if not asks or carrier.ended is not None or carrier.beginning or self._lapse_timer is not None:
             return
         self._lapse_timer = self._cell.after(self._parking.timeout, _Lapse())
         carrier.address.tell(Finished(self._require(asks, None), parked=True))
@@ -322,13 +322,13 @@ class CallActor:
             if ask.open:
                 self._asks.append(ask)
         if self._asks:
-            self._cell.after(0, _Park())
+            self._cell.after(0, Park())
 
     def _hand_over(self, message: HandOver) -> None:
         carrier, request = self._carrier, self._carrier.address
-        carrier.address, carrier.direct, carrier.ended = message.task, True, None
+        carrier.address, carrier.direct, carrier.beginning = message.task, True, False
         request.tell(Finished(message.result, parked=True))
-        # Another part of the handler asked in this turn: its question is the task's first.
+        # Another part of the handler asked meanwhile: its question is the task's first.
         asks, self._asks = self._asks or [], None
         for ask in asks:
             if ask.open:
@@ -352,7 +352,7 @@ class CallActor:
         _Lapse: _cancel,
         Ask: _ask,
         Withdraw: _withdraw,
-        _Park: _park,
+        Park: _park,
         Resume: _resume,
         HandOver: _hand_over,
     }

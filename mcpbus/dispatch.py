@@ -314,7 +314,7 @@ def grant(bus: "Bus", asked: SubscriptionFilter, principal: object) -> Subscript
         resources_list_changed=asked.resources_list_changed and resources,
         resource_subscriptions=asked.resource_subscriptions if resources else (),
         task_ids=tuple(
-            task_id for task_id in asked.task_ids if bus.tasks.find(task_id, principal) is not None
+            task_id for task_id in dict.fromkeys(asked.task_ids) if bus.tasks.find(task_id, principal)
         ),
     )
 

@@ -10,11 +10,11 @@ import trio
 
 from actors import Address
 from mcpbus.admission import Overloaded
-from mcpbus.call import Carrier, HandOver
+from mcpbus.call import Carrier, HandOver, Park
 from mcpbus.emission import TASK_STATUS, Emission
 from mcpbus.protocol.errors import internal_error
 from mcpbus.routing import Kind
-from mcpbus.tasks.extension import TaskSupport, declares
+from mcpbus.tasks.extension import TaskSupport, declares, unknown_task
 from mcpbus.tasks.owner import Owner
 from mcpbus.tasks.record import TaskRecord, TaskStatus
 from mcpbus.tasks.stores.protocol import TaskStore
@@ -65,7 +65,7 @@ class TaskDirectory:
         """Return the JSON object of a task with what belongs to its status.
 
         Raises:
-            ProtocolError: The store failed.
+            ProtocolError: The store failed, or the task's time is over.
         """
         record, payload = task.record, task.payload
         if record.size and payload is None:
@@ -74,6 +74,8 @@ class TaskDirectory:
             except Exception as error:
                 _log.exception("the task store failed")
                 raise internal_error() from error
+            if self._tasks.get(record.id) is not task:
+                raise unknown_task()
             if payload is None:
                 _log.error("the task store has lost what came of a task")
                 raise internal_error()
@@ -119,8 +121,11 @@ class TaskDirectory:
         self._beginning += 1
         try:
             await self._keep(task)
-        finally:
+        except BaseException:
             carrier.beginning = False
+            carrier.call.tell(Park())
+            raise
+        finally:
             self._beginning -= 1
         carrier.task = task.record.id
         created = task.record.encode()[:-1] + carrier.caller.tail.task
@@ -207,8 +212,9 @@ class TaskDirectory:
 
     def say(self, carrier: Carrier, message: str | None) -> None:
         """Show what a call that is a task is doing; harmless if it is none."""
-        if carrier.task is not None and carrier.ended is None:
-            carrier.address.tell(Say(message))
+        task = None if carrier.task is None else self._tasks.get(carrier.task)
+        if task is not None:
+            task.address.tell(Say(message))
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from mcpbus.protocol.errors import ProtocolError, missing_client_capability
+from mcpbus.protocol.errors import ProtocolError, invalid_params, missing_client_capability
 from mcpbus.protocol.revisions import Era, Revision
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
@@ -50,7 +50,7 @@ _WORDS: Final[Mapping[Any, TaskSupport]] = {
 }
 
 
-def read_support(option: TaskOption | None) -> TaskSupport | None:
+def read_support(option: object) -> TaskSupport | None:
     """Return what the option ``task=`` of a tool means.
 
     Raises:
@@ -58,7 +58,7 @@ def read_support(option: TaskOption | None) -> TaskSupport | None:
     """
     if option is None or isinstance(option, TaskSupport):
         return option
-    support = _WORDS.get(option)
+    support = _WORDS.get(option) if isinstance(option, str) else None
     if support is None:
         raise ValueError(f"task is 'optional', 'required' or a TaskSupport, not {option!r}")
     return support
@@ -78,3 +78,8 @@ def declares(capabilities: Mapping[str, Any], revision: Revision) -> bool:
 def undeclared() -> ProtocolError:
     """Return -32021, for a request that had to declare the extension and did not."""
     return missing_client_capability({"extensions": {TASKS: {}}})
+
+
+def unknown_task() -> ProtocolError:
+    """Return -32602, for an id that names no task, or somebody else's; which of them is not told (rule TX-9)."""
+    return invalid_params("unknown task - at `params.taskId`")

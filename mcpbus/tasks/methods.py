@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import msgspec
 
-from actors import AskFailedError, AskRefusedError
-from mcpbus.protocol.errors import ProtocolError, invalid_params
-from mcpbus.tasks.extension import declares, undeclared
+from actors import AskFailedError, AskRefusedError, AskTimeoutError
+from mcpbus.protocol.errors import internal_error
+from mcpbus.tasks.extension import declares, undeclared, unknown_task
 from mcpbus.tasks.task import CancelTask, Task, Update
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ class _TaskRequest:
         """Return the task.
 
         Raises:
-            ProtocolError: -32602: there is none, or it is somebody else's, which is not told apart.
+            ProtocolError: -32602: there is none, or it is somebody else's.
         """
         task = ctx.bus.tasks.find(self.params.task_id, self.caller.principal)
         if task is None:
-            raise _unknown()
+            raise unknown_task()
         return task
 
     @property
@@ -77,8 +77,10 @@ class TaskUpdate(_TaskRequest):
         """See `Prepared.run`."""
         try:
             fault = await self.find(ctx).address.ask(Update(self.params.input_responses), _ANSWER_SECONDS)
-        except (AskRefusedError, AskFailedError):
-            raise _unknown() from None
+        except AskRefusedError:
+            raise unknown_task() from None
+        except (AskFailedError, AskTimeoutError):
+            raise internal_error() from None
         if fault is not None:
             raise fault
         return self.acknowledgement
@@ -118,7 +120,3 @@ def prepare_cancel(params: TaskParams, caller: "Caller") -> TaskCancel:
 def _require_extension(caller: "Caller") -> None:
     if not declares(caller.client_capabilities, caller.revision):
         raise undeclared()
-
-
-def _unknown() -> ProtocolError:
-    return invalid_params("unknown task - at `params.taskId`")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mcpbus.options import Limits
     from mcpbus.server import Server
     from mcpbus.stores.protocol import EventStore
+    from mcpbus.tasks.stores.protocol import TaskStore
     from mcpbus.transport.memory import Client
 
 
@@ -21,6 +22,7 @@ async def open_bus(
     *,
     limits: "Limits | None" = None,
     event_store: "EventStore | None" = None,
+    task_store: "TaskStore | None" = None,
     drain_seconds: float = 5.0,
 ) -> AsyncIterator["Bus"]:
     """Open a server as `Server.open` does, with its plain functions run on the trio thread.
@@ -29,11 +31,14 @@ async def open_bus(
         server: The server under test.
         limits: What clients may use.
         event_store: Keeps what legacy clients can come back for.
+        task_store: Keeps tasks.
         drain_seconds: How long requests may go on when the block ends, in seconds of trio's clock.
     """
     inline, server.runner.inline = server.runner.inline, True
     try:
-        opening = server.open(limits=limits, event_store=event_store, drain_seconds=drain_seconds)
+        opening = server.open(
+            limits=limits, event_store=event_store, task_store=task_store, drain_seconds=drain_seconds
+        )
         async with opening as bus:
             yield bus
     finally:

@@ -164,7 +164,7 @@ class AsgiProbe:
             params, progress_token, meta if log_level is None else {**meta, LOG_LEVEL: log_level}
         )
         fields = {"mcp-protocol-version": LATEST.name, "mcp-method": method}
-        if isinstance(name := body.get("uri", body.get("name")), str):
+        if isinstance(name := body.get("uri", body.get("name", body.get("taskId"))), str):
             fields["mcp-name"] = _mirrored(name)
         message = _request(next(self._ids) if id is None else id, method, body)
         return self.post(message, {**fields, **(headers or {})})

@@ -243,7 +243,13 @@ class Client:
 
     @asynccontextmanager
     async def listen(
-        self, *, tools: bool = False, prompts: bool = False, resources: bool = False, uris: Sequence[str] = ()
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+        task_ids: Sequence[str] = (),
     ) -> AsyncIterator["Listen"]:
         """Listen to changes, as revision 2026-07-28 has it; leaving the block ends it.
 
@@ -257,6 +263,7 @@ class Client:
             "promptsListChanged": prompts,
             "resourcesListChanged": resources,
             "resourceSubscriptions": list(uris),
+            **({"taskIds": list(task_ids)} if task_ids else {}),
         }
         listen = self._listens[request_id] = Listen()
         pending = self._pending[request_id] = _Pending(None)

@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     poll_ms INTEGER NOT NULL,
     size INTEGER NOT NULL,
     payload BLOB
-) WITHOUT ROWID
+)
 """
 
 

@@ -424,6 +424,7 @@ async def open_bus(
     drain_seconds: float,
 ) -> AsyncIterator[Bus]:
     """Open a server; see `Server.open`."""
+    raised: Exception | None = None
     async with open_system(server.name, _settle) as system:
         bus = Bus(server, system, limits, state, event_store=event_store, task_store=task_store)
         await bus.tasks.recover()
@@ -432,8 +433,12 @@ async def open_bus(
             yield bus
             if not bus._drained:  # noqa: SLF001
                 await bus.drain(drain_seconds)
+        except Exception as error:  # noqa: BLE001 - raised again below, as it is and not in a group
+            raised = error
         finally:
             unlisten()
+    if raised is not None:
+        raise raised
 
 
 def _settle(letter: DeadLetter) -> None:

@@ -14,9 +14,10 @@ import attrs
 import click
 import trio
 
+from mcpbus.program import until_signalled
 from mcpbus.routing import render
 from mcpbus.server import Server
-from mcpbus.serving import ServeOptions, ServingError, shutdown_on_signals
+from mcpbus.serving import ServeOptions, ServingError
 from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpOptions
 
@@ -191,23 +192,12 @@ def _serve_http(server: Server, given: dict[str, Any]) -> None:
         raise click.UsageError(str(error.args[0])) from error
     try:
         trio.run(
-            _until_signalled,
-            server,
+            until_signalled,
+            server.name,
             partial(server.serve, bind=options.bind, options=options, **response, **http),
         )
     except* ServingError as errors:
         raise click.ClickException("; ".join(str(error) for error in _leaves(errors))) from None
-
-
-async def _until_signalled(server: Server, run: Callable[..., Any]) -> None:
-    drained = False
-    async with shutdown_on_signals() as shutdown:
-        async with trio.open_nursery() as nursery:
-            for url in await nursery.start(partial(run, shutdown=shutdown)):
-                click.echo(f"{server.name} is served at {url} (Ctrl-C to stop)", err=True)
-        drained = True
-    if not drained:  # a second signal has cut it short
-        sys.exit(1)
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -19,9 +19,10 @@ from mcpbus.features.results import Tail, tail_for
 from mcpbus.features.run import Middleware, Runner
 from mcpbus.features.tool import Tool, ToolOptions, Visible
 from mcpbus.options import Limits
+from mcpbus.program import until_signalled
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.revisions import Revision
-from mcpbus.serving import ServeOptions, shutdown_on_signals
+from mcpbus.serving import ServeOptions
 from mcpbus.stores.protocol import EventStore
 from mcpbus.tasks.stores.protocol import TaskStore
 from mcpbus.transport.endpoint import ResponseMode
@@ -365,6 +366,8 @@ class Server:
     def run(self, transport: Literal["http", "stdio"] = "http", **options: Any) -> None:
         """Run the server as a program, until SIGTERM, Ctrl-C, or on stdio the end of the input.
 
+        Over HTTP it says on standard error where it is served, and tunes the process's garbage collector.
+
         Args:
             transport: "http" or "stdio".
             **options: As for `serve`; none for stdio but `limits`.
@@ -372,17 +375,13 @@ class Server:
         if transport == "stdio":
             trio.run(partial(self._run_stdio, **options))
         elif transport == "http":
-            trio.run(partial(self._run_http, **options))
+            trio.run(until_signalled, self.name, partial(self.serve, **options))
         else:
             raise ValueError(f"transport is {transport!r}: it must be 'http' or 'stdio'")
 
     async def _run_stdio(self, *, limits: Limits | None = None) -> None:
         async with self.open(limits=limits) as bus:
             await bus.stdio()
-
-    async def _run_http(self, **options: Any) -> None:
-        async with shutdown_on_signals() as shutdown:
-            await self.serve(shutdown=shutdown, **options)
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"

@@ -11,8 +11,8 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from mcpbus import Server
-from mcpbus.cli import _until_signalled, load_server, main
+from mcpbus.cli import load_server, main
+from mcpbus.program import until_signalled
 from mcpbus.serving import ServeOptions
 from mcpbus.transport.gate import HttpOptions
 
@@ -169,7 +169,7 @@ async def test_a_second_signal_does_not_wait_and_is_told_by_the_exit_status():
         await trio.sleep_forever()
 
     with trio.fail_after(5), pytest.raises(SystemExit) as ended:
-        await _until_signalled(Server("weather"), never_drains)
+        await until_signalled("weather", never_drains)
     assert ended.value.code == 1
 
 

@@ -62,7 +62,11 @@ class Headers:
         values = self._fields.get(name)
         if values is None:
             return None
-        return values.decode("latin-1").strip(_BLANKS) if isinstance(values, bytes) else ", ".join(self.all(name))
+        return (
+            values.decode("latin-1").strip(_BLANKS)
+            if isinstance(values, bytes)
+            else ", ".join(self.all(name))
+        )
 
     def __repr__(self) -> str:
         return f"<Headers {', '.join(name.decode('latin-1') for name in self._fields)}>"

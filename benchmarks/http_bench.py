@@ -29,10 +29,16 @@ CONNECTIONS = 32
 SERVERS = {
     "bare ASGI, hypercorn on trio": ("hypercorn", "bare"),
     "mcpbus, hypercorn on trio": ("hypercorn", "mcpbus"),
-    "bare ASGI, mcpbus's guard": ("mcpbus", "bare"),
-    "mcpbus, mcpbus's guard": ("mcpbus", "mcpbus"),
+    "bare ASGI, mcpbus serve": ("mcpbus", "bare"),
+    "mcpbus, mcpbus serve": ("mcpbus", "mcpbus"),
 }
-BASE, SUBJECT = "bare ASGI, hypercorn on trio", "mcpbus, mcpbus's guard"
+BASE = "bare ASGI, hypercorn on trio"
+PAIRS = [
+    # what is compared, and with what
+    ("mcpbus, hypercorn on trio", BASE),
+    ("mcpbus, mcpbus serve", "bare ASGI, mcpbus serve"),
+    ("mcpbus, mcpbus serve", BASE),
+]
 
 
 @attrs.frozen

@@ -1,6 +1,6 @@
 """One of the servers that are compared, as a process of its own: ``python -m benchmarks.served SERVER APP PORT``.
 
-SERVER is ``hypercorn`` (plain, on trio) or ``mcpbus`` (hypercorn behind mcpbus's guard). APP is ``bare``, an ASGI application
+SERVER is ``hypercorn`` (plain, on trio) or ``mcpbus`` (as ``mcpbus serve`` runs it). APP is ``bare``, an ASGI application
 that reads the request and answers with fixed bytes, or ``mcpbus``, which serves an echo tool.
 """
 
@@ -15,6 +15,7 @@ from hypercorn.trio import serve as hypercorn_serve
 
 from benchmarks.exchange import RESULT
 from mcpbus import ServeOptions, Server
+from mcpbus.program import until_signalled
 from mcpbus.serving import serve as mcpbus_serve
 
 server = Server("bench", version="1")
@@ -58,7 +59,8 @@ def main() -> None:
         config.keep_alive_max_requests = 2**63  # its default closes a connection after 1,000 requests
         run = partial(hypercorn_serve, app, config)
     else:
-        run = partial(mcpbus_serve, app, ServeOptions(bind=bind))
+        # As `mcpbus serve` and `server.run` do it.
+        run = partial(until_signalled, "bench", partial(mcpbus_serve, app, ServeOptions(bind=bind)))
     trio.run(run)
 
 

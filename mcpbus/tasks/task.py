@@ -178,7 +178,9 @@ class TaskActor:
 
     def _update(self, query: "actors.Ask[Any]") -> None:
         """Take answers. Those to questions that are not open are ignored, as SEP-2663 has it."""
-        fitting = {key: answer for key, answer in query.message.answers.items() if key in self._asked}
+        # A handler that is cancelled may still wait for an answer; there is none any more.
+        asked = {} if self._task.record.status.final else self._asked
+        fitting = {key: answer for key, answer in query.message.answers.items() if key in asked}
         try:
             # All or none: what a client has to send again must not have been used.
             for issued, answer in fitting.items():
@@ -240,9 +242,6 @@ class TaskActor:
 
     def _end(self, status: TaskStatus, payload: bytes | None, message: str | None) -> None:
         task = self._task
-        for ask, _ in tuple(self._asked.values()):
-            ask.fail(cannot_ask("its task has ended"))
-        self._asked.clear()
         lived = max(0.0, time.time() - task.record.created)
         task.record = msgspec.structs.replace(task.record, ttl_ms=math.ceil((lived + task.ttl) * 1000))
         self._timer.cancel()
@@ -303,11 +302,13 @@ class TaskActor:
             self._cell.stop()
 
     def _ended(self, reason: StopReason) -> None:
-        for ask, _ in tuple(self._asked.values()):
-            ask.fail(cannot_ask("its task has ended"))
         if self._carrier is not None:
             self._carrier.ended = Reason.FINISHED
             self._cancel_call()
+        if reason is not StopReason.SYSTEM:
+            # Whoever waits in spite of the cancellation. When the system closes, nobody is to be woken for this.
+            for ask, _ in tuple(self._asked.values()):
+                ask.fail(cannot_ask("its task has ended"))
         self._tasks.leave(self._task, failed=reason is StopReason.FAILED)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {

@@ -1,0 +1,60 @@
+"""Tasks over HTTP: statuses, and the header that repeats the task's id (TX-11)."""
+
+import pytest
+from task_stage import DECLARED, tasking
+
+from mcpbus.testing import open_probe
+
+
+async def answered(probe, method, params, **more):
+    recording = await probe.request(method, params, **{"capabilities": DECLARED, **more}).ended()
+    return recording.status, recording.messages[0].get("error", {}).get("code")
+
+
+HEADERS = [
+    ({"mcp-name": "another"}, (400, -32020)),
+    ({"mcp-name": ""}, (400, -32020)),
+    ({}, (200, None)),
+]
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+@pytest.mark.parametrize(("headers", "expected"), HEADERS)
+async def test_the_header_repeats_the_id(method, headers, expected, autojump_clock):
+    async with tasking() as stage, open_probe(stage.bus.asgi()) as probe:
+        params = {"name": "hold", "arguments": {}}
+        call = await probe.request("tools/call", params, capabilities=DECLARED).reply()
+        params = {"taskId": call["result"]["taskId"], "inputResponses": {}}
+        assert await answered(probe, method, params, headers=headers) == expected
+
+
+STATUSES = [
+    ("tasks/get", {"taskId": "nobody"}, {}, (400, -32602)),
+    ("tasks/get", {}, {}, (400, -32602)),
+    ("tasks/get", {}, {"headers": {"mcp-name": "x"}}, (400, -32020)),
+    ("tasks/get", {"taskId": "nobody"}, {"capabilities": {}}, (400, -32021)),
+    ("tasks/result", {"taskId": "nobody"}, {}, (404, -32601)),
+    ("tasks/list", {}, {}, (404, -32601)),
+    ("tools/call", {"name": "must", "arguments": {}}, {"capabilities": {}}, (400, -32021)),
+    ("subscriptions/listen", {"notifications": {"taskIds": ["x"]}}, {"capabilities": {}}, (400, -32021)),
+]
+
+
+@pytest.mark.parametrize(("method", "params", "more", "expected"), STATUSES)
+async def test_what_is_refused_has_its_status_and_leaves_nothing(
+    method, params, more, expected, autojump_clock
+):
+    async with tasking() as stage, open_probe(stage.bus.asgi()) as probe:
+        assert await answered(probe, method, params, **more) == expected
+        await stage.assert_nothing_is_left()
+        assert stage.bus.statistics().actors == 0
+
+
+@pytest.mark.parametrize("response", ["auto", "json", "sse"])
+async def test_a_handle_is_an_answer_like_any_other(response, autojump_clock):
+    async with tasking() as stage, open_probe(stage.bus.asgi(response=response)) as probe:
+        params = {"name": "typed", "arguments": {"number": 3}}
+        handle = (await probe.request("tools/call", params, capabilities=DECLARED).reply())["result"]
+        seen = await probe.request("tasks/get", {"taskId": handle["taskId"]}, capabilities=DECLARED).reply()
+        assert seen["result"]["status"] in {"working", "completed"}
+        assert stage.bus.ledger.balance() == 0

@@ -1,0 +1,321 @@
+"""How long tasks live, how many there may be, and what is left of them in the end: nothing."""
+
+import pytest
+import trio
+from task_stage import DECLARED, accept, begin, look, look_until_over, tasking, text
+
+from mcpbus import Context, ProtocolError
+from mcpbus.tasks import MemoryTaskStore, TaskSupport
+from mcpbus.testing import settle
+
+
+async def gone(client, task):
+    with pytest.raises(ProtocolError) as refused:
+        await look(client, task)
+    return refused.value.code == -32602
+
+
+async def test_a_result_is_kept_for_the_time_to_live_and_then_forgotten(autojump_clock):
+    store = MemoryTaskStore()
+    async with tasking(limits={"task_ttl": 60.0}, store=store) as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            task = await begin(client, "typed", number=3)
+            await trio.sleep(59)
+            assert text((await look(client, task))["result"]) == "3"
+            assert len(store) == 1
+            await trio.sleep(2)
+            assert await gone(client, task)
+            assert len(store) == 0
+        await stage.assert_nothing_is_left()
+
+
+async def test_the_result_of_a_long_task_is_kept_as_long_and_the_client_is_told(autojump_clock, monkeypatch):
+    """ttlMs counts from the creation and may change (SEP-2663, "Tasks")."""
+    offset = trio.current_time()
+    monkeypatch.setattr("time.time", lambda: 1_000_000 + trio.current_time() - offset)
+    limits = {"task_ttl": 60.0}
+    async with tasking(limits=limits) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client)
+        job = await stage.job()
+        await trio.sleep(50)
+        job.finish()
+        await settle(stage.bus)
+        seen = await look(client, task)
+        assert (seen["createdAt"], seen["lastUpdatedAt"]) == (
+            "1970-01-12T13:46:40.000Z",
+            "1970-01-12T13:47:30.000Z",
+        )
+        assert seen["ttlMs"] == pytest.approx(110_000, abs=5)
+        await trio.sleep(59)
+        assert (await look(client, task))["status"] == "completed"
+        await trio.sleep(2)
+        assert await gone(client, task)
+
+
+async def test_a_task_that_does_not_end_in_time_fails_and_says_so(autojump_clock):
+    async with tasking(limits={"task_ttl": 60.0}) as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            tasks = [await begin(client), await begin(client, "ask"), await begin(client, "stubborn")]
+            hold, stubborn = stage.jobs
+            await trio.sleep(61)
+            for task in tasks:
+                seen = await look(client, task)
+                assert (seen["status"], seen["error"]["code"]) == ("failed", -32603)
+                assert "60 s" in seen["statusMessage"]
+                assert "inputRequests" not in seen
+            assert (hold.outcome, stage.bus.tasks.running) == ("cancelled", 1)
+            stubborn.finish("too late")
+            await settle(stage.bus)
+            assert (await look(client, tasks[2]))["status"] == "failed"
+            assert stage.bus.tasks.running == 0
+            await trio.sleep(60)
+            assert [await gone(client, task) for task in tasks] == [True] * 3
+        await stage.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("limits", [{"max_running_tasks": 2}, {"max_tasks": 2}])
+async def test_where_there_is_no_room_an_optional_tool_does_without_and_a_required_one_is_refused(
+    limits, autojump_clock
+):
+    async with tasking(limits=limits) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        tasks = [await begin(client), await begin(client)]
+        result = await client.call_tool("typed", {"number": 3})
+        assert (result["resultType"], text(result)) == ("complete", "3")
+        with pytest.raises(ProtocolError, match="Too many tasks") as refused:
+            await client.call_tool("must")
+        assert refused.value.code == -32603
+        for task in tasks:
+            await client.request("tasks/cancel", task)
+            await look_until_over(client, task)
+        # What has ended makes room for what runs, but not for what is kept.
+        result = await client.call_tool("typed", {"number": 3})
+        assert result["resultType"] == ("task" if "max_running_tasks" in limits else "complete")
+
+
+async def test_so_many_bytes_of_results_are_kept_and_no_more(autojump_clock):
+    async with tasking(limits={"task_bytes": 5_000, "task_ttl": 60.0}) as stage:
+
+        @stage.server.tool(task="optional")
+        async def much() -> str:
+            return "x" * 3_000
+
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            kinds = [(await client.call_tool("much"))["resultType"] for _ in range(3)]
+            assert kinds == ["task", "task", "complete"]
+            await trio.sleep(61)
+            assert (await client.call_tool("much"))["resultType"] == "task"
+
+
+async def test_many_that_begin_at_once_are_no_more_than_may_be(autojump_clock):
+    async with tasking(limits={"max_running_tasks": 3}) as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client, trio.open_nursery() as nursery:
+            kinds = []
+
+            async def call():
+                kinds.append((await client.call_tool("hold"))["resultType"])
+
+            for _ in range(8):
+                nursery.start_soon(call)
+            await settle(stage.bus)
+            assert (kinds, stage.bus.tasks.running) == (["task"] * 3, 3)
+            for job in stage.jobs:
+                job.finish()
+        assert sorted(kinds) == ["complete"] * 5 + ["task"] * 3
+
+
+async def test_a_client_that_leaves_before_it_has_the_handle_leaves_no_task(autojump_clock):
+    class Slow(MemoryTaskStore):
+        async def put(self, record, payload):
+            await trio.sleep(5)
+            await super().put(record, payload)
+
+    store = Slow()
+    async with tasking(store=store) as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            with trio.move_on_after(1):
+                await client.call_tool("hold")
+            await trio.sleep(10)
+            assert (len(store), stage.jobs) == (0, [])
+        await stage.assert_nothing_is_left()
+
+
+async def test_a_client_that_leaves_afterwards_leaves_its_task_running(autojump_clock):
+    async with tasking() as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            task = await begin(client)
+        job = await stage.job()
+        assert job.outcome == "running"
+        job.finish("for whoever comes back")
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            assert text((await look_until_over(client, task))["result"]) == "for whoever comes back"
+
+
+async def test_a_notification_cancels_no_task(autojump_clock):
+    """C-9: only tasks/cancel does."""
+    async with tasking() as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client)
+        job = await stage.job()
+        await client.notify("notifications/cancelled", {"requestId": job.ctx.request_id})
+        await settle(stage.bus)
+        assert (job.outcome, (await look(client, task))["status"]) == ("running", "working")
+        job.finish()
+
+
+# -- the end of the bus ------------------------------------------------------------------------------------------------
+
+
+async def kept(store):
+    """What a store has at the end, by status."""
+    found = {}
+    for record in await store.load():
+        found.setdefault(record.status.value, []).append(record.message)
+    return found
+
+
+async def test_a_drain_lets_tasks_end_and_fails_the_rest_with_the_reason(autojump_clock):
+    store = MemoryTaskStore()
+    async with tasking(store=store) as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            await begin(client, "ask")
+            await begin(client)
+            quick = await stage.job()
+            await begin(client)
+            slow = await stage.job()
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.bus.drain, 5.0)
+            await trio.sleep(1)
+            assert await kept(store) == {"failed": ["The server is shutting down"], "working": [None, None]}
+            quick.finish()
+        assert trio.current_time() - began == pytest.approx(5.0, abs=0.01)
+        assert (quick.outcome, slow.outcome) == ("returned", "cancelled")
+        assert await kept(store) == {"completed": [None], "failed": ["The server is shutting down"] * 2}
+        await stage.assert_nothing_is_left()
+        assert stage.bus.statistics().actors == 0
+
+
+async def test_a_drain_without_tasks_that_run_takes_no_time(autojump_clock):
+    async with tasking() as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            await look_until_over(client, await begin(client, "typed", number=3))
+        began = trio.current_time()
+        await stage.bus.drain(5.0)
+        assert trio.current_time() == began
+        await stage.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("required", [False, True])
+async def test_while_it_drains_no_task_begins(required, autojump_clock):
+    """A request that is under way then ends within the request, or not at all."""
+    async with tasking() as stage:
+
+        @stage.server.tool(task=TaskSupport(required=required, deferred=True))
+        async def slowly(ctx: Context) -> str:
+            await trio.sleep(1)
+            return f"a task: {await ctx.begin_task()}"
+
+        ends = []
+
+        async def call(client):
+            try:
+                ends.append(text(await client.call_tool("slowly")))
+            except ProtocolError as error:
+                ends.append(error.message)
+
+        async with stage.bus.connect(capabilities=DECLARED) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(call, client)
+            await settle(stage.bus)
+            await stage.bus.drain(5.0)
+            assert ends == ["The server is shutting down" if required else "a task: False"]
+
+
+async def test_a_stubborn_handler_does_not_hold_the_drain(autojump_clock):
+    store = MemoryTaskStore()
+    async with tasking(store=store) as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            await begin(client, "stubborn")
+            job = await stage.job()
+        began = trio.current_time()
+        await stage.bus.drain(2.0)
+        assert trio.current_time() - began == pytest.approx(2.0, abs=0.01)
+        assert await kept(store) == {"failed": ["The server is shutting down"]}
+        job.finish()
+
+
+async def test_a_store_that_hangs_does_not_hold_the_drain(autojump_clock):
+    class Hanging(MemoryTaskStore):
+        async def put(self, record, payload):
+            if record.status.final:
+                await trio.sleep_forever()
+            await super().put(record, payload)
+
+    async with tasking(store=Hanging()) as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            await begin(client)
+        began = trio.current_time()
+        await stage.bus.drain(2.0)
+        assert trio.current_time() - began == pytest.approx(2.25, abs=0.01)
+
+
+# -- failures of the bus's own parts -----------------------------------------------------------------------------------
+
+
+async def test_a_store_that_cannot_keep_a_task_leaves_none(autojump_clock, caplog):
+    class Broken(MemoryTaskStore):
+        async def put(self, record, payload):
+            await trio.lowlevel.checkpoint()
+            raise OSError("no disk")
+
+    async with tasking(store=Broken()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        with pytest.raises(ProtocolError) as refused:
+            await client.call_tool("hold")
+        assert (refused.value.code, stage.jobs, len(stage.bus.tasks)) == (-32603, [], 0)
+    assert "no disk" in caplog.text
+
+
+async def test_a_result_that_cannot_be_stored_is_kept_all_the_same(autojump_clock, caplog):
+    class Broken(MemoryTaskStore):
+        async def put(self, record, payload):
+            if payload is not None:
+                raise OSError("disk full")
+            await super().put(record, payload)
+
+    async with tasking(store=Broken()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        seen = await look_until_over(client, await begin(client, "typed", number=3))
+        assert text(seen["result"]) == "3"
+    assert "disk full" in caplog.text
+
+
+async def test_a_result_that_the_store_cannot_give_back_is_an_error(autojump_clock, caplog):
+    class Forgetful(MemoryTaskStore):
+        async def payload(self, task_id):
+            await trio.lowlevel.checkpoint()
+
+    async with tasking(store=Forgetful()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client, "typed", number=3)
+        await settle(stage.bus)
+        with pytest.raises(ProtocolError) as refused:
+            await look(client, task)
+        assert refused.value.code == -32603
+    assert "lost" in caplog.text
+
+
+async def test_a_task_actor_that_crashes_fails_its_task(autojump_clock, caplog, monkeypatch):
+    def boom(*_):
+        raise ZeroDivisionError("boom")
+
+    async with tasking() as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client, "ask")
+        hold = await begin(client)
+        job = await stage.job()
+        monkeypatch.setattr("mcpbus.asking.questions.Elicit.read", boom)
+        with pytest.raises(ProtocolError) as refused:
+            await client.request("tasks/update", task | {"inputResponses": {"who": accept("Ann")}})
+        assert refused.value.code == -32603
+        seen = await look(client, task)
+        assert (seen["status"], seen["error"]["message"]) == ("failed", "Internal error")
+        assert (await look(client, hold))["status"] == "working"
+        assert stage.bus.tasks.running == 1
+        job.finish()
+        assert (await look_until_over(client, hold))["status"] == "completed"
+    assert "boom" in caplog.text

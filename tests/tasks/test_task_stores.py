@@ -1,0 +1,233 @@
+"""Task stores, and what a restart leaves of tasks. Real time: worker threads and a jumping clock do not go together."""
+
+import sqlite3
+import time
+
+import msgspec
+import pytest
+import trio
+from task_stage import DECLARED, begin, look, tasking, text
+
+from mcpbus import ProtocolError
+from mcpbus.tasks import MemoryTaskStore, SqliteTaskStore, TaskRecord, TaskStatus
+from mcpbus.tasks.owner import Owner
+from mcpbus.testing import settle
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryTaskStore()
+        return
+    made = SqliteTaskStore(tmp_path / "tasks.db")
+    yield made
+    made.close()
+
+
+def record(task_id="t", status=TaskStatus.WORKING, **changes):
+    made = TaskRecord(task_id, b"owner", status, None, NOW, NOW, 60_000, 1000)
+    return msgspec.structs.replace(made, **changes)
+
+
+async def test_a_store_gives_back_what_it_was_given(store):
+    completed = record(status=TaskStatus.COMPLETED, message="well done", updated=NOW + 1.5, size=2)
+    await store.put(record(), None)
+    assert await store.payload("t") is None
+    await store.put(completed, b"{}")
+    await store.put(record("u", created=NOW + 1), None)
+    assert await store.load() == [completed, record("u", created=NOW + 1)]
+    assert await store.payload("t") == b"{}"
+    assert await store.payload("nobody") is None
+
+
+async def test_a_store_forgets_what_it_is_told_to(store):
+    await store.put(record(), None)
+    await store.put(record("u"), None)
+    await store.delete("t")
+    await store.delete("t")
+    assert await store.load() == [record("u")]
+
+
+async def test_a_file_is_as_it_was_left(tmp_path):
+    store = SqliteTaskStore(tmp_path / "tasks.db")
+    await store.put(record(status=TaskStatus.FAILED), b'{"code":1}')
+    store.close()
+    store = SqliteTaskStore(tmp_path / "tasks.db")
+    assert await store.load() == [record(status=TaskStatus.FAILED)]
+    assert await store.payload("t") == b'{"code":1}'
+    store.close()
+
+
+async def test_a_file_belongs_to_one_store_at_a_time(tmp_path):
+    store = SqliteTaskStore(tmp_path / "tasks.db")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        SqliteTaskStore(tmp_path / "tasks.db")
+    store.close()
+    SqliteTaskStore(tmp_path / "tasks.db").close()
+
+
+# -- a restart ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def reopen(request, tmp_path):
+    """A store that can be opened again, as after a restart; memory stands for any store that outlives the bus."""
+    opened = []
+    memory = MemoryTaskStore()
+
+    def open_again():
+        if request.param == "memory":
+            return memory
+        if opened:
+            opened[-1].close()
+        opened.append(SqliteTaskStore(tmp_path / "tasks.db"))
+        return opened[-1]
+
+    yield open_again
+    if opened:
+        opened[-1].close()
+
+
+async def crashed(store):
+    """Open a bus, leave one task that has ended and two that have not, and end without a word."""
+    tasks = []
+    with trio.CancelScope() as process:
+        async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+            for name, arguments in (("typed", {"number": 3}), ("hold", {}), ("ask", {})):
+                tasks.append(await begin(client, name, **arguments))
+            await one_has_ended(store)
+            process.cancel()
+    return tasks
+
+
+async def one_has_ended(store):
+    with trio.fail_after(10):
+        while not any(kept.status.final for kept in await store.load()):  # noqa: ASYNC110 - a store tells nobody
+            await trio.sleep(0.01)
+
+
+async def test_what_had_ended_is_there_and_what_had_not_has_failed(reopen):
+    tasks = await crashed(reopen())
+    async with tasking(store=reopen()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        seen = [await look(client, task) for task in tasks]
+        assert [task["status"] for task in seen] == ["completed", "failed", "failed"]
+        assert text(seen[0]["result"]) == "3"
+        for failed in seen[1:]:
+            assert failed["error"] == {
+                "code": -32603,
+                "message": "The server stopped while the task was running",
+            }
+            assert failed["statusMessage"] == failed["error"]["message"]
+        assert stage.bus.tasks.running == 0
+        await client.request("tasks/cancel", tasks[1])
+        await client.request("tasks/update", tasks[2] | {"inputResponses": {"who": 3}})
+        async with client.listen(task_ids=[tasks[0]["taskId"]]) as listen:
+            assert (await listen.__anext__())[1]["result"] == seen[0]["result"]
+    # And so it stays, also in the store.
+    async with tasking(store=reopen()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        assert [(await look(client, task))["status"] for task in tasks] == ["completed", "failed", "failed"]
+
+
+async def test_what_a_drain_failed_stays_failed_for_that_reason(reopen):
+    opened = tasking(store=reopen(), drain_seconds=0.01)
+    async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client)
+    async with tasking(store=reopen()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        seen = await look(client, task)
+        assert (seen["status"], seen["statusMessage"]) == ("failed", "The server is shutting down")
+
+
+async def test_a_result_keeps_the_time_that_it_had(autojump_clock):
+    now = time.time()
+    store = MemoryTaskStore()
+    owner = Owner(None).digest
+    for task_id, age in (("old", 61), ("older", 59), ("new", 30)):
+        kept = record(task_id, TaskStatus.COMPLETED, owner=owner, created=now - age, size=2)
+        await store.put(kept, b"{}")
+    async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        await trio.sleep(0.1)
+        assert {kept.id for kept in await store.load()} == {"older", "new"}
+        await trio.sleep(2)
+        assert [kept.id for kept in await store.load()] == ["new"]
+        assert (await look(client, {"taskId": "new"}))["result"] == {}
+        await trio.sleep(30)
+        assert await store.load() == []
+        await settle(stage.bus)
+        assert len(stage.bus.tasks) == 0
+
+
+async def test_what_is_kept_counts_after_a_restart_too(autojump_clock):
+    store = MemoryTaskStore()
+    kept = record("big", TaskStatus.COMPLETED, created=time.time(), size=5_000)
+    await store.put(kept, b"x" * 5_000)
+    opened = tasking(store=store, limits={"task_bytes": 5_000})
+    async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        assert (await client.call_tool("typed", {"number": 3}))["resultType"] == "complete"
+
+
+# -- whose they are ----------------------------------------------------------------------------------------------------
+
+
+class Person(msgspec.Struct, frozen=True):
+    name: str
+    roles: frozenset[str] = frozenset()
+
+
+class Opaque:
+    """A principal without content that could be written down; each is its own."""
+
+
+async def refused(client, method, params):
+    with pytest.raises(ProtocolError) as error:
+        await client.request(method, params)
+    return error.value.code, error.value.message
+
+
+@pytest.mark.parametrize(
+    ("owner", "same", "others"),
+    [
+        ("ann", "ann", ["bo", None, b"ann", Person("ann")]),
+        (Person("ann", frozenset("ab")), Person("ann", frozenset("ba")), [Person("bo"), "ann", None]),
+        (None, None, ["ann", "null", 0]),
+    ],
+    ids=["text", "struct", "nobody"],
+)
+async def test_a_task_is_its_owners_alone_also_after_a_restart(owner, same, others, autojump_clock):
+    """TX-16. To others it is as unknown as one that never was."""
+    store = MemoryTaskStore()
+    async with tasking(store=store) as stage:
+        async with stage.bus.connect(capabilities=DECLARED, principal=owner) as client:
+            task = await begin(client, "typed", number=3)
+            await settle(stage.bus)
+        await check(stage, task, same, others)
+    async with tasking(store=store) as stage:
+        await check(stage, task, same, others)
+
+
+async def check(stage, task, same, others):
+    async with stage.bus.connect(capabilities=DECLARED, principal=same) as client:
+        assert text((await look(client, task))["result"]) == "3"
+        unknown = await refused(client, "tasks/get", {"taskId": "nobody"})
+    for other in others:
+        async with stage.bus.connect(capabilities=DECLARED, principal=other) as client:
+            for method, more in (
+                ("tasks/get", {}),
+                ("tasks/update", {"inputResponses": {}}),
+                ("tasks/cancel", {}),
+            ):
+                assert await refused(client, method, task | more) == unknown
+
+
+async def test_an_owner_whose_content_cannot_be_written_down_has_nothing_after_a_restart(autojump_clock):
+    store, owner = MemoryTaskStore(), Opaque()
+    async with tasking(store=store) as stage:
+        async with stage.bus.connect(capabilities=DECLARED, principal=owner) as client:
+            task = await begin(client, "typed", number=3)
+            assert (await look(client, task))["status"]
+        async with stage.bus.connect(capabilities=DECLARED, principal=Opaque()) as client:
+            await refused(client, "tasks/get", task)
+    again = tasking(store=store)
+    async with again as stage, stage.bus.connect(capabilities=DECLARED, principal=owner) as client:
+        await refused(client, "tasks/get", task)

@@ -178,9 +178,7 @@ class TaskActor:
 
     def _update(self, query: "actors.Ask[Any]") -> None:
         """Take answers. Those to questions that are not open are ignored, as SEP-2663 has it."""
-        # A handler that is cancelled may still wait for an answer; there is none any more.
-        asked = {} if self._task.record.status.final else self._asked
-        fitting = {key: answer for key, answer in query.message.answers.items() if key in asked}
+        fitting = {key: answer for key, answer in query.message.answers.items() if key in self._asked}
         try:
             # All or none: what a client has to send again must not have been used.
             for issued, answer in fitting.items():

@@ -6,7 +6,7 @@ import trio
 
 from mcpbus import Context, Limits, ProtocolError, Server, ToolError
 from mcpbus.asking import Elicit, InputRequired
-from mcpbus.tasks import TASKS, TaskSupport
+from mcpbus.tasks import TASKS, MemoryTaskStore, TaskSupport
 from mcpbus.testing import open_bus, settle
 
 DECLARED = {"elicitation": {}, "sampling": {}, "extensions": {TASKS: {}}}
@@ -43,6 +43,18 @@ class Job:
         if isinstance(self._value, Exception):
             raise self._value
         return self._value
+
+
+class SlowTaskStore(MemoryTaskStore):
+    """Takes five seconds to keep a task, and to give back what came of it."""
+
+    async def put(self, record, payload):
+        await trio.sleep(5)
+        await super().put(record, payload)
+
+    async def payload(self, task_id):
+        await trio.sleep(5)
+        return await super().payload(task_id)
 
 
 class TaskStage:

@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-from task_stage import DECLARED, accept, begin, look, look_until_over, tasking, text
+from task_stage import DECLARED, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
 from mcpbus import Context, ProtocolError
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
@@ -158,8 +158,8 @@ async def test_a_call_cannot_become_a_task_while_it_waits_for_its_client(autojum
             assert "waits for its client" in said[0]
 
 
-async def test_what_is_asked_in_the_same_turn_is_the_first_question_of_the_task(autojump_clock):
-    async with tasking() as stage:
+async def test_what_is_asked_while_a_task_begins_is_its_first_question(autojump_clock):
+    async with tasking(store=SlowTaskStore()) as stage:
 
         @stage.server.tool(task=TaskSupport(deferred=True))
         async def both(ctx: Context) -> str:
@@ -178,7 +178,7 @@ async def test_what_is_asked_in_the_same_turn_is_the_first_question_of_the_task(
 async def test_what_is_asked_while_no_task_could_begin_ends_the_request(autojump_clock, caplog):
     class Broken(MemoryTaskStore):
         async def put(self, record, payload):
-            await trio.lowlevel.checkpoint()
+            await trio.sleep(1)
             raise OSError("no disk")
 
     async with tasking(store=Broken()) as stage:

@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-from task_stage import DECLARED, accept, begin, look, look_until_over, tasking, text
+from task_stage import DECLARED, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
 from mcpbus import Context, ProtocolError
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
@@ -107,7 +107,7 @@ async def test_so_many_bytes_of_results_are_kept_and_no_more(autojump_clock):
 
 
 async def test_many_that_begin_at_once_are_no_more_than_may_be(autojump_clock):
-    async with tasking(limits={"max_running_tasks": 3}) as stage:
+    async with tasking(limits={"max_running_tasks": 3}, store=SlowTaskStore()) as stage:
         async with stage.bus.connect(capabilities=DECLARED) as client, trio.open_nursery() as nursery:
             kinds = []
 
@@ -116,7 +116,7 @@ async def test_many_that_begin_at_once_are_no_more_than_may_be(autojump_clock):
 
             for _ in range(8):
                 nursery.start_soon(call)
-            await settle(stage.bus)
+            await trio.sleep(6)
             assert (kinds, stage.bus.tasks.running) == (["task"] * 3, 3)
             for job in stage.jobs:
                 job.finish()
@@ -124,12 +124,7 @@ async def test_many_that_begin_at_once_are_no_more_than_may_be(autojump_clock):
 
 
 async def test_a_client_that_leaves_before_it_has_the_handle_leaves_no_task(autojump_clock):
-    class Slow(MemoryTaskStore):
-        async def put(self, record, payload):
-            await trio.sleep(5)
-            await super().put(record, payload)
-
-    store = Slow()
+    store = SlowTaskStore()
     async with tasking(store=store) as stage:
         async with stage.bus.connect(capabilities=DECLARED) as client:
             with trio.move_on_after(1):
@@ -298,6 +293,14 @@ async def test_a_result_that_the_store_cannot_give_back_is_an_error(autojump_clo
             await look(client, task)
         assert refused.value.code == -32603
     assert "lost" in caplog.text
+
+
+async def test_a_result_that_is_forgotten_while_it_is_fetched_is_unknown(autojump_clock):
+    opened = tasking(limits={"task_ttl": 60.0}, store=SlowTaskStore())
+    async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client, "typed", number=3)
+        await trio.sleep(58)
+        assert await gone(client, task)
 
 
 async def test_a_task_actor_that_crashes_fails_its_task(autojump_clock, caplog, monkeypatch):

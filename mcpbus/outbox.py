@@ -38,7 +38,7 @@ class Outgoing:
         receipt: Its place in the books.
         key: Messages with the same key say the same thing; the newest is enough. None collapses with nothing.
         request_id: The request that it belongs to, or None.
-        final: Whether the stream of a single request ends behind it.
+        final: Whether it is one of the replies that its stream owes; once it is in the outbox, whether it is the last.
         error_code: The code, if it is an error reply.
         session_id: The id of the session that it opens, if it is an InitializeResult over HTTP.
         refused: Told why, if it is a request to the client that is refused; its sender must not wait for ever.

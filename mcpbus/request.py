@@ -293,7 +293,7 @@ class RequestActor:
     def _silence(self, ending: Ending, reason: Reason) -> None:
         stream = self._ticket.stream
         if stream.line is Line.OWN:
-            stream.address.tell(Abort(ending, reason))
+            stream.address.tell(Abort(ending, reason, self._ticket.id))
         else:
             stream.address.tell(Purge.request(self._ticket.id))
             self._give_up_all("its request was cancelled")

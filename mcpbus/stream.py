@@ -47,10 +47,17 @@ class _Finish(msgspec.Struct, frozen=True):
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """End the stream at once; what waits is discarded for `reason`."""
+    """End the stream at once, or a request's part in it; what waits is discarded for `reason`.
+
+    Attributes:
+        ending: Why.
+        reason: The same, for what waits.
+        request_id: The request that ends, if the stream may owe replies to others too; None for the whole stream.
+    """
 
     ending: Ending
     reason: Reason
+    request_id: RequestId | None = None
 
 
 class Supersede(msgspec.Struct, frozen=True):
@@ -151,6 +158,7 @@ class Stream:
         line: What kind of stream it is.
         address: Its actor.
         ending: Why it ended without a reply; None if it did not, or has not.
+        owed: How many replies are still to come before it ends: one, unless it is set anew for a batch of requests.
         log: What it has said, if its client can come back for it.
         registry: Where it is found by its log's name while it lives.
     """
@@ -166,6 +174,7 @@ class Stream:
         "ending",
         "line",
         "log",
+        "owed",
         "registry",
     )
 
@@ -178,6 +187,7 @@ class Stream:
         self._patience = limits.abandoned_timeout
         self._open = open_streams
         self.ending: Ending | None = None
+        self.owed = 1
         self._outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
         self._writing: list[Outgoing] = []
         self._writer: Writer | None = None
@@ -283,11 +293,12 @@ class Writer:
         retry: After how many seconds the client should come back; None unless the connection is to be closed.
     """
 
-    __slots__ = ("_kept", "_stream", "connection", "granted", "retry")
+    __slots__ = ("_held_back", "_kept", "_stream", "connection", "granted", "retry")
 
     def __init__(self, stream: Stream, connection: trio.CancelScope | None) -> None:
         self._stream = stream
         self._kept = False
+        self._held_back = False
         self.connection = connection
         self.granted: trio.Event | None = None
         self.retry: float | None = None
@@ -336,10 +347,17 @@ class Writer:
     def _take(self) -> list[Outgoing] | None:
         outbox = self._stream._outbox
         batch = outbox.take()
+        if self._held_back:
+            self._held_back = False
+            batch = [*self._stream._writing, *batch]
         if not batch:
             return None if outbox.closed else batch
         self._stream._writing = batch
         return batch
+
+    def hold_back(self) -> None:
+        """Do not write the batch yet: the next one that is taken begins with it."""
+        self._held_back = True
 
     async def keep(self) -> list[str] | None:
         """Put the batch into the stream's log before it is written, and return the ids of its events, if it is kept."""
@@ -385,13 +403,15 @@ class _StreamActor:
         if self._finishing:
             message.discard(Reason.FINISHED)
             return
-        self._outbox.put(message)
         if message.final:
-            self._finishing = True
+            self._stream.owed -= 1
+            message.final = self._finishing = not self._stream.owed
+        self._outbox.put(message)
         self._stream.wake()
 
     def _written(self, message: _Written) -> None:
-        self._stream._writing = []
+        if self._stream._writing is message.batch:
+            self._stream._writing = []
         for written in message.batch:
             written.receipt.settle(DELIVERED)
         self._stop_if_done()
@@ -484,11 +504,15 @@ class _StreamActor:
         self._stop_if_done()
 
     def _abort(self, message: Abort) -> None:
-        self._stream.ending = message.ending
-        for waiting in self._outbox.remove():
+        stream, concerned = self._stream, message.request_id
+        stream.ending = message.ending
+        for waiting in self._outbox.purge(lambda m: concerned is None or m.request_id == concerned):
             waiting.discard(message.reason)
-        self._finishing = True
-        self._stop_if_done()
+        stream.owed = 0 if concerned is None else stream.owed - 1
+        if not stream.owed:
+            self._finishing = True
+            stream.wake()  # the writer may keep replies back until the last one
+            self._stop_if_done()
 
     def _supersede(self, _message: Supersede) -> None:
         self._finishing = True

@@ -15,6 +15,9 @@ from mcpbus.protocol.errors import ProtocolError, invalid_request, parse_error
 RequestId: TypeAlias = int | str
 """Compared by type and value: `1` is not `"1"` (rule J-5). Python agrees once bool and float are kept out, and `decode` does that."""
 
+MAX_BATCH: Final = 1_000
+"""How many messages one array may hold. Each is answered, so that the answer may be many times as long as the array."""
+
 NO_PARAMS: Final = msgspec.Raw(b"{}")
 """The params of a message that came without any."""
 
@@ -59,12 +62,14 @@ class Undecodable(Exception):  # noqa: N818 - the word says what happened
     Attributes:
         error: what to answer.
         id: whom to answer, if that could be read.
+        array: whether it is an array, which some revision may take for `decode_batch`.
     """
 
-    def __init__(self, error: ProtocolError, id: RequestId | None = None) -> None:  # noqa: A002 - the protocol's word
+    def __init__(self, error: ProtocolError, id: RequestId | None = None, *, array: bool = False) -> None:  # noqa: A002 - the protocol's word
         super().__init__(str(error))
         self.error = error
         self.id = id
+        self.array = array
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -81,6 +86,7 @@ class _Identified(msgspec.Struct, gc=False):
 
 
 _envelopes = msgspec.json.Decoder(_Envelope)
+_arrays = msgspec.json.Decoder(list[msgspec.Raw])
 _well_formed = msgspec.json.Decoder(msgspec.Raw)
 _identified = msgspec.json.Decoder(_Identified)
 _ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(RequestId)
@@ -91,7 +97,7 @@ def decode(data: bytes | str) -> Request | Notification | Response:
     """Read one message.
 
     Args:
-        data: one JSON object. An array is refused, whatever the revision.
+        data: one JSON object. An array is refused as one; where the revision has batches, `decode_batch` reads it.
 
     Raises:
         Undecodable: for anything that is not a message; never another exception.
@@ -116,6 +122,30 @@ def decode(data: bytes | str) -> Request | Notification | Response:
     if envelope.method is not msgspec.UNSET:
         return _call(data, envelope)
     return _response(data, envelope)
+
+
+def decode_batch(data: bytes | str) -> "list[Request | Notification | Response | Undecodable]":
+    """Read an array of messages; what in it is none is given in its place as what `decode` would raise (rules J-23, J-26).
+
+    Args:
+        data: what `decode` has refused as an array.
+
+    Raises:
+        Undecodable: if the array is empty, or longer than `MAX_BATCH`.
+    """
+    elements = _arrays.decode(data)
+    if not elements:
+        raise Undecodable(invalid_request("expected at least one message - at `$`"))
+    if len(elements) > MAX_BATCH:
+        raise Undecodable(invalid_request(f"a batch has at most {MAX_BATCH} messages, got {len(elements)}"))
+    return [_decode_member(bytes(element)) for element in elements]
+
+
+def _decode_member(data: bytes) -> "Request | Notification | Response | Undecodable":
+    try:
+        return decode(data)
+    except Undecodable as fault:
+        return fault
 
 
 def _call(data: bytes | str, envelope: _Envelope) -> Request | Notification:
@@ -155,7 +185,7 @@ def _refuse(data: bytes | str, detail: str) -> NoReturn:
         raise Undecodable(parse_error(str(fault))) from None
     if start == b"[":
         detail = "expected one message, got an array: send each message by itself"
-    raise Undecodable(invalid_request(detail), identity)
+    raise Undecodable(invalid_request(detail), identity, array=start == b"[")
 
 
 def _readable_id(data: bytes | str) -> RequestId | None:

@@ -76,6 +76,8 @@ class Revision:
     """notifications/progress may have a `message` (P-3)."""
     completions_capability: bool
     """The server declares `completions` (L-17, Q-1)."""
+    batches: bool
+    """Messages may come several at once, in a JSON array (J-22 to J-28)."""
     audio: bool
     """Content blocks may be audio (F-16, O-3)."""
     annotations: bool
@@ -135,6 +137,7 @@ _V2024_11_05: Final = Revision(
     era=Era.LEGACY,
     progress_message=False,
     completions_capability=False,
+    batches=False,
     audio=False,
     annotations=False,
     resource_link=False,
@@ -163,12 +166,14 @@ _V2025_03_26: Final = attrs.evolve(
     name="2025-03-26",
     progress_message=True,
     completions_capability=True,
+    batches=True,
     audio=True,
     annotations=True,
 )
 _V2025_06_18: Final = attrs.evolve(
     _V2025_03_26,
     name="2025-06-18",
+    batches=False,
     resource_link=True,
     titles=True,
     last_modified=True,

@@ -20,7 +20,8 @@ class Recording:
         status: The status of the answer; None until it has begun.
         headers: Its header fields, with names in lower case.
         body: The bytes that the client has got so far.
-        messages: The JSON-RPC messages that it has got so far, of a JSON answer or of an SSE stream.
+        messages: The JSON-RPC messages that it has got so far, of a JSON answer, which may be an array,
+            or of an SSE stream.
         endpoint: Where a stream of the HTTP+SSE transport of 2024-11-05 wants what its client says; None on other ones.
         event_ids: The ids of the events of an SSE stream that it has got so far.
         comments: How many SSE comments it has got.
@@ -50,6 +51,11 @@ class Recording:
     def streams(self) -> bool:
         """Whether the answer is an SSE stream."""
         return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the client accepts no bytes at the moment."""
+        return self._stalled
 
     @property
     def over(self) -> bool:
@@ -160,7 +166,8 @@ class Recording:
     def _parse(self) -> None:
         if not self.streams:
             if self.complete and self.headers.get("content-type") == "application/json":
-                self.messages.append(json.loads(self.body))
+                answer = json.loads(self.body)
+                self.messages += answer if isinstance(answer, list) else [answer]
             return
         while (end := self.body.find(b"\n\n", self._parsed)) >= 0:
             event, self._parsed = self.body[self._parsed : end], end + 2

@@ -7,6 +7,7 @@ import trio
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.revisions import Revision
+from mcpbus.routing import Kind
 from mcpbus.stream import Stream, Writer
 from mcpbus.transport import answers
 from mcpbus.transport.answers import Form, HeaderList
@@ -68,6 +69,7 @@ class Answering:
         self._revision = revision
         self._started = started
         self._batch: list[Outgoing] | None = []
+        self._held = 0
 
     async def at_once(self, limits: Limits) -> bool:
         """Answer in JSON if the reply is there within a few turns of the scheduler, and return whether it was.
@@ -78,7 +80,7 @@ class Answering:
         if not batch or not self._is_whole(batch):
             return False
         with trio.move_on_after(limits.write_deadline):
-            await self._http.answer(answers.whole_reply(batch[0], self._revision))
+            await self._http.answer(self._whole(batch))
             self._writer.written()
         return True
 
@@ -94,6 +96,9 @@ class Answering:
         if not batch and batch is not None and (self._started or not form.early):
             patient = not self._started and (form.patient or not form.sse)
             batch = await self._writer.take(float("inf") if patient else limits.keep_alive)
+        if batch and self._may_wait(batch):
+            self._writer.hold_back()
+            return True
         more = False
         with trio.move_on_after(limits.write_deadline) as deadline:
             more = await self._write(batch)
@@ -108,7 +113,7 @@ class Answering:
             await self._end()
             return False
         if self._is_whole(batch):
-            await self._http.answer(answers.whole_reply(batch[0], self._revision))
+            await self._http.answer(self._whole(batch))
             return False
         retry = self._writer.retry
         events = await self._start(batch, retry)
@@ -142,7 +147,29 @@ class Answering:
 
     def _is_whole(self, batch: list[Outgoing]) -> bool:
         """Tell whether the answer can be JSON: nothing was said before the reply."""
-        return self._form.json and not self._started and len(batch) == 1 and batch[0].final
+        if not self._form.json or self._started:
+            return False
+        if self._form.array:
+            return not self._stream.owed and _are_replies(batch)
+        return len(batch) == 1 and batch[0].final
+
+    def _may_wait(self, batch: list[Outgoing]) -> bool:
+        """Tell whether the answer can still become a JSON array: replies are there, and more of them are to come.
+
+        If none has come since they were held back, it is time to keep the connection alive, as a stream.
+        """
+        held, self._held = self._held, len(batch)
+        possible = self._form.array and self._form.json and not self._started
+        return possible and len(batch) > held and self._stream.owed > 0 and _are_replies(batch)
+
+    def _whole(self, batch: list[Outgoing]) -> Answer:
+        return (
+            answers.whole_batch(batch) if self._form.array else answers.whole_reply(batch[0], self._revision)
+        )
+
+
+def _are_replies(batch: list[Outgoing]) -> bool:
+    return all(message.kind is Kind.REPLY for message in batch)
 
 
 async def watch(http: HttpRequest, connection: trio.CancelScope) -> None:

@@ -29,12 +29,14 @@ class Form:
         sse: Whether it may be an SSE stream.
         early: Whether the stream begins before there is anything to say.
         patient: Whether it waits for its first message however long that takes, with no keep-alive before.
+        array: Whether it has several replies, which are an array in JSON.
     """
 
     json: bool = True
     sse: bool = True
     early: bool = False
     patient: bool = False
+    array: bool = False
 
     def setting(self, *, stateless: bool) -> Setting:
         """Return how a client with such answers is connected, for routing."""
@@ -74,6 +76,11 @@ def whole_reply(reply: Outgoing, revision: Revision | None) -> Answer:
     if reply.error_code is None or revision is None:
         return whole(reply.data, reply.session_id)
     return answer(status_of(reply.error_code, revision), _JSON, reply.data)
+
+
+def whole_batch(replies: list[Outgoing]) -> Answer:
+    """Return the answer of a batch whose requests said nothing before their replies."""
+    return whole(b"[%b]" % b",".join([reply.data for reply in replies]))
 
 
 def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:

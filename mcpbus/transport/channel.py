@@ -27,6 +27,7 @@ from mcpbus.protocol.jsonrpc import (
     Response,
     Undecodable,
     decode,
+    decode_batch,
     encode_error,
     encode_result,
 )
@@ -156,31 +157,49 @@ class Channel:
             faults: Where to put an answer that names no request, if not on the channel.
         """
         try:
-            message = decode(data)
+            self._take(decode(data))
         except Undecodable as fault:
-            answer = encode_error(fault.id, fault.error)
-            if fault.id is None and faults is not None:
-                faults.append(answer)
-            else:
-                self._answer(None, ASSUMED, answer)
-        else:
-            self._take(message)
+            unread = self._take_batch(data) if fault.array and self._has_batches else [fault]
+            for part in unread:
+                answer = encode_error(part.id, part.error)
+                if part.id is None and faults is not None:
+                    faults.append(answer)
+                else:
+                    self._answer(None, ASSUMED, answer)
         while 0 < self._room < self._stream.waiting:
             await self._taken.wait()
 
-    def _take(self, message: Request | Notification | Response) -> None:
+    @property
+    def _has_batches(self) -> bool:
+        return self.session.revision is not None and self.session.revision.batches
+
+    def _take_batch(self, data: bytes) -> list[Undecodable]:
+        """Take an array of messages as if each had come by itself; return what in it is none."""
+        try:
+            members = decode_batch(data)
+        except Undecodable as fault:
+            return [fault]
+        for member in members:
+            if not isinstance(member, Undecodable):
+                self._take(member, alone=False)
+        return [member for member in members if isinstance(member, Undecodable)]
+
+    def _take(self, message: Request | Notification | Response, *, alone: bool = True) -> None:
         if isinstance(message, Request):
-            self._request(message)
+            self._request(message, alone=alone)
         elif isinstance(message, Notification):
             dispatch.notify(message, self.session)
         else:
             dispatch.answer(message, self.session)
 
-    def _request(self, request: Request) -> None:
+    def _request(self, request: Request, *, alone: bool) -> None:
         revision = self.session.revision or ASSUMED
         try:
             routing = read_routing(request.params)
-            if routing.meta.claims_modern or request.method in _MODERN_METHODS:
+            modern_claim = routing.meta.claims_modern or request.method in _MODERN_METHODS
+            if not alone and (modern_claim or request.method == INITIALIZE):
+                raise invalid_request(f"{request.method} is not served in a batch; send it by itself")
+            if modern_claim:
                 claim = read_claim(routing.meta)
                 claimed = modern(claim.protocol_version)
                 if claimed is None:

@@ -6,7 +6,14 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 import attrs
 
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import Notification, Request, RequestId, Response, encode_error
+from mcpbus.protocol.jsonrpc import (
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    Undecodable,
+    encode_error,
+)
 from mcpbus.protocol.messages import InitializeParams
 from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.revisions import Era, Revision
@@ -146,6 +153,21 @@ class DeliverResponse(Generic[SessionT]):
 
     response: Response
     session: SessionT
+
+
+@attrs.frozen
+class Batch(Generic[SessionT]):
+    """Messages that came in one array (revision 2025-03-26), each to be dealt with as if it had come by itself.
+
+    What is no message, or must not be in an array, is there as what to answer instead. `session` is None in stateless serving.
+    """
+
+    members: (
+        "Sequence[Serve[SessionT] | AcceptNotification[SessionT] | DeliverResponse[SessionT] | Undecodable]"
+    )
+    session: SessionT | None
+    accepts_json: bool
+    accepts_sse: bool
 
 
 @attrs.frozen

@@ -25,10 +25,12 @@ from mcpbus.stream import Stream
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Answering, HttpRequest, watch
 from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form
+from mcpbus.transport.batches import begin_batch
 from mcpbus.transport.decisions import (
     ACCEPTED,
     AcceptNotification,
     Answer,
+    Batch,
     DeliverResponse,
     Initialize,
     Serve,
@@ -118,6 +120,8 @@ class Endpoint:
                 await http.answer(reply)
             case Serve() as decision:
                 await self._request(http, decision, principal)
+            case Batch() as batch:
+                await self._batch(http, batch, principal)
             case Initialize() as decision:
                 await self._initialize(http, decision, principal)
             case AcceptNotification() as decision:
@@ -151,6 +155,14 @@ class Endpoint:
             await self._stream(http, result, form, inbound.revision)
         else:
             await self._reply(http, inbound, form, result)
+
+    async def _batch(self, http: HttpRequest, batch: Batch[Session], principal: Any) -> None:
+        form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)
+        begun = begin_batch(self._bus, batch, form.setting(stateless=batch.session is None), principal)
+        if isinstance(begun, Stream):
+            await self._stream(http, begun, form, None)
+        else:
+            await http.answer(begun)
 
     async def _initialize(self, http: HttpRequest, decision: Initialize, principal: Any) -> None:
         form = self._forms[decision.accepts_json, decision.accepts_sse]

@@ -15,16 +15,23 @@ from typing import Final, Generic
 
 import attrs
 
-from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request, method_not_found, quoted
-from mcpbus.protocol.jsonrpc import Notification, Request, RequestId, Response, Undecodable, decode
-from mcpbus.protocol.messages import InitializeParams, decode_params
+from mcpbus.protocol.errors import ProtocolError, invalid_request, method_not_found, quoted
+from mcpbus.protocol.jsonrpc import (
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    Undecodable,
+    decode,
+)
 from mcpbus.protocol.meta import Routing, read_routing
-from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Era, Revision, negotiate
+from mcpbus.protocol.revisions import LATEST, Era
 from mcpbus.transport import gate, mirrors
 from mcpbus.transport.decisions import (
     ACCEPTED,
     AcceptNotification,
     Answer,
+    Batch,
     DeliverResponse,
     Directory,
     EndSession,
@@ -41,20 +48,18 @@ from mcpbus.transport.decisions import (
 )
 from mcpbus.transport.gate import HttpOptions
 from mcpbus.transport.headers import Headers, is_json, read_accept
-
-SESSION_HEADER: Final = b"mcp-session-id"
+from mcpbus.transport.legacy import (
+    SESSION_HEADER,
+    Refused,
+    find_session,
+    judge_batch,
+    judge_initialize,
+    legacy_revision,
+)
 
 _CALL: Final = "tools/call"
 _LISTEN: Final = "subscriptions/listen"
 _DIGITS: Final = frozenset("0123456789")
-
-
-class _Refused(Exception):  # noqa: N818 - control flow inside this module
-    """A POST is answered with an error, for which its id is known elsewhere."""
-
-    def __init__(self, status: int, error: ProtocolError) -> None:
-        self.status = status
-        self.error = error
 
 
 def health(status: str, code: int = 200) -> Answer:
@@ -176,7 +181,14 @@ class Exchange(Generic[SessionT]):
 
     def judge_body(
         self, head: Head, body: bytes, principal: object
-    ) -> Answer | Serve[SessionT] | Initialize | AcceptNotification[SessionT] | DeliverResponse[SessionT]:
+    ) -> (
+        Answer
+        | Serve[SessionT]
+        | Initialize
+        | AcceptNotification[SessionT]
+        | DeliverResponse[SessionT]
+        | Batch[SessionT]
+    ):
         """Judge a POST whose head, authorization and form are in order.
 
         Args:
@@ -196,11 +208,19 @@ class Exchange(Generic[SessionT]):
                 return self._judge_modern(head.headers, message, routing, principal)
             return self._judge_legacy(head.headers, message, routing, principal)
         except Undecodable as fault:
-            return refusal(400, fault.error, fault.id)
-        except _Refused as refused:
+            return self._judge_unreadable(head.headers, body, fault, principal)
+        except Refused as refused:
             return refusal(refused.status, refused.error, identity)
         except ProtocolError as error:  # `_meta`, in any era, or what makes a claim modern
             return refusal(status_of(error.code, LATEST), error, identity)
+
+    def _judge_unreadable(
+        self, headers: Headers, body: bytes, fault: Undecodable, principal: object
+    ) -> Answer | Batch[SessionT]:
+        if not fault.array:
+            return refusal(400, fault.error, fault.id)
+        directory = None if self.options.sessions == "stateless" else self.directory
+        return judge_batch(directory, headers, body, fault, principal)
 
     def _judge_response(
         self, headers: Headers, response: Response, principal: object
@@ -209,8 +229,8 @@ class Exchange(Generic[SessionT]):
             raise invalid_request("a client of this revision sends requests and notifications, no responses")
         if self.options.sessions == "stateless":
             return ACCEPTED  # no request of ours can be waiting for it (rule W-49)
-        session = self._find_session(headers, principal)
-        self._legacy_revision(headers, session)
+        session = find_session(self.directory, headers, principal)
+        legacy_revision(headers, session)
         return DeliverResponse(response, session)
 
     def _judge_modern(
@@ -227,7 +247,7 @@ class Exchange(Generic[SessionT]):
                 mirrors.judge_parameters(headers, mirrored, message.params)
         accepted = read_accept(headers)
         if message.method == _LISTEN and not accepted.sse:
-            raise _Refused(
+            raise Refused(
                 406, invalid_request(f"{_LISTEN} is answered as text/event-stream; Accept must name it")
             )
         return Serve(message, routing, revision, None, claim, accepted.json, accepted.sse)
@@ -239,16 +259,16 @@ class Exchange(Generic[SessionT]):
         stateless = self.options.sessions == "stateless"
         if isinstance(message, Request) and message.method == "initialize":
             if not stateless and headers.all(SESSION_HEADER):
-                self._find_session(headers, principal)
-                raise _Refused(
+                find_session(self.directory, headers, principal)
+                raise Refused(
                     400,
                     invalid_request(
                         "this session has been initialized; a new one opens without Mcp-Session-Id"
                     ),
                 )
-            return _judge_initialize(headers, message, routing)
-        session = None if stateless else self._find_session(headers, principal)
-        revision = self._legacy_revision(headers, session)
+            return judge_initialize(headers, message, routing)
+        session = None if stateless else find_session(self.directory, headers, principal)
+        revision = legacy_revision(headers, session)
         if isinstance(message, Notification):
             return AcceptNotification(message, revision, session)
         accepted = read_accept(headers)
@@ -261,9 +281,9 @@ class Exchange(Generic[SessionT]):
         if not read_accept(head.headers).sse:
             return refusal(406, invalid_request("a GET opens a stream; Accept must name text/event-stream"))
         try:
-            session = self._find_session(head.headers, principal)
-            self._legacy_revision(head.headers, session)
-        except _Refused as refused:
+            session = find_session(self.directory, head.headers, principal)
+            legacy_revision(head.headers, session)
+        except Refused as refused:
             return refusal(refused.status, refused.error)
         # An empty id is what EventSource has after a reset: it has seen nothing to go on from.
         return OpenStream(session, head.headers.get(b"last-event-id") or None)
@@ -271,47 +291,8 @@ class Exchange(Generic[SessionT]):
     def judge_delete(self, head: Head, principal: object) -> Answer | EndSession[SessionT]:
         """Judge a DELETE whose head and authorization are in order."""
         try:
-            session = self._find_session(head.headers, principal)
-            self._legacy_revision(head.headers, session)
-        except _Refused as refused:
+            session = find_session(self.directory, head.headers, principal)
+            legacy_revision(head.headers, session)
+        except Refused as refused:
             return refusal(refused.status, refused.error)
         return EndSession(session)
-
-    # -- what legacy requests share ------------------------------------------------------------------------------------
-
-    def _find_session(self, headers: Headers, principal: object) -> SessionT:
-        """The session that a request names (rules W-32, W-33, W-46)."""
-        named = headers.all(SESSION_HEADER)
-        if len(named) != 1:
-            fault = (
-                f"exactly one header Mcp-Session-Id is needed, got {len(named)}; initialize opens a session"
-            )
-            raise _Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
-        session = self.directory.find_session(named[0], principal)
-        if session is None:
-            fault = f"no session {quoted(named[0])}: it has ended or never was; initialize again, without Mcp-Session-Id"
-            raise _Refused(404, ProtocolError(SERVER_ERROR, f"Session not found: {fault}"))
-        return session
-
-    def _legacy_revision(self, headers: Headers, session: SessionT | None) -> Revision:
-        """What governs a legacy request: its session's revision, else the header's, else the assumed one (rules W-38 to W-40)."""
-        stated = headers.all(mirrors.VERSION_HEADER)
-        revision = REVISIONS.get(stated[0]) if len(stated) == 1 else None
-        if stated and revision is None:
-            served = ", ".join(REVISIONS)
-            fault = f"MCP-Protocol-Version {quoted(', '.join(stated))} is not one of {served}"
-            raise _Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
-        settled = None if session is None else session.revision
-        return settled or revision or ASSUMED
-
-
-def _judge_initialize(headers: Headers, request: Request, routing: Routing) -> Initialize:
-    """The version header is not looked at: it is for what follows the handshake (rules L-3, W-37)."""
-    try:
-        params = decode_params(InitializeParams, request.params)
-    except ProtocolError as error:
-        raise _Refused(status_of(error.code, ASSUMED), error) from None
-    accepted = read_accept(headers)
-    return Initialize(
-        request, routing, params, negotiate(params.protocol_version), accepted.json, accepted.sse
-    )

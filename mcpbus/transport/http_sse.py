@@ -132,7 +132,11 @@ class HttpSse:
             return _unknown()  # it ended while the body came
         faults: list[bytes] = []
         await channel.receive(body, faults)
-        return answer(400, b"application/json", faults[0]) if faults else _ACCEPTED
+        if not faults:
+            return _ACCEPTED
+        # Several can only be parts of one batch, whose other parts have been taken.
+        fault = faults[0] if len(faults) == 1 else b"[%b]" % b",".join(faults)
+        return answer(400, b"application/json", fault)
 
     def _find(self, head: Head, principal: Any) -> Channel | None:
         named = parse_qs(head.query).get(_NAME, ())

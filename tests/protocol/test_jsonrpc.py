@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from mcpbus.protocol.errors import INVALID_REQUEST, PARSE_ERROR, ProtocolError
 from mcpbus.protocol.jsonrpc import (
+    MAX_BATCH,
     ErrorObject,
     Notification,
     Request,
     Response,
     Undecodable,
     decode,
+    decode_batch,
     encode_error,
     encode_notification,
     encode_request,
@@ -169,6 +171,44 @@ def test_whatever_is_wrong_with_an_envelope_its_id_is_read(envelope):
     readable = isinstance(envelope.get("id"), (int, str)) and not isinstance(envelope.get("id"), bool)
     if readable:
         assert found.id == envelope["id"]
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.sampled_from([message(id=1, method="ping"), message(method="m"), message(id=2, result={})]),
+        min_size=1,
+    )
+)
+def test_the_messages_of_an_array_are_read_as_if_each_had_come_by_itself(parts):  # J-23
+    data = b"[ %b\n]" % b" ,".join(parts)
+    with pytest.raises(Undecodable) as refused:
+        decode(data)
+    assert (refused.value.array, refused.value.error.code, refused.value.id) == (True, INVALID_REQUEST, None)
+    assert decode_batch(data) == [decode(part) for part in parts]
+
+
+def test_what_in_an_array_is_no_message_is_given_in_its_place():
+    bad, good, nested = decode_batch(b'[{"id": 7}, %b, []]' % message(id=1, method="ping"))
+    assert (bad.id, bad.error.code) == (7, INVALID_REQUEST)
+    assert good == Request(1, "ping")
+    assert (nested.id, nested.error.code, nested.array) == (None, INVALID_REQUEST, True)
+
+
+@pytest.mark.parametrize("length", [0, MAX_BATCH + 1])
+def test_an_array_has_a_length(length):  # J-26
+    with pytest.raises(Undecodable) as refused:
+        decode_batch(json.dumps([1] * length).encode())
+    assert (refused.value.error.code, refused.value.id) == (INVALID_REQUEST, None)
+
+
+@pytest.mark.parametrize("data", [b"[1", b"[}", b'[{"jsonrpc":"2.0"}', b"[" * 100_000, b'["\xff"]'])
+def test_what_is_no_json_is_no_array_either(data):
+    with pytest.raises(Undecodable) as refused:
+        decode(data)
+    assert (refused.value.array, refused.value.error.code) == (False, PARSE_ERROR)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

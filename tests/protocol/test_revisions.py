@@ -23,6 +23,7 @@ FLAGS = {
     # field: rule, the revisions that have it
     "progress_message": ("P-3", {B, C, D, E}),
     "completions_capability": ("Q-1", {B, C, D, E}),
+    "batches": ("J-23", {B}),
     "audio": ("F-16", {B, C, D, E}),
     "annotations": ("F-17", {B, C, D, E}),
     "resource_link": ("F-16", {C, D, E}),

@@ -1,0 +1,139 @@
+"""What the judgement of legacy requests shares: their session, their revision, their handshake, and their batches."""
+
+from typing import Final
+
+from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request, quoted
+from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode_batch
+from mcpbus.protocol.messages import InitializeParams, decode_params
+from mcpbus.protocol.meta import Routing, read_routing
+from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Revision, negotiate
+from mcpbus.transport import mirrors
+from mcpbus.transport.decisions import (
+    AcceptNotification,
+    Answer,
+    Batch,
+    DeliverResponse,
+    Directory,
+    Initialize,
+    Serve,
+    SessionT,
+    refusal,
+    status_of,
+)
+from mcpbus.transport.headers import Accepted, Headers, read_accept
+
+SESSION_HEADER: Final = b"mcp-session-id"
+
+
+class Refused(Exception):  # noqa: N818 - control flow inside the exchange
+    """A request is answered with an error, for which its id is known elsewhere."""
+
+    def __init__(self, status: int, error: ProtocolError) -> None:
+        self.status = status
+        self.error = error
+
+
+def find_session(directory: Directory[SessionT], headers: Headers, principal: object) -> SessionT:
+    """The session that a request names (rules W-32, W-33, W-46).
+
+    Raises:
+        Refused: It names none, or none that is there for this principal.
+    """
+    named = headers.all(SESSION_HEADER)
+    if len(named) != 1:
+        fault = f"exactly one header Mcp-Session-Id is needed, got {len(named)}; initialize opens a session"
+        raise Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
+    session = directory.find_session(named[0], principal)
+    if session is None:
+        fault = f"no session {quoted(named[0])}: it has ended or never was; initialize again, without Mcp-Session-Id"
+        raise Refused(404, ProtocolError(SERVER_ERROR, f"Session not found: {fault}"))
+    return session
+
+
+def legacy_revision(headers: Headers, session: SessionT | None) -> Revision:
+    """What governs a legacy request: its session's revision, else the header's, else the assumed one (rules W-38 to W-40).
+
+    Raises:
+        Refused: The header names no revision.
+    """
+    stated = headers.all(mirrors.VERSION_HEADER)
+    revision = REVISIONS.get(stated[0]) if len(stated) == 1 else None
+    if stated and revision is None:
+        served = ", ".join(REVISIONS)
+        fault = f"MCP-Protocol-Version {quoted(', '.join(stated))} is not one of {served}"
+        raise Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
+    settled = None if session is None else session.revision
+    return settled or revision or ASSUMED
+
+
+def judge_initialize(headers: Headers, request: Request, routing: Routing) -> Initialize:
+    """The version header is not looked at: it is for what follows the handshake (rules L-3, W-37).
+
+    Raises:
+        Refused: Its params are not those of initialize.
+    """
+    try:
+        params = decode_params(InitializeParams, request.params)
+    except ProtocolError as error:
+        raise Refused(status_of(error.code, ASSUMED), error) from None
+    accepted = read_accept(headers)
+    return Initialize(
+        request, routing, params, negotiate(params.protocol_version), accepted.json, accepted.sse
+    )
+
+
+def judge_batch(
+    directory: Directory[SessionT] | None,
+    headers: Headers,
+    body: bytes,
+    array: Undecodable,
+    principal: object,
+) -> Answer | Batch[SessionT]:
+    """Judge a POST of an array (rules J-22 to J-28, W-45). What refuses it as a whole is said once, without an id.
+
+    Args:
+        directory: Who knows the sessions; None in stateless serving.
+        headers: Of the POST.
+        body: The array.
+        array: Why it is no message.
+        principal: Whom authorization found.
+    """
+    if mirrors.claims_modern(headers, None):
+        return refusal(400, array.error)
+    try:
+        members = decode_batch(body)
+        if any(isinstance(member, Request) and member.method == "initialize" for member in members):
+            return refusal(400, invalid_request("initialize is never in a batch; send it by itself"))
+        session = None if directory is None else find_session(directory, headers, principal)
+        revision = legacy_revision(headers, session)
+    except Undecodable as fault:
+        return refusal(400, fault.error)
+    except Refused as refused:
+        return refusal(refused.status, refused.error)
+    if not revision.batches:
+        return refusal(400, array.error)
+    accepted = read_accept(headers)
+    judged = [_judge_member(member, revision, session, accepted) for member in members]
+    return Batch([one for one in judged if one is not None], session, accepted.json, accepted.sse)
+
+
+def _judge_member(
+    member: Request | Notification | Response | Undecodable,
+    revision: Revision,
+    session: SessionT | None,
+    accepted: Accepted,
+) -> Serve[SessionT] | AcceptNotification[SessionT] | DeliverResponse[SessionT] | Undecodable | None:
+    """Judge a message of a batch; None for a response where no request of ours can be waiting for it."""
+    if isinstance(member, Undecodable):
+        return member
+    if isinstance(member, Response):
+        return None if session is None else DeliverResponse(member, session)
+    if isinstance(member, Notification):
+        return AcceptNotification(member, revision, session)
+    try:
+        routing = read_routing(member.params)
+        if routing.meta.claims_modern:
+            raise invalid_request(f"a request of {LATEST.name} is never in a batch; send it by itself")
+    except ProtocolError as error:
+        return Undecodable(error, member.id)
+    return Serve(member, routing, revision, session, None, accepted.json, accepted.sse)

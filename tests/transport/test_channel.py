@@ -1,0 +1,79 @@
+"""The shared channel itself, on lines in memory: as stdio has it, without a process."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from channels import INITIALIZED, call, house, initialize, request
+
+from mcpbus.admission import Overloaded
+from mcpbus.transport.channel import Channel, run_channel
+
+
+class Lines:
+    """The other end of a channel."""
+
+    def __init__(self):
+        self.got = []
+        self.into, self.source = trio.open_memory_channel(10_000)
+
+    def say(self, *messages):
+        for message in messages:
+            self.into.send_nowait(json.dumps(message).encode())
+
+    async def write(self, data):
+        await trio.lowlevel.checkpoint()
+        self.got += [json.loads(line) for line in data.splitlines()]
+
+
+@asynccontextmanager
+async def lines(home):
+    client = Lines()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_channel, home.bus, client.source, client.write)
+        client.say(initialize("2025-11-25"), INITIALIZED)
+        await home.quiet()
+        yield client
+        client.into.close()
+
+
+async def test_the_books_balance_when_writes_end_while_the_bus_is_busy(autojump_clock):
+    """With so many replies at once, a later batch is being written when the end of an earlier write is handled."""
+    async with house(limits={"max_requests_per_session": 5000}) as home, lines(home) as client:
+        client.say(*(call(n, "hang") for n in range(1, 3001)))
+        await home.quiet()
+        next(iter(home.bus.sessions.values())).close()
+        await trio.sleep(1)
+        await home.quiet()
+        now = home.bus.statistics()
+        assert len(client.got) == 3001
+        assert (now.emitted, now.delivered, dict(now.pending)) == (3001, 3001, {})
+
+
+async def test_what_is_said_before_the_client_ends_its_input_is_written(autojump_clock):
+    async with house() as home:
+        async with lines(home) as client:
+            client.say(*(request(n, "ping") for n in range(1, 100)))
+        assert [m["id"] for m in client.got] == list(range(100))
+        await home.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("limits", [{"max_sessions": 1}, {}])
+async def test_a_channel_that_is_refused_leaves_nothing(limits, autojump_clock):
+    async with house(limits=limits) as home, lines(home):
+        if not limits:
+            await home.bus.drain(0)
+        await home.quiet()
+        before = home.bus.statistics().actors
+        with pytest.raises(Overloaded):
+            Channel(home.bus, None)
+        assert home.bus.statistics().actors == before
+
+
+async def test_a_channel_that_nobody_serves_ends_with_its_block(autojump_clock):
+    async with house() as home:
+        with Channel(home.bus, None) as channel:
+            await channel.receive(json.dumps(request(1, "ping")).encode())
+            assert home.bus.statistics().actors == 2
+        await home.assert_nothing_is_left()

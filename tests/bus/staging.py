@@ -46,11 +46,15 @@ class Wire:
 
     Attributes:
         got: All that came so far.
+        closed: Whether the server has let go of it.
     """
 
     def __init__(self, sender):
         self.got = []
+        self.closed = False
         self._sender = sender
+        self._reads = trio.Event()
+        self._reads.set()
 
     async def say(self, method, params, request_id=None):
         body = {"jsonrpc": "2.0", "method": method, "params": params}
@@ -58,7 +62,19 @@ class Wire:
             json.dumps(body if request_id is None else {**body, "id": request_id}).encode()
         )
 
+    def stall(self):
+        """Take nothing more, until told to resume."""
+        self._reads = trio.Event()
+
+    def resume(self):
+        self._reads.set()
+
+    @property
+    def stalled(self):
+        return not self._reads.is_set()
+
     async def receive(self, data):
+        await self._reads.wait()
         self.got += [json.loads(line) for line in data.splitlines()]
 
 
@@ -75,15 +91,21 @@ class Stage:
             await call.run()
             return f"held {key}"
 
-        @self.server.tool
+        self.furnish(self.server)
+
+    @staticmethod
+    def furnish(server):
+        """Give a server something of each kind."""
+
+        @server.tool
         async def quick(ctx: Context) -> str:
             return "quick"
 
-        @self.server.resource("res://a/b")
+        @server.resource("res://a/b")
         async def resource() -> str:
             return "content"
 
-        @self.server.prompt
+        @server.prompt
         def prompt() -> str:
             return "say"
 

@@ -10,8 +10,9 @@ from mcpbus.emission import Emission
 from mcpbus.fate import Fate, Place, Reason
 from mcpbus.outbox import Outgoing
 from mcpbus.request import RequestActor
-from mcpbus.session import SessionActor, Subscribe
-from mcpbus.stream import _StreamActor
+from mcpbus.session import Subscribe
+from mcpbus.session_actor import SessionActor
+from mcpbus.stream_actor import StreamActor
 from mcpbus.subscription import SubscriptionActor
 
 TOOLS = "notifications/tools/list_changed"
@@ -129,7 +130,7 @@ async def test_a_stream_that_crashes_ends_its_answer(era, crash, autojump_clock)
         else:
             post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
         victim = await stage.call("victim")
-        crash(_StreamActor, Outgoing)
+        crash(StreamActor, Outgoing)
         receipt = await victim.ctx.info("boom")
         assert receipt.fate == Fate.discarded(Reason.FAILED)
         await post.ended(timeout=10)
@@ -150,7 +151,7 @@ async def test_a_stream_that_has_begun_and_crashes_discards_what_waits(crash, au
         await stage.quiet()
         waiting = await victim.ctx.info("waiting")
         assert (first.place, waiting.place) == (Place.WRITING, Place.OUTBOX)
-        crash(_StreamActor, Outgoing)
+        crash(StreamActor, Outgoing)
         await victim.ctx.info("boom")
         assert (first.fate, waiting.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
         post.resume()
@@ -164,10 +165,11 @@ async def test_a_get_stream_that_crashes_gives_its_changes_back_and_the_next_one
     async with staged() as stage:
         session = await stage.probe.initialize()
         get = await session.get().begun()
+        await stage.quiet()
         get.stall()
         first = stage.bus.tools_changed()[0]
         await stage.quiet()
-        crash(_StreamActor, Outgoing)
+        crash(StreamActor, Outgoing)
         boom = stage.bus.prompts_changed()[0]
         assert (first.fate, boom.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
         get.resume()

@@ -18,8 +18,8 @@ from mcpbus.asking import (
     Sampled,
 )
 from mcpbus.authentication import Unauthorized
-from mcpbus.bus import Bus, Statistics
-from mcpbus.context import Client, Context, SyncContext
+from mcpbus.bus import Bus
+from mcpbus.context import Client, Context
 from mcpbus.fate import DELIVERED, STORED, Broadcast, Fate, Place, Reason, Receipt, Verdict
 from mcpbus.features import (
     Audio,
@@ -39,6 +39,8 @@ from mcpbus.protocol.messages import Annotations, Icon, PromptMessage, ToolAnnot
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions
 from mcpbus.session import Session
+from mcpbus.statistics import Statistics
+from mcpbus.sync_context import SyncContext
 from mcpbus.transport.gate import HttpOptions
 
 __all__ = [

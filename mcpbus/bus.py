@@ -19,11 +19,12 @@ from mcpbus.admission import Admission, Overloaded
 from mcpbus.asking.parking import Parking
 from mcpbus.dispatch import LISTEN
 from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
-from mcpbus.fate import Broadcast, Ledger, Place, Reason, Receipt
+from mcpbus.fate import Broadcast, Ledger, Reason, Receipt
 from mcpbus.features import Kind as FeatureKind
 from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.interest import Interests
 from mcpbus.methods import offers
+from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.jsonrpc import encode_notification
@@ -31,18 +32,22 @@ from mcpbus.protocol.revisions import LATEST, Era
 from mcpbus.request import End
 from mcpbus.routing import Kind, Line, Setting
 from mcpbus.serving import ServeOptions, serve
-from mcpbus.session import Close, Session, SessionActor, Stage
+from mcpbus.session import Close, Session, Stage
+from mcpbus.session_actor import SessionActor
+from mcpbus.statistics import Statistics
 from mcpbus.stores.forgetting import Forgetting
 from mcpbus.stores.log import EventLog
 from mcpbus.stores.protocol import EventStore
-from mcpbus.stream import OpenStreams, Stream
+from mcpbus.stream import Stream
+from mcpbus.stream_actor import open_stream
 from mcpbus.tasks.directory import TaskDirectory
 from mcpbus.tasks.stores.memory import MemoryTaskStore
 from mcpbus.tasks.stores.protocol import TaskStore
 from mcpbus.transport.asgi import AsgiApp
+from mcpbus.transport.client import Client, OnQuestion
 from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
-from mcpbus.transport.memory import Client, OnQuestion, connect
+from mcpbus.transport.memory import connect
 from mcpbus.transport.stdio import run_stdio
 
 if TYPE_CHECKING:
@@ -58,35 +63,6 @@ _LOSSES = {
     Discard.CLOSED: Reason.SESSION_ENDED,
     Discard.LATE: Reason.FINISHED,
 }
-
-
-@attrs.frozen(kw_only=True)
-class Statistics:
-    """What a bus has done and holds at one moment.
-
-    Attributes:
-        sessions: Legacy sessions that are open.
-        requests: Requests in flight, listens included.
-        emitted: Messages made for clients so far; equals all that follow together.
-        delivered: Those whose write returned.
-        stored: Those kept in the log of a stream that its client lost.
-        discarded: Those discarded, by reason.
-        refused: Questions to clients that were refused; their askers were told.
-        pending: Those without a fate, by the place where they are.
-        actors: Actors that are alive.
-        tasks: Tasks that they run.
-    """
-
-    sessions: int
-    requests: int
-    emitted: int
-    delivered: int
-    stored: int
-    discarded: Mapping[Reason, int]
-    refused: int
-    pending: Mapping[Place, int]
-    actors: int
-    tasks: int
 
 
 class Bus:
@@ -272,7 +248,7 @@ class Bus:
             primes = session.revision.priming
             log = EventLog(self.event_store, session.id, primes=primes, deadline=self.limits.write_deadline)
         owner = session.address if session is not None and line is Line.GET else None
-        stream = Stream.open(self.system, line, self.limits, self._streams, owner=owner, log=log)
+        stream = open_stream(self.system, line, self.limits, self._streams, owner=owner, log=log)
         if log is not None and session is not None:
             session.streams[log.name] = stream
             stream.registry = session.streams

@@ -83,6 +83,10 @@ def _import(name: str) -> ModuleType:
         ) from error
 
 
+def _yes_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
 def _http_options(command: _Command) -> _Command:
     """The options of whatever serves over HTTP; what is not given is left to the classes that have the defaults."""
     for option in reversed(
@@ -117,6 +121,17 @@ def _http_options(command: _Command) -> _Command:
                 multiple=True,
                 metavar="ORIGIN",
                 help="An Origin to answer to besides loopback ones; may be repeated.",
+            ),
+            click.option(
+                "--http-sse/--no-http-sse",
+                default=None,
+                help=f"Whether to serve HTTP+SSE of 2024-11-05 too. [default: {_yes_no(_HTTP.http_sse)}]",
+            ),
+            click.option("--sse-path", help=f"Where HTTP+SSE clients connect. [default: {_HTTP.sse_path}]"),
+            click.option(
+                "--websocket/--no-websocket",
+                default=None,
+                help=f"Whether the endpoint takes WebSockets too. [default: {_yes_no(_HTTP.websocket)}]",
             ),
             click.option(
                 "--certfile", type=click.Path(dir_okay=False), help="PEM certificate chain, for TLS."

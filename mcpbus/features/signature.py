@@ -15,9 +15,10 @@ import attrs
 import msgspec
 
 from mcpbus.asking.required import InputRequired
-from mcpbus.context import Context, SyncContext
+from mcpbus.context import Context
 from mcpbus.features.errors import RegistrationError
 from mcpbus.schemas import jsontypes
+from mcpbus.sync_context import SyncContext
 
 MISSING: Any = inspect.Parameter.empty
 """Stands for an absent default or an absent annotation, where None would be a value."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcpbus.server import Server
     from mcpbus.stores.protocol import EventStore
     from mcpbus.tasks.stores.protocol import TaskStore
-    from mcpbus.transport.memory import Client
+    from mcpbus.transport.client import Client
 
 
 @asynccontextmanager

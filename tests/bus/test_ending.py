@@ -7,7 +7,7 @@ from staging import HELLO, Stage, methods, staged, tool
 from mcpbus import ProtocolError
 from mcpbus.fate import DELIVERED, Fate, Place, Reason
 from mcpbus.testing import open_bus, open_probe
-from mcpbus.transport.memory import Disconnected
+from mcpbus.transport.client import Disconnected
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 ENDED = Fate.discarded(Reason.SESSION_ENDED)

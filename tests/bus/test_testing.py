@@ -45,10 +45,9 @@ async def test_errors_of_the_server_come_as_they_are(server):
     async with open_client(server) as client:
         with pytest.raises(ProtocolError):
             await client.call_tool("nope")
-    with pytest.raises(ExceptionGroup) as caught:
+    with pytest.raises(ValueError, match="2024-11-05"):
         async with open_client(server, revision="1999"):
             pass
-    assert caught.group_contains(ValueError, match="2024-11-05")
 
 
 async def test_a_recording_shows_an_exchange_while_it_goes_on(server, autojump_clock):

@@ -11,9 +11,10 @@ import msgspec
 import pydantic
 import pytest
 
-from mcpbus.context import Context, SyncContext
+from mcpbus.context import Context
 from mcpbus.features import RegistrationError, tool
 from mcpbus.features.arguments import InvalidArgumentsError
+from mcpbus.sync_context import SyncContext
 
 T = TypeVar("T")
 

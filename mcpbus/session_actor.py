@@ -1,0 +1,230 @@
+"""The session actor: decides on which stream what is said to a session leaves, and when the session ends."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+import trio
+
+from actors import Cell, Stopped, StopReason
+from mcpbus.emission import Emission
+from mcpbus.fate import Reason
+from mcpbus.held import Held
+from mcpbus.interest import covers
+from mcpbus.outbox import Outgoing
+from mcpbus.protocol.revisions import Era
+from mcpbus.request import Cancel, Drop, End
+from mcpbus.routing import ABSENT, CHANGES, Kind, Line, Situation, absent, route
+from mcpbus.stream import Abort, Ending, Finish, Purge, Returned, Stream, Supersede
+
+if TYPE_CHECKING:
+    pass
+from mcpbus.session import (
+    CancelRequest,
+    Close,
+    Initialized,
+    OpenGet,
+    Registered,
+    Session,
+    Stage,
+    Subscribe,
+    Unsubscribe,
+)
+
+
+class _Tick(msgspec.Struct, frozen=True):
+    """Look whether the session is idle."""
+
+
+class _Expire(msgspec.Struct, frozen=True):
+    """Look what was held for too long."""
+
+
+class SessionActor:
+    """See the module."""
+
+    def __init__(self, cell: Cell[object], session: Session, shared: Stream | None) -> None:
+        limits = session.bus.limits
+        self._cell = cell
+        self._session = session
+        self._limits = limits
+        self._get: Stream | None = None
+        self._dropped = False
+        self._shared = shared
+        self._held: Held | None = None
+        self._why: str | None = None
+        session.address = cell.address
+        cell.on_stop(self._ended)
+        if shared is not None:
+            cell.watch(shared.address)
+
+    def handle(self, message: object) -> None:
+        """Handle one message; see `actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def _registered(self, _message: Registered) -> None:
+        self._session.enter(Stage.REGISTERED)
+        if self._shared is None:
+            self._cell.after(self._limits.initialize_timeout, _Tick())
+
+    def _initialized(self, _message: Initialized) -> None:
+        if self._session.stage is Stage.REGISTERED:
+            self._session.enter(Stage.READY)
+            self._session.bus.ready(self._session)
+            self._flush()
+
+    def _tick(self, _message: _Tick) -> None:
+        session, now = self._session, trio.current_time()
+        if session.stage is Stage.REGISTERED:
+            self._end(
+                f"The client sent no notifications/initialized for {self._limits.initialize_timeout:g} s"
+            )
+        elif self._shared is None:
+            active = self._get is not None or session.in_flight
+            idle = 0.0 if active else now - max(session.last_active, session.in_flight.last_active)
+            if idle >= self._limits.idle_timeout:
+                self._end("The session was idle for too long")
+            else:
+                self._cell.after(self._limits.idle_timeout - idle, _Tick())
+
+    def _close(self, message: Close) -> None:
+        self._end(message.why)
+
+    def _end(self, why: str | None) -> None:
+        self._why = why
+        self._cell.stop()
+
+    def _ended(self, reason: StopReason) -> None:
+        session = self._session
+        session.enter(Stage.ENDED)
+        session.bus.forget(session)
+        silent = self._why is None and reason is not StopReason.FAILED
+        end = Drop() if silent else End(self._why or "The session failed")
+        for request in session.in_flight.addresses():
+            request.tell(end)
+        if self._get is not None:
+            self._get.address.tell(Abort(Ending.SESSION_ENDED, Reason.SESSION_ENDED) if silent else Finish())
+        if self._shared is not None:
+            self._shared.address.tell(Finish())
+        if self._held is not None:
+            self._held.discard(Reason.SESSION_ENDED)
+
+    # -- what the client says --------------------------------------------------------------------
+
+    def _subscribe(self, message: Subscribe) -> None:
+        if message.uri not in self._session.subscriptions:
+            self._session.subscriptions.add(message.uri)
+            self._session.bus.interests.add(self._cell.address, uris=[message.uri])
+
+    def _unsubscribe(self, message: Unsubscribe) -> None:
+        session = self._session
+        session.subscriptions.discard(message.uri)
+        session.bus.interests.remove(self._cell.address, uris=[message.uri])
+        if self._held is not None:
+            self._held.discard(Reason.NOT_SUBSCRIBED, self._not_subscribed)
+        stream = self._shared or self._get
+        if stream is not None:
+            stream.address.tell(Purge(self._not_subscribed, Reason.NOT_SUBSCRIBED))
+
+    def _not_subscribed(self, message: Outgoing) -> bool:
+        # A shared channel has the modern client's updates too, whose listens are no concern of the session.
+        if message.kind is not Kind.RESOURCE_UPDATED or message.era is not Era.LEGACY:
+            return False
+        return isinstance(message.key, tuple) and not covers(self._session.subscriptions, message.key[1])
+
+    def _cancel_request(self, message: CancelRequest) -> None:
+        request = self._session.in_flight.find(message.request_id)
+        if request is not None:
+            request.tell(Cancel())
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def _open_get(self, message: OpenGet) -> None:
+        old, self._get = self._get, message.stream
+        if old is not None:
+            for waiting in old.hand_over():
+                message.stream.send(waiting)
+            old.address.tell(Supersede())
+        self._flush()
+
+    def _returned(self, message: Returned) -> None:
+        if self._get is message.stream:
+            self._get = None
+            self._dropped = True
+            self._session.last_active = trio.current_time()
+        # What was lost is older than what waited.
+        for lost in message.lost:
+            if lost.kind in CHANGES:
+                receipt = self._session.bus.ledger.enter(lost.receipt.method)
+                self._send(Outgoing(lost.kind, Era.LEGACY, lost.data, receipt, key=lost.key))
+        for waiting in message.waiting:
+            self._send(waiting)
+
+    def _shared_stopped(self, _message: Stopped) -> None:
+        self._end(None)
+
+    # -- what the server says --------------------------------------------------------------------
+
+    def _emit(self, said: Emission) -> None:
+        session = self._session
+        threshold = session.threshold.level
+        if said.level is not None and (threshold is None or said.level < threshold):
+            said.receipt.discard(Reason.FILTERED)
+        elif said.uri is not None and not covers(session.subscriptions, said.uri):
+            said.receipt.discard(Reason.NOT_SUBSCRIBED)
+        else:
+            self._send(Outgoing(said.kind, Era.LEGACY, said.data, said.receipt, key=said.key))
+
+    def _send(self, message: Outgoing) -> None:
+        way = route(message.kind, Era.LEGACY, self._session.setting)
+        stream = self._get if way is Line.GET else self._shared
+        if (
+            self._session.stage is not Stage.READY
+            and (message.kind, Era.LEGACY, Situation.UNINITIALIZED) in ABSENT
+        ):
+            way = absent(message.kind, Era.LEGACY, Situation.UNINITIALIZED)
+        elif stream is None:
+            way = absent(message.kind, Era.LEGACY, Situation.DROPPED if self._dropped else Situation.NEVER)
+        if isinstance(way, Reason):
+            message.receipt.discard(way)
+        elif way is Line.HELD or stream is None:
+            self._hold(message)
+        else:
+            stream.send(message)
+
+    def _hold(self, message: Outgoing) -> None:
+        if self._held is None:
+            self._held = Held(self._limits.held_items, self._limits.held_timeout)
+        if not self._held:
+            self._cell.after(self._limits.held_timeout, _Expire())
+        self._held.put(message, trio.current_time())
+
+    def _expire(self, _message: _Expire) -> None:
+        now = trio.current_time()
+        if self._held:
+            self._held.expire(now)
+            if self._held.deadline is not None:
+                self._cell.after(self._held.deadline - now, _Expire())
+
+    def _flush(self) -> None:
+        """Send what is held, where its stream is there now."""
+        if self._held:
+            for message in self._held.take():
+                self._send(message)
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Emission: _emit,
+        OpenGet: _open_get,
+        Returned: _returned,
+        Initialized: _initialized,
+        Subscribe: _subscribe,
+        Unsubscribe: _unsubscribe,
+        CancelRequest: _cancel_request,
+        Close: _close,
+        Stopped: _shared_stopped,
+        Registered: _registered,
+        _Tick: _tick,
+        _Expire: _expire,
+    }

@@ -1,0 +1,36 @@
+"""What a bus tells of itself."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from mcpbus.fate import Place, Reason
+
+
+@attrs.frozen(kw_only=True)
+class Statistics:
+    """What a bus has done and holds at one moment.
+
+    Attributes:
+        sessions: Legacy sessions that are open.
+        requests: Requests in flight, listens included.
+        emitted: Messages made for clients so far; equals all that follow together.
+        delivered: Those whose write returned.
+        stored: Those kept in the log of a stream that its client lost.
+        discarded: Those discarded, by reason.
+        refused: Questions to clients that were refused; their askers were told.
+        pending: Those without a fate, by the place where they are.
+        actors: Actors that are alive.
+        tasks: Tasks that they run.
+    """
+
+    sessions: int
+    requests: int
+    emitted: int
+    delivered: int
+    stored: int
+    discarded: Mapping[Reason, int]
+    refused: int
+    pending: Mapping[Place, int]
+    actors: int
+    tasks: int

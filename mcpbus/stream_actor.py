@@ -1,0 +1,270 @@
+# ruff: noqa: SLF001 - the stream, its writer and its actor share one queue
+"""The stream actor: owns a stream's outbox, and decides what becomes of it when its connection goes."""
+
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, ClassVar
+
+import msgspec
+
+from actors import Address, Cell, StopReason, System, Task, TaskEnded, Timer
+from mcpbus.fate import DELIVERED, STORED, Reason
+from mcpbus.open_streams import OpenStreams
+from mcpbus.options import Limits
+from mcpbus.outbox import Outgoing
+from mcpbus.routing import Line
+from mcpbus.stores.log import EventLog
+from mcpbus.stream import (
+    Abort,
+    Detached,
+    Finish,
+    Poll,
+    Purge,
+    Returned,
+    Stream,
+    Supersede,
+    TakeOver,
+    Writer,
+    Written,
+)
+
+
+class _Finish(msgspec.Struct, frozen=True):
+    """Told by the stream to itself, so as to hear first what those were about to say who end together with it."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    batch: list[Outgoing]
+
+
+class _Forsaken(msgspec.Struct, frozen=True):
+    """Nobody came back to the stream."""
+
+
+def open_stream(
+    system: System,
+    line: Line,
+    limits: Limits,
+    open_streams: OpenStreams,
+    *,
+    owner: Address[object] | None = None,
+    log: EventLog | None = None,
+) -> Stream:
+    """Open a stream.
+
+    Args:
+        system: Where its actor lives.
+        line: What kind of stream it is.
+        limits: The bounds of its outbox.
+        open_streams: Where it is counted while it is open.
+        owner: The session that a GET stream returns its leftovers to.
+        log: Keeps what it says, so that its client can come back.
+    """
+    stream = Stream(line, limits, open_streams, log)
+    # Room for all that another stream may hand over at once, beside what is said meanwhile.
+    capacity = 2 * limits.outbox_items + limits.max_requests_per_session
+    stream.address = system.spawn(StreamActor, stream, owner, capacity=capacity)
+    return stream
+
+
+class StreamActor:
+    """Owns the outbox and the connection; see the module."""
+
+    def __init__(self, cell: Cell[object], stream: Stream, owner: Address[object] | None) -> None:
+        self._cell = cell
+        self._stream = stream
+        self._outbox = stream._outbox
+        self._owner = owner
+        self._finishing = False
+        self._keeper: Task | None = None
+        self._next: Writer | None = None
+        self._patience: Timer | None = None
+        stream._open.opened()
+        cell.on_stop(self._ended)
+
+    def handle(self, message: object) -> None:
+        """Handle one message; see `actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
+
+    def _put(self, message: Outgoing) -> None:
+        if self._finishing:
+            message.discard(Reason.FINISHED)
+            return
+        if message.final:
+            self._stream.owed -= 1
+            message.final = self._finishing = not self._stream.owed
+        self._outbox.put(message)
+        self._stream.wake()
+
+    def _written(self, message: Written) -> None:
+        if self._stream._writing is message.batch:
+            self._stream._writing = []
+        for written in message.batch:
+            written.receipt.settle(DELIVERED)
+        self._stop_if_done()
+
+    def _detached(self, message: Detached) -> None:
+        stream, writer = self._stream, message.writer
+        if self._next is writer:
+            self._next = None
+        if stream._writer is not writer:
+            return
+        if writer.kept:
+            for kept in stream._writing:
+                kept.receipt.settle(STORED)
+            if stream._writing[-1].final:
+                stream._writing = []
+                self._cell.stop()
+                return
+            stream._writing = []
+        stream._writer = None
+        if stream.log is None or not stream.log.resumable:
+            self._cell.stop()
+            return
+        for lost in stream._writing:
+            lost.discard(Reason.LOST)
+        stream._writing = []
+        if self._next is None:
+            self._patience = self._cell.after(stream._patience, _Forsaken())
+        self._give()
+
+    # -- coming back -----------------------------------------------------------------------------
+
+    def _resume(self, message: TakeOver) -> None:
+        if self._next is not None and self._next.connection is not None:
+            self._next.connection.cancel()
+        self._next = message.writer
+        writer = self._stream._writer
+        if writer is not None and writer.connection is not None:
+            writer.connection.cancel()
+        elif writer is None and self._keeper is None:
+            self._give()
+        elif self._keeper is not None:
+            self._keeper.cancel()
+
+    def _give(self) -> None:
+        """Give the stream, which nobody writes or keeps, to whoever is next: a connection, or the keeper."""
+        stream = self._stream
+        if self._next is not None:
+            stream._writer, self._next = self._next, None
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+            if stream._writer.granted is not None:
+                stream._writer.granted.set()
+        elif self._finishing and not self._outbox:
+            self._cell.stop()
+        else:
+            self._keeper = self._cell.start_task(_keep, stream, self._cell.address, context=Context())
+
+    def _kept(self, message: _Kept) -> None:
+        self._stream._writing = []
+        for kept in message.batch:
+            kept.receipt.settle(STORED)
+        if message.batch[-1].final:
+            self._cell.stop()
+
+    def _keeper_ended(self, _message: TaskEnded) -> None:
+        self._keeper = None
+        if self._stream.log is None or not self._stream.log.resumable:
+            self._cell.stop()
+        elif self._stream._writer is None:
+            self._give()
+
+    def _forsaken(self, _message: _Forsaken) -> None:
+        self._cell.stop()
+
+    def _poll(self, message: Poll) -> None:
+        writer, log = self._stream._writer, self._stream.log
+        if writer is not None and log is not None and log.primes:
+            writer.retry = message.retry
+            self._stream.wake()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _last_turn(self, _message: Finish) -> None:
+        # Requests that were told to end before this have sent their replies, which are in the mailbox now.
+        self._cell.address.tell(_Finish())
+
+    def _finish(self, _message: _Finish) -> None:
+        self._finishing = True
+        self._stop_if_done()
+
+    def _abort(self, message: Abort) -> None:
+        stream, concerned = self._stream, message.request_id
+        stream.ending = message.ending
+        for waiting in self._outbox.purge(lambda m: concerned is None or m.request_id == concerned):
+            waiting.discard(message.reason)
+        stream.owed = 0 if concerned is None else stream.owed - 1
+        if not stream.owed:
+            self._finishing = True
+            stream.wake()  # the writer may keep replies back until the last one
+            self._stop_if_done()
+
+    def _supersede(self, _message: Supersede) -> None:
+        self._finishing = True
+        writer = self._stream._writer
+        if writer is None or writer.connection is None:
+            self._cell.stop()
+        else:
+            # The actor stays until the connection's task has let go: only then is it known what was lost.
+            writer.connection.cancel()
+
+    def _purge(self, message: Purge) -> None:
+        for purged in self._outbox.purge(message.unwanted):
+            purged.discard(message.reason)
+
+    def _stop_if_done(self) -> None:
+        if self._finishing and not self._outbox and not self._stream._writing:
+            self._cell.stop()
+
+    def _ended(self, reason: StopReason) -> None:
+        """Give every message that is left its fate, whatever ended the stream, and let the writer go."""
+        stream = self._stream
+        stream._open.ended()
+        waiting, lost = self._outbox.remove(), stream._writing
+        stream._writing = []
+        self._outbox.closed = True
+        stream._writer = None  # they know each other, and should not wait for the garbage collector
+        stream.wake()
+        if stream.registry is not None and stream.log is not None:
+            stream.registry.pop(stream.log.name, None)
+        if self._next is not None and self._next.granted is not None:
+            self._next.granted.set()
+        for message in lost:
+            message.discard(Reason.LOST)
+        if self._owner is None:
+            failed = reason is StopReason.FAILED
+            for message in waiting:
+                message.discard(Reason.FAILED if failed else stream.lapse(message))
+        elif self._owner.stopped:
+            for message in waiting:
+                message.discard(Reason.SESSION_ENDED)
+        else:
+            self._owner.tell(Returned(stream, waiting, lost))
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Outgoing: _put,
+        Written: _written,
+        Detached: _detached,
+        Finish: _last_turn,
+        _Finish: _finish,
+        Abort: _abort,
+        Supersede: _supersede,
+        Purge: _purge,
+        Poll: _poll,
+        TakeOver: _resume,
+        _Kept: _kept,
+        _Forsaken: _forsaken,
+        TaskEnded: _keeper_ended,
+    }
+
+
+async def _keep(stream: Stream, actor: Address[object]) -> None:
+    """Put what a stream says into its log while no connection is attached."""
+    assert stream.log is not None  # noqa: S101 - the actor looked
+    with Writer(stream, None) as keeper:
+        while (batch := await keeper.take()) is not None:
+            if await keeper.keep() is None:
+                return
+            actor.tell(_Kept(batch))

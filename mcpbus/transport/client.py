@@ -1,0 +1,403 @@
+"""A client of one bus, in the same process."""
+
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
+from mcpbus.protocol.jsonrpc import (
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    decode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+from mcpbus.protocol.meta import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+    PROTOCOL_VERSION,
+    SUBSCRIPTION_ID,
+)
+from mcpbus.protocol.revisions import Era, Revision
+
+if TYPE_CHECKING:
+    pass
+
+_INFO = {"name": "mcpbus in-process client", "version": "1"}
+_RETRY = {"inputResponses", "requestState"}
+_KEPT_NOTIFICATIONS = 1024
+
+OnNotification = Callable[[str, dict[str, Any]], object]
+"""Called with the method and the params of each notification."""
+
+OnQuestion = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError."""
+
+_MOST_ROUNDS = 32
+
+
+class Disconnected(Exception):  # noqa: N818 - the word says what happened
+    """The connection ended before the answer came."""
+
+
+class Client:
+    """A client of one bus. Made by `Bus.connect`.
+
+    Attributes:
+        revision: The protocol revision that it speaks.
+        capabilities: What it declares; a modern request may declare otherwise in its own ``_meta``.
+        initialize_result: What the server answered to the handshake; empty for a modern client.
+        notifications: The notifications that belong to no request and no listen, oldest first, as
+            ``(method, params)``; the last 1,024.
+    """
+
+    def __init__(
+        self,
+        revision: Revision,
+        sender: "trio.MemorySendChannel[bytes]",
+        nursery: trio.Nursery,
+        capabilities: dict[str, Any],
+        on_question: OnQuestion | None,
+    ) -> None:
+        self.revision = revision
+        self.capabilities = capabilities
+        self._nursery = nursery
+        self._on_question = on_question
+        self.initialize_result: dict[str, Any] = {}
+        self.notifications: deque[tuple[str, dict[str, Any]]] = deque(maxlen=_KEPT_NOTIFICATIONS)
+        self._sender = sender
+        self._ids = itertools.count(1)
+        self._pending: dict[RequestId, _Pending] = {}
+        self._by_token: dict[RequestId, _Pending] = {}
+        self._listens: dict[RequestId, Listen] = {}
+        self._arrived = trio.Event()
+        self._gone = False
+
+    async def initialize(self) -> None:
+        """Open the legacy session. Done by `Bus.connect`."""
+        params = {
+            "protocolVersion": self.revision.name,
+            "capabilities": self.capabilities,
+            "clientInfo": _INFO,
+        }
+        self.initialize_result = await self.request("initialize", params)
+        await self.notify("notifications/initialized")
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        on_notification: OnNotification | None = None,
+        log_level: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and wait for its result. A cancellation cancels the request.
+
+        What the server asks meanwhile is answered by `on_question` of `Bus.connect`; in revision 2026-07-28 with
+        as many retries as it takes. Without it the result that asks is returned as it is.
+
+        Args:
+            method: Its method.
+            params: Its parameters; ``_meta`` is completed with what the revision wants.
+            on_notification: Called with each notification of this request. Asks for progress. Log lines are
+                told apart by request only while one request is in flight.
+            log_level: From which level a modern request wants log lines; a legacy session says it with
+                ``logging/setLevel``.
+
+        Raises:
+            ProtocolError: The server answered with an error.
+            Disconnected: The connection ended first.
+        """
+        body = dict(params or {})
+        for _ in range(_MOST_ROUNDS):
+            result = await self._request(method, body, on_notification, log_level)
+            if result.get("resultType") != "input_required" or self._on_question is None:
+                return result
+            body = {key: value for key, value in body.items() if key not in _RETRY}
+            if "requestState" in result:
+                body["requestState"] = result["requestState"]
+            questions = result.get("inputRequests", {}).items()
+            body["inputResponses"] = {
+                key: await self._on_question(q["method"], q["params"]) for key, q in questions
+            }
+        raise ProtocolError(
+            INTERNAL_ERROR, f"the server asked {_MOST_ROUNDS} times and did not come to an end"
+        )
+
+    async def _request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        on_notification: OnNotification | None,
+        log_level: str | None,
+    ) -> dict[str, Any]:
+        request_id = next(self._ids)
+        pending = self._pending[request_id] = _Pending(on_notification)
+        body = dict(params)
+        meta = self._meta(body.get("_meta", {}), log_level)
+        if on_notification is not None:
+            meta.setdefault("progressToken", request_id)
+            self._by_token[meta["progressToken"]] = pending
+        if meta:
+            body["_meta"] = meta
+        try:
+            await self._send(encode_request(request_id, method, body))
+            return await pending.wait()
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+                await self.notify("notifications/cancelled", {"requestId": request_id})
+            raise
+        finally:
+            del self._pending[request_id]
+            self._by_token.pop(meta.get("progressToken", request_id), None)
+
+    async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send a notification."""
+        await self._send(encode_notification(method, params))
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        on_notification: OnNotification | None = None,
+        log_level: str | None = None,
+    ) -> dict[str, Any]:
+        """Call a tool and return the whole result object; see `request`."""
+        params = {"name": name, "arguments": arguments or {}}
+        return await self.request("tools/call", params, on_notification=on_notification, log_level=log_level)
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """Return the descriptions of all tools, from all pages."""
+        return await self._list("tools/list", "tools")
+
+    async def list_resources(self) -> list[dict[str, Any]]:
+        """Return the descriptions of all resources, from all pages."""
+        return await self._list("resources/list", "resources")
+
+    async def list_prompts(self) -> list[dict[str, Any]]:
+        """Return the descriptions of all prompts, from all pages."""
+        return await self._list("prompts/list", "prompts")
+
+    async def read_resource(self, uri: str) -> list[dict[str, Any]]:
+        """Return the contents of a resource."""
+        result = await self.request("resources/read", {"uri": uri})
+        return result["contents"]  # type: ignore[no-any-return]
+
+    async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> list[dict[str, Any]]:
+        """Return the messages of a prompt."""
+        result = await self.request("prompts/get", {"name": name, "arguments": arguments or {}})
+        return result["messages"]  # type: ignore[no-any-return]
+
+    @asynccontextmanager
+    async def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+        task_ids: Sequence[str] = (),
+    ) -> AsyncIterator["Listen"]:
+        """Listen to changes, as revision 2026-07-28 has it; leaving the block ends it.
+
+        Raises:
+            ProtocolError: The server refused.
+            Disconnected: The connection ended before the acknowledgement.
+        """
+        request_id = next(self._ids)
+        wanted = {
+            "toolsListChanged": tools,
+            "promptsListChanged": prompts,
+            "resourcesListChanged": resources,
+            "resourceSubscriptions": list(uris),
+            **({"taskIds": list(task_ids)} if task_ids else {}),
+        }
+        listen = self._listens[request_id] = Listen()
+        pending = self._pending[request_id] = _Pending(None)
+        params = {"notifications": wanted, "_meta": self._meta({}, None)}
+        try:
+            await self._send(encode_request(request_id, "subscriptions/listen", params))
+            await listen.acknowledgement(pending)
+            yield listen
+        finally:
+            del self._pending[request_id], self._listens[request_id]
+            if pending.result is None:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+                    await self.notify("notifications/cancelled", {"requestId": request_id})
+
+    async def next_notification(self) -> tuple[str, dict[str, Any]]:
+        """Wait for the oldest of `notifications`, and take it."""
+        while not self.notifications:
+            self._arrived = trio.Event()
+            await self._arrived.wait()
+        return self.notifications.popleft()
+
+    async def receive(self, data: bytes) -> None:
+        """Take what the server writes. For the connection."""
+        for line in data.splitlines():
+            message = decode(line)
+            if isinstance(message, Response):
+                self._answered(message)
+            elif isinstance(message, Notification):
+                self._notified(message)
+            else:
+                self._nursery.start_soon(self._asked, message)
+        await trio.lowlevel.checkpoint()
+
+    def disconnected(self) -> None:
+        """Note that the server's end is gone. For the connection."""
+        self._gone = True
+        for pending in self._pending.values():
+            pending.settle(Disconnected("the connection ended before the answer came"))
+        for listen in self._listens.values():
+            listen.end()
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            await self._sender.send(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            if not self._gone and not self._pending:
+                return
+            raise Disconnected("the connection has ended") from None
+
+    async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        params: dict[str, Any] = {}
+        while True:
+            result = await self.request(method, params)
+            items += result[member]
+            if "nextCursor" not in result:
+                return items
+            params = {"cursor": result["nextCursor"]}
+
+    def _meta(self, given: dict[str, Any], log_level: str | None) -> dict[str, Any]:
+        meta: dict[str, Any] = {}
+        if self.revision.era is Era.MODERN:
+            meta = {
+                PROTOCOL_VERSION: self.revision.name,
+                CLIENT_CAPABILITIES: self.capabilities,
+                CLIENT_INFO: _INFO,
+            }
+            if log_level is not None:
+                meta[LOG_LEVEL] = log_level
+        return meta | given
+
+    def _answered(self, response: Response) -> None:
+        pending = self._pending.get(response.id) if response.id is not None else None
+        if pending is None:
+            return
+        if response.error is not None:
+            error = response.error
+            data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
+            pending.settle(ProtocolError(error.code, error.message, data))
+        elif response.result is not None:
+            pending.settle(msgspec.json.decode(response.result, type=dict[str, Any]))
+        if response.id in self._listens:
+            self._listens[response.id].end()
+
+    async def _asked(self, request: Request) -> None:
+        """Answer what a legacy server asks."""
+        try:
+            if self._on_question is None:
+                raise method_not_found(request.method)
+            params = msgspec.json.decode(request.params, type=dict[str, Any])
+            answer = encode_result(
+                request.id, msgspec.json.encode(await self._on_question(request.method, params))
+            )
+        except ProtocolError as error:
+            answer = encode_error(request.id, error)
+        await self._send(answer)
+
+    def _notified(self, notification: Notification) -> None:
+        method = notification.method
+        params = msgspec.json.decode(notification.params, type=dict[str, Any])
+        subscription = params.get("_meta", {}).get(SUBSCRIPTION_ID)
+        if subscription in self._listens:
+            self._listens[subscription].put(method, params)
+            return
+        if method == "notifications/progress":
+            owner = self._by_token.get(params["progressToken"])
+        else:
+            wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
+            owner = wanting[0] if method == "notifications/message" and len(wanting) == 1 else None
+        if owner is not None and owner.on_notification is not None:
+            owner.on_notification(method, params)
+        else:
+            self.notifications.append((method, params))
+            self._arrived.set()
+
+
+class _Pending:
+    """A request that waits for its answer."""
+
+    def __init__(self, on_notification: OnNotification | None) -> None:
+        self.on_notification = on_notification
+        self.result: dict[str, Any] | Exception | None = None
+        self._settled = trio.Event()
+
+    def settle(self, result: dict[str, Any] | Exception) -> None:
+        if self.result is None:
+            self.result = result
+            self._settled.set()
+
+    async def wait(self) -> dict[str, Any]:
+        await self._settled.wait()
+        if isinstance(self.result, Exception):
+            raise self.result
+        assert self.result is not None  # noqa: S101 - settled
+        return self.result
+
+
+class Listen:
+    """An open ``subscriptions/listen``: iterate over it for ``(method, params)`` of each change, until it ends.
+
+    Attributes:
+        acknowledged: What the server agreed to tell, as it said.
+    """
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[str, Any] = {}
+        self._sender, self._receiver = trio.open_memory_channel[tuple[str, dict[str, Any]]](
+            _KEPT_NOTIFICATIONS
+        )
+        self._begun = trio.Event()
+
+    async def acknowledgement(self, pending: _Pending) -> None:
+        """Wait for the acknowledgement. For the client."""
+        await self._begun.wait()
+        if not self.acknowledged:
+            await pending.wait()
+
+    def put(self, method: str, params: dict[str, Any]) -> None:
+        """Take a message of this subscription. For the client."""
+        if method == "notifications/subscriptions/acknowledged":
+            self.acknowledged = params
+            self._begun.set()
+            return
+        try:
+            self._sender.send_nowait((method, params))
+        except trio.WouldBlock:
+            # Whoever listens does not look; the changes that it will find are enough to look again.
+            return
+
+    def end(self) -> None:
+        """Note that the subscription has ended. For the client."""
+        self._sender.close()
+        self._begun.set()
+
+    def __aiter__(self) -> "Listen":
+        return self
+
+    async def __anext__(self) -> tuple[str, dict[str, Any]]:
+        return await self._receiver.__anext__()

@@ -2,9 +2,9 @@
 
 import pytest
 import trio
-from task_stage import DECLARED, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
+from task_stage import DECLARED, FORM, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
-from mcpbus import Context, ProtocolError
+from mcpbus import Context, ProtocolError, Server, SyncContext
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
 from mcpbus.testing import settle
 
@@ -198,3 +198,28 @@ async def test_what_is_asked_while_no_task_could_begin_ends_the_request(autojump
             last = await client.request("tools/call", {"name": "both", "arguments": {}} | retry)
             assert (last["resultType"], text(last)) == ("complete", "both")
     assert "the task store failed" in caplog.text
+
+
+async def test_a_plain_function_has_the_same_words():
+    """In a worker thread, and so in real time."""
+    server = Server("s")
+
+    @server.tool(task=TaskSupport(deferred=True))
+    def plainly(ctx: SyncContext) -> str:
+        assert ctx.task_id is None
+        begun = ctx.begin_task()
+        ctx.task_message("asking")
+        answer = ctx.elicit("Who?", FORM, key="who")
+        return f"{begun} {ctx.task_id is not None} {answer.data['name']}"
+
+    async with server.open() as bus, bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client, "plainly")
+        with trio.fail_after(10):
+            async with client.listen(task_ids=[task["taskId"]]) as listen:
+                async for _, seen in listen:
+                    if seen["status"] == "input_required":
+                        assert seen["statusMessage"] == "asking"
+                        await update(client, task, who=accept("Ann"))
+                    elif seen["status"] == "completed":
+                        assert text(seen["result"]) == "True True Ann"
+                        break

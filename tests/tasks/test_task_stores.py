@@ -90,15 +90,24 @@ def reopen(request, tmp_path):
         opened[-1].close()
 
 
-async def crashed(store):
-    """Open a bus, leave one task that has ended and two that have not, and end without a word."""
-    tasks = []
-    with trio.CancelScope() as process:
-        async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+class CrashError(Exception):
+    """The process ends without a word."""
+
+
+async def leave_three(store, tasks):
+    async with tasking(store=store) as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
             for name, arguments in (("typed", {"number": 3}), ("hold", {}), ("ask", {})):
                 tasks.append(await begin(client, name, **arguments))
             await one_has_ended(store)
-            process.cancel()
+        raise CrashError
+
+
+async def crashed(store):
+    """Open a bus, leave one task that has ended and two that have not, and crash."""
+    tasks = []
+    with pytest.raises(CrashError):
+        await leave_three(store, tasks)
     return tasks
 
 

@@ -96,6 +96,23 @@ def test_events_have_the_fields_that_are_read():
     assert arguments(parts.H2CProtocolRequiredError) == ["data", "request"]
 
 
+def test_a_websocket_has_what_the_guard_replaces_or_calls():
+    stream = parts.WSStream(
+        None, parts.configure(ServeOptions(websocket_ping_seconds=7)), None, None, False, None, None, None, 1
+    )
+    assert stream.config.websocket_ping_interval == 7
+    assert stream.app_put is None
+    assert stream.app_send.__self__ is stream
+    assert type(stream.buffer) is parts.WebsocketBuffer
+    assert (stream.buffer.length, stream.buffer.value, stream.buffer.max_length) == (
+        0,
+        None,
+        16 * 1024 * 1024,
+    )
+    assert ws_stream.Handshake([], "1.1").accepted is False
+    assert arguments(parts.WebsocketBuffer.extend) == ["event"]
+
+
 def test_every_part_is_used_from_one_place():
     from pathlib import Path
 

@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-from staging import methods, staged, tool
+from staging import CLAIM, methods, short, staged, tool
 
 from mcpbus.fate import DELIVERED, Fate, Reason
 
@@ -57,6 +57,27 @@ async def test_a_cancel_purges_the_outbox_and_leaves_a_taken_batch(autojump_cloc
         await post.ended()
         assert taken.fate == DELIVERED
         assert [m["params"]["data"] for m in post.messages] == ["taken"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_cancel_on_a_shared_channel_purges_what_waits_for_that_request_alone(era, autojump_clock):
+    async with staged() as stage, stage.wire("2025-11-25") as wire:
+        meta = {"_meta": {**CLAIM, "io.modelcontextprotocol/logLevel": "info"}} if era == "modern" else {}
+        for number in (1, "1"):
+            await wire.say("tools/call", {**tool(repr(number)), **meta}, number)
+        mine, other = await stage.call("1"), await stage.call("'1'")
+        wire.stall()
+        taken = await mine.ctx.info("taken")
+        await stage.quiet()
+        waiting = [await call.ctx.info("waiting") for call in (mine, other, mine)]
+        await wire.say("notifications/cancelled", {"requestId": 1})
+        await stage.quiet()
+        assert [receipt.fate for receipt in [taken, *waiting]] == [None, CANCELLED, None, CANCELLED]
+        assert (mine.outcome, other.outcome) == ("cancelled", "running")
+        wire.resume()
+        other.finish()
+        await stage.quiet()
+        assert short(wire.got) == ["notifications/message", "notifications/message", "1"]
 
 
 async def test_a_cancel_after_the_reply_is_in_the_outbox_is_ignored(autojump_clock):

@@ -226,6 +226,7 @@ async def test_a_subscription_that_crashes_is_answered_with_an_error(shared, cra
         else:
             wanted = {"notifications": {"toolsListChanged": True}}
             victim = stage.probe.request("subscriptions/listen", wanted)
+            await stage.quiet()
             other = stage.probe.request("subscriptions/listen", wanted)
             await stage.quiet()
             fates = [receipt.fate for receipt in stage.bus.tools_changed()][1:]

@@ -244,6 +244,7 @@ class World:
 
     async def end(self) -> None:
         """Everybody leaves; time passes; nothing may be left."""
+        self.judge_replies()
         for client in self.clients:
             client.gone = True
             if client.leave is not None:
@@ -568,12 +569,17 @@ class World:
             vanished = any(getattr(channel, "disconnected", False) for channel in allowed)
             if len(seen) != 1 and not (vanished and not seen):
                 self.faults.append(f"invariant 1: message {number} was delivered {len(seen)} times")
-        elif receipt.fate != Fate.discarded(Reason.LOST) and seen:
-            self.faults.append(f"invariant 1: message {number} was sent and is {receipt.fate}")
+        elif seen:
+            # A write that returned in the moment in which its connection ended is lost for all that is known.
+            ended = all(getattr(channel, "aborted", True) or channel.disconnected for channel in seen)
+            if receipt.fate != Fate.discarded(Reason.LOST) or not ended:
+                self.faults.append(f"invariant 1: message {number} was sent and is {receipt.fate}")
 
     def judge_replies(self) -> None:
         for recording in self.probe.recordings:
             replies = [message for message in recording.messages if "method" not in message]
+            if replies and recording.status == 200 and not recording.over:
+                self.faults.append("invariant 2: a stream goes on after its reply")
             if len(replies) > 1 or (replies and recording.messages[-1] is not replies[0]):
                 self.faults.append("invariants 2 and 6: a reply is not the last message")
             mine = [t.id for t in [*self.calls, *self.listens] if t.post is recording]

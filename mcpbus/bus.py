@@ -38,7 +38,7 @@ from mcpbus.statistics import Statistics
 from mcpbus.stores.forgetting import Forgetting
 from mcpbus.stores.log import EventLog
 from mcpbus.stores.protocol import EventStore
-from mcpbus.stream import Stream
+from mcpbus.stream import Returned, Stream
 from mcpbus.stream_actor import open_stream
 from mcpbus.tasks.directory import TaskDirectory
 from mcpbus.tasks.stores.memory import MemoryTaskStore
@@ -419,6 +419,9 @@ async def open_bus(
 
 def _settle(letter: DeadLetter) -> None:
     """Give a fate to a message that an actor of the bus never handled."""
-    message = letter.message
-    if isinstance(message, (Outgoing, Emission, Progress)) and message.receipt.fate is None:
-        message.receipt.discard(_LOSSES[letter.reason])
+    message, reason = letter.message, _LOSSES[letter.reason]
+    if isinstance(message, (Emission, Progress)) and message.receipt.fate is None:
+        message.receipt.discard(reason)
+    for unsent in message.waiting if isinstance(message, Returned) else [message]:
+        if isinstance(unsent, Outgoing) and unsent.receipt.fate is None:
+            unsent.discard(reason)

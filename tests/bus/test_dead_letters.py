@@ -1,0 +1,44 @@
+"""What no actor of the bus handled has a fate all the same."""
+
+import pytest
+
+from actors import DeadLetter, Discard
+from mcpbus.bus import _settle
+from mcpbus.emission import Emission
+from mcpbus.fate import DELIVERED, Fate, Ledger, Reason, Verdict
+from mcpbus.outbox import Outgoing
+from mcpbus.protocol.revisions import Era
+from mcpbus.routing import Kind
+from mcpbus.stream import Returned
+
+
+@pytest.mark.parametrize("discard", list(Discard))
+def test_a_message_that_was_not_handled_is_discarded(discard):
+    ledger = Ledger()
+    said = Emission(Kind.LIST_CHANGED, ledger.enter("m"), b"{}")
+    _settle(DeadLetter(None, said, discard))
+    assert said.receipt.fate.verdict is Verdict.DISCARDED
+    assert ledger.balance() == 0
+
+
+def test_a_message_that_has_a_fate_keeps_it():
+    said = Emission(Kind.LIST_CHANGED, Ledger().enter("m"), b"{}")
+    said.receipt.settle(DELIVERED)
+    _settle(DeadLetter(None, said, Discard.FAILED))
+    assert said.receipt.fate == DELIVERED
+
+
+def test_a_question_that_was_not_handled_is_refused_and_its_asker_told():
+    told = []
+    question = Outgoing(Kind.QUESTION, Era.LEGACY, b"{}", Ledger().enter("m"), refused=told.append)
+    _settle(DeadLetter(None, question, Discard.FULL))
+    assert question.receipt.fate.verdict is Verdict.REFUSED
+    assert told == [Reason.OVERFLOW]
+
+
+def test_what_a_lost_get_stream_gives_back_to_nobody_is_discarded():
+    ledger = Ledger()
+    waiting = [Outgoing(Kind.LIST_CHANGED, Era.LEGACY, b"{}", ledger.enter("m")) for _ in range(2)]
+    _settle(DeadLetter(None, Returned(None, waiting, []), Discard.CLOSED))
+    assert [m.receipt.fate for m in waiting] == [Fate.discarded(Reason.SESSION_ENDED)] * 2
+    assert ledger.balance() == 0

@@ -4,9 +4,10 @@ import logging
 
 import pytest
 from duet import Duet
+from happenings import SCRIPTS, steps
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from world import SCRIPTS, World, steps
+from world import World
 
 STEPS, PROGRAMS = 50, 220
 thorough = settings(max_examples=PROGRAMS, deadline=None, suppress_health_check=list(HealthCheck))

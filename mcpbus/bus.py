@@ -16,6 +16,8 @@ import trio
 
 from actors import Address, DeadLetter, Discard, System, open_system
 from mcpbus.admission import Admission, Overloaded
+from mcpbus.asking.ask import Ask
+from mcpbus.asking.errors import cannot_ask
 from mcpbus.asking.parking import Parking
 from mcpbus.dispatch import LISTEN
 from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
@@ -422,6 +424,8 @@ def _settle(letter: DeadLetter) -> None:
     message, reason = letter.message, _LOSSES[letter.reason]
     if isinstance(message, (Emission, Progress)) and message.receipt.fate is None:
         message.receipt.discard(reason)
+    elif isinstance(message, Ask):
+        message.fail(cannot_ask("its request has ended"))
     for unsent in message.waiting if isinstance(message, Returned) else [message]:
         if isinstance(unsent, Outgoing) and unsent.receipt.fate is None:
             unsent.discard(reason)

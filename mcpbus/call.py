@@ -162,8 +162,12 @@ class Carrier:
 
         It depends on nothing but the order of the questions, so that a run from the top makes the same keys.
         """
-        count = self._keys[key] = self._keys.get(key, 0) + 1
-        return key if count == 1 else f"{key}-{count}"
+        unique = key
+        while unique in self._keys:
+            self._keys[key] += 1
+            unique = f"{key}-{self._keys[key]}"
+        self._keys[unique] = 1
+        return unique
 
     def begin_again(self, state: Any) -> None:
         """Prepare for another run of the handler."""
@@ -196,9 +200,12 @@ async def run_rounds(
             return result
         if not carrier.direct:
             return Required(asking.prepare(result.questions), jsontypes.encode(result.state))
-        await asking.ask_all(result.questions)
+        carrier.begin_again(result.state)
         for key in result.questions:
-            carrier.answers[key] = msgspec.json.decode(carrier.used[key])
+            carrier.answers.pop(key, None)  # of an earlier round: it is asked again
+        await asking.ask_all(result.questions)
+        # The next run has the answers of this one too, as if its client had brought them back.
+        carrier.answers |= {key: msgspec.json.decode(answer) for key, answer in carrier.used.items()}
         carrier.begin_again(result.state)
     raise ProtocolError(INTERNAL_ERROR, f"The server asked {_MOST_ROUNDS} times and did not come to an end")
 
@@ -253,29 +260,35 @@ class CallActor:
 
     def _cancel(self, _message: CancelCall | _Lapse) -> None:
         self._leave()
-        self._task.cancel()
+        if self._result is None:
+            self._task.cancel()
+            self._fail_asks()
+        else:
+            self._cell.stop()
+
+    def _fail_asks(self) -> None:
+        # For parts that the cancellation does not reach: plain functions, and what outlives the handler.
+        for ask in self._asks or ():
+            ask.fail(cannot_ask("its request has ended"))
 
     # -- questions -------------------------------------------------------------------------------
 
     def _ask(self, ask: Ask) -> None:
         carrier = self._carrier
-        if carrier.direct:
-            if carrier.ended is None:
-                carrier.address.tell(ask)
-            else:
-                ask.fail(cannot_ask(carrier.ended.value))
-            return
-        if self._asks is None:
-            self._asks = []
-        if not any(other.open for other in self._asks) and self._lapse_timer is None:
-            # What is asked in the same turn goes out together.
-            self._cell.after(0, Park())
+        self._asks = [other for other in self._asks or () if other.open]
         self._asks.append(ask)
+        if not carrier.direct:
+            if len(self._asks) == 1 and self._lapse_timer is None:
+                # What is asked in the same turn goes out together.
+                self._cell.after(0, Park())
+        elif carrier.ended is None:
+            carrier.address.tell(ask)
+        else:
+            ask.fail(cannot_ask(carrier.ended.value))
 
     def _withdraw(self, message: Withdraw) -> None:
-        if self._asks is not None and message.ask in self._asks:
-            self._asks.remove(message.ask)
-        elif self._carrier.ended is None:
+        self._asks = [ask for ask in self._asks or () if ask is not message.ask]
+        if self._carrier.direct and self._carrier.ended is None:
             self._carrier.address.tell(message)
 
     def _park(self, _message: Park) -> None:
@@ -329,8 +342,7 @@ class CallActor:
         carrier.address, carrier.direct, carrier.beginning = message.task, True, False
         request.tell(Finished(message.result, parked=True))
         # Another part of the handler asked meanwhile: its question is the task's first.
-        asks, self._asks = self._asks or [], None
-        for ask in asks:
+        for ask in self._asks or ():
             if ask.open:
                 carrier.address.tell(ask)
 
@@ -343,6 +355,7 @@ class CallActor:
 
     def _ended(self, reason: StopReason) -> None:
         self._leave()
+        self._fail_asks()
         if reason is StopReason.FAILED:
             self._carrier.address.tell(Finished(internal_error()))
 

@@ -246,8 +246,8 @@ class Context(Asking):
             with trio.fail_after(float("inf") if modern else seconds):
                 if caller.session is not None:
                     await caller.session.until_initialized()
-                if ask.open:
-                    carrier.call.tell(ask)
+                if ask.open and carrier.call.tell(ask) is not None:
+                    raise cannot_ask("its request has ended")
                 return list((await ask.wait()).values())
         except trio.TooSlowError:
             raise timed_out(seconds) from None

@@ -219,17 +219,17 @@ class RequestActor:
     def _give_up(self, ask: Ask, error: AskError) -> None:
         """Fail what was asked together, and tell the client that the rest needs no answer."""
         ask.fail(error)
-        for question_id, (other, _) in tuple((self._questions or {}).items()):
-            if other is ask:
+        self._withdraw_questions(lambda other: other is ask)
+
+    def _withdraw_questions(self, unwanted: Callable[[Ask], bool] = lambda _: True) -> None:
+        """Tell the client which questions need no answer any more; whoever asked them learns it elsewhere."""
+        for question_id, (ask, _) in tuple((self._questions or {}).items()):
+            if unwanted(ask):
                 self._forget(question_id)
                 params = {"requestId": question_id, "reason": "The answer is no longer needed"}
                 data = encode_notification("notifications/cancelled", params)
                 receipt = self._ledger.enter("notifications/cancelled")
                 self._send(Outgoing(Kind.WITHDRAWAL, self._ticket.revision.era, data, receipt))
-
-    def _give_up_all(self, why: str) -> None:
-        for ask, _ in tuple((self._questions or {}).values()):
-            self._give_up(ask, cannot_ask(why))
 
     def _forget(self, question_id: RequestId | None) -> tuple[Ask, str] | None:
         if not self._questions or question_id is None:
@@ -264,7 +264,7 @@ class RequestActor:
     def _reply(self, result: bytes | ProtocolError) -> None:
         ticket = self._ticket
         # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
-        self._give_up_all("its request was answered")
+        self._withdraw_questions()
         code = None
         if isinstance(result, ProtocolError):
             error = ticket.revision.admissible(result)
@@ -296,7 +296,7 @@ class RequestActor:
             stream.address.tell(Abort(ending, reason, self._ticket.id))
         else:
             stream.address.tell(Purge.request(self._ticket.id))
-            self._give_up_all("its request was cancelled")
+            self._withdraw_questions()
         self._stop(reason)
 
     def _stream_stopped(self, _message: Stopped) -> None:
@@ -308,7 +308,8 @@ class RequestActor:
         else:
             # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).
             self._situation = Situation.DROPPED
-            self._give_up_all(Situation.DROPPED.value)
+            for ask, _ in tuple((self._questions or {}).values()):
+                self._give_up(ask, cannot_ask(Situation.DROPPED.value))
             self._cell.after(self._ticket.abandoned_timeout, _Abandoned())
 
     def _abandoned(self, _message: _Abandoned) -> None:
@@ -332,8 +333,6 @@ class RequestActor:
 
     def _ended(self, reason: StopReason) -> None:
         self._ticket.slot.release()
-        for ask, _ in tuple((self._questions or {}).values()):
-            ask.fail(cannot_ask("its request has ended"))
         for question_id in tuple(self._questions or ()):
             self._forget(question_id)
         if not self._parked and not self._call.stopped:

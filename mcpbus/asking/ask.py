@@ -39,6 +39,8 @@ class Ask:
         self._answers: dict[str, Any] = {}
         self._error: AskError | None = None
         self._settled = trio.Event()
+        if not questions:
+            self._settled.set()
 
     @property
     def open(self) -> list[str]:

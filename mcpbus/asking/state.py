@@ -50,8 +50,7 @@ class Binding:
         for changing in ("_meta", "inputResponses", "requestState"):
             params.pop(changing, None)
         digest = hashlib.sha256(msgspec.json.encode(params, order="deterministic")).digest()
-        who = principal if isinstance(principal, str) else repr(principal)
-        return cls(request.method, digest, hashlib.sha256(who.encode()).digest())
+        return cls(request.method, digest, hashlib.sha256(repr(principal).encode()).digest())
 
 
 class RoundState(msgspec.Struct, frozen=True):

@@ -80,6 +80,7 @@ class Client:
         self._pending: dict[RequestId, _Pending] = {}
         self._by_token: dict[RequestId, _Pending] = {}
         self._listens: dict[RequestId, Listen] = {}
+        self._answering: dict[RequestId, trio.CancelScope] = {}
         self._arrived = trio.Event()
         self._gone = False
 
@@ -252,7 +253,8 @@ class Client:
             elif isinstance(message, Notification):
                 self._notified(message)
             else:
-                self._nursery.start_soon(self._asked, message)
+                scope = self._answering[message.id] = trio.CancelScope()
+                self._nursery.start_soon(self._asked, message, scope)
         await trio.lowlevel.checkpoint()
 
     def disconnected(self) -> None:
@@ -262,6 +264,8 @@ class Client:
             pending.settle(Disconnected("the connection ended before the answer came"))
         for listen in self._listens.values():
             listen.end()
+        for scope in self._answering.values():
+            scope.cancel()
 
     async def _send(self, data: bytes) -> None:
         try:
@@ -306,8 +310,13 @@ class Client:
         if response.id in self._listens:
             self._listens[response.id].end()
 
-    async def _asked(self, request: Request) -> None:
-        """Answer what a legacy server asks."""
+    async def _asked(self, request: Request, scope: trio.CancelScope) -> None:
+        """Answer what a legacy server asks, unless it withdraws the question meanwhile."""
+        with scope:
+            await self._answer(request)
+        del self._answering[request.id]
+
+    async def _answer(self, request: Request) -> None:
         try:
             if self._on_question is None:
                 raise method_not_found(request.method)
@@ -325,6 +334,9 @@ class Client:
         subscription = params.get("_meta", {}).get(SUBSCRIPTION_ID)
         if subscription in self._listens:
             self._listens[subscription].put(method, params)
+            return
+        if method == "notifications/cancelled" and params.get("requestId") in self._answering:
+            self._answering[params["requestId"]].cancel()
             return
         if method == "notifications/progress":
             owner = self._by_token.get(params["progressToken"])

@@ -131,12 +131,14 @@ def _add_questions(tool):
 
     @tool(task="optional")
     async def explicit(ctx: Context) -> str | InputRequired:
-        if ctx.input_state == "second":
+        if ctx.input_state == "third":
             answers = await ctx.ask_all({"who": Elicit("Who?", FORM), "what": Elicit("What?", FORM)})
             return " and ".join(answer.data["name"] for answer in answers.values())
         if ctx.input_state == "first":
             await ctx.elicit("Who?", FORM, key="who")
             return InputRequired({"what": Elicit("What?", FORM)}, state="second")
+        if ctx.input_state == "second":
+            return InputRequired({"who": Elicit("Who, again?", FORM)}, state="third")
         return InputRequired({"who": Elicit("Who?", FORM)}, state="first")
 
 

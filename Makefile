@@ -11,7 +11,7 @@ NODE := $(VENV)/.node
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance bench lint clean
+.PHONY: help demo test conformance interop bench lint clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -24,6 +24,9 @@ test: $(DEV) ## Run the tests (ARGS="-k name" to choose)
 
 conformance: $(NODE) ## Run the official conformance suite (ARGS=2026-07-28 for one revision)
 	@$(BIN)/python -m tests.conformance.run $(ARGS)
+
+interop: $(DEV) $(NODE) ## Run the tests with the official TypeScript client (ARGS="-k name" to choose)
+	$(BIN)/python -m pytest tests/typescript $(ARGS)
 
 bench: $(DEV) ## Run the benchmarks
 	$(BIN)/python -m benchmarks $(ARGS)

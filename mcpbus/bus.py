@@ -34,7 +34,7 @@ from mcpbus.protocol.revisions import LATEST, Era
 from mcpbus.request import End
 from mcpbus.routing import Kind, Line, Setting
 from mcpbus.serving import ServeOptions, serve
-from mcpbus.session import Close, Session, Stage
+from mcpbus.session import Close, EndGet, Session, Stage
 from mcpbus.session_actor import SessionActor
 from mcpbus.statistics import Statistics
 from mcpbus.stores.forgetting import Forgetting
@@ -366,6 +366,8 @@ class Bus:
         for slot in self.admission:
             if slot.address is not None and slot.listens:
                 slot.address.tell(End("The server is shutting down"))
+        for session in [*self._sessions.values()]:
+            session.address.tell(EndGet())
         with trio.move_on_after(seconds):
             await self.admission.wait_idle()
             await self.tasks.wait_idle()

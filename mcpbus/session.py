@@ -49,6 +49,10 @@ class OpenGet(msgspec.Struct, frozen=True):
     stream: Stream
 
 
+class EndGet(msgspec.Struct, frozen=True):
+    """End the GET stream once what waits has been written; the session goes on."""
+
+
 class Registered(msgspec.Struct, frozen=True):
     """initialize is answered."""
 

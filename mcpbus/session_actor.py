@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 from mcpbus.session import (
     CancelRequest,
     Close,
+    EndGet,
     Initialized,
     OpenGet,
     Registered,
@@ -52,6 +53,7 @@ class SessionActor:
         self._dropped = False
         self._shared = shared
         self._held: Held | None = None
+        self._expiring = False
         self._why: str | None = None
         session.address = cell.address
         cell.on_stop(self._ended)
@@ -149,6 +151,11 @@ class SessionActor:
             old.address.tell(Supersede())
         self._flush()
 
+    def _end_get(self, _message: EndGet) -> None:
+        if self._get is not None:
+            self._get.address.tell(Finish())
+            self._get = None
+
     def _returned(self, message: Returned) -> None:
         if self._get is message.stream:
             self._get = None
@@ -197,16 +204,19 @@ class SessionActor:
     def _hold(self, message: Outgoing) -> None:
         if self._held is None:
             self._held = Held(self._limits.held_items, self._limits.held_timeout)
-        if not self._held:
-            self._cell.after(self._limits.held_timeout, _Expire())
         self._held.put(message, trio.current_time())
+        self._await_expiry()
+
+    def _await_expiry(self) -> None:
+        if not self._expiring and self._held is not None and self._held.deadline is not None:
+            self._expiring = True
+            self._cell.after(max(0.0, self._held.deadline - trio.current_time()), _Expire())
 
     def _expire(self, _message: _Expire) -> None:
-        now = trio.current_time()
-        if self._held:
-            self._held.expire(now)
-            if self._held.deadline is not None:
-                self._cell.after(self._held.deadline - now, _Expire())
+        self._expiring = False
+        if self._held is not None:
+            self._held.expire(trio.current_time())
+        self._await_expiry()
 
     def _flush(self) -> None:
         """Send what is held, where its stream is there now."""
@@ -217,6 +227,7 @@ class SessionActor:
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _emit,
         OpenGet: _open_get,
+        EndGet: _end_get,
         Returned: _returned,
         Initialized: _initialized,
         Subscribe: _subscribe,

@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from mcpbus import dispatch
+from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
 from mcpbus.dispatch import LISTEN, Inbound
 from mcpbus.fate import DELIVERED, Reason
@@ -34,6 +35,7 @@ from mcpbus.transport.decisions import (
     DeliverResponse,
     Initialize,
     Serve,
+    refusal,
 )
 from mcpbus.transport.exchange import Exchange, health
 from mcpbus.transport.gate import HttpOptions
@@ -194,6 +196,9 @@ class Endpoint:
             return
         session = decision.session
         session.touch()
+        if self._bus.admission.closed:
+            await http.answer(refusal(503, Overloaded("The server is shutting down")))
+            return
         if decision.last_event_id is not None:
             await resume(self._bus, http, session, decision.last_event_id)
             return

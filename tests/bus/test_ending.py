@@ -190,6 +190,9 @@ async def test_a_drain_ends_listens_with_their_result_and_lets_requests_finish(a
             # Listens end at once, with the requests still running.
             result = await listen.reply(timeout=1)
             assert (result["id"], "error" in result) == ("l", False)
+            # So do GET streams, and no new one opens.
+            assert (await get.ended(timeout=1)).complete
+            assert (await session.get().ended(timeout=1)).status == 503
             refused = await stage.probe.request("tools/call", tool("new")).ended()
             assert refused.status == 503
             for key in ("legacy", "modern"):
@@ -197,7 +200,6 @@ async def test_a_drain_ends_listens_with_their_result_and_lets_requests_finish(a
         assert trio.current_time() < 5
         assert (await post.reply())["result"]
         assert (await modern.reply())["result"]
-        assert (await get.ended()).complete
         await stage.assert_nothing_is_left()
 
 

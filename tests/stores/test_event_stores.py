@@ -1,0 +1,122 @@
+"""What every event store promises, over each of them."""
+
+import pytest
+import trio
+
+from mcpbus.stores import MemoryEventStore, Replay, SqliteEventStore, parse_event_id
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make_store(request, tmp_path):
+    opened = []
+
+    def make(**bounds):
+        if request.param == "memory":
+            return MemoryEventStore(**bounds)
+        store = SqliteEventStore(tmp_path / f"events-{len(opened)}.db", **bounds)
+        opened.append(store)
+        return store
+
+    yield make
+    for store in opened:
+        store.close()
+
+
+EVENTS = [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+async def test_a_replay_is_what_followed_that_event_and_nothing_else(make_store, after):
+    store = make_store()
+    await store.append("s", "a", 1, EVENTS[:2], final=False)
+    await store.append("s", "b", 1, [b"another stream"], final=False)
+    await store.append("t", "a", 1, [b"another session"], final=False)
+    await store.append("s", "a", 3, EVENTS[2:], final=True)
+    assert await store.replay("s", "a", after) == Replay(EVENTS[after:], finished=True)
+
+
+async def test_a_stream_that_goes_on_is_not_finished(make_store):
+    store = make_store()
+    await store.append("s", "a", 1, EVENTS, final=False)
+    assert await store.replay("s", "a", 3) == Replay([], finished=False)
+
+
+@pytest.mark.parametrize(("session", "stream", "after"), [("s", "x", 0), ("x", "a", 0), ("s", "a", 4)])
+async def test_what_is_not_known_is_not_replayed(make_store, session, stream, after):
+    store = make_store()
+    await store.append("s", "a", 1, EVENTS, final=False)
+    assert await store.replay(session, stream, after) is None
+
+
+@pytest.mark.parametrize("bounds", [{"max_items": 2}, {"max_bytes": 8}])
+async def test_the_oldest_go_first_and_a_replay_never_skips_them(make_store, bounds):
+    store = make_store(**bounds)
+    await store.append("s", "a", 1, EVENTS, final=False)
+    assert await store.replay("s", "a", 0) is None
+    assert (await store.replay("s", "a", 2)).events == [b"three"]
+
+
+async def test_one_sessions_events_make_room_for_anothers(make_store):
+    store = make_store(max_items=2)
+    await store.append("s", "a", 1, [b"old"], final=True)
+    await store.append("t", "b", 1, [b"new", b"newer"], final=False)
+    assert await store.replay("s", "a", 0) is None
+    assert (await store.replay("t", "b", 0)).events == [b"new", b"newer"]
+
+
+async def test_a_session_that_is_forgotten_leaves_nothing(make_store):
+    store = make_store(max_items=3)
+    await store.append("s", "a", 1, [b"one"], final=False)
+    await store.append("s", "b", 1, [b"two"], final=True)
+    await store.append("t", "c", 1, [b"three"], final=False)
+    await store.forget("s")
+    await store.forget("nobody")
+    assert await store.replay("s", "a", 0) is None
+    # Its room is free again.
+    await store.append("t", "c", 2, [b"four", b"five"], final=False)
+    assert (await store.replay("t", "c", 0)).events == [b"three", b"four", b"five"]
+
+
+async def test_memory_forgets_by_age(autojump_clock):
+    store = MemoryEventStore(max_age=60)
+    await store.append("s", "a", 1, [b"one"], final=False)
+    await trio.sleep(59)
+    assert (await store.replay("s", "a", 0)).events == [b"one"]
+    await trio.sleep(2)
+    assert await store.replay("s", "a", 0) is None
+    assert len(store) == 0
+
+
+async def test_sqlite_forgets_by_age(tmp_path, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("mcpbus.stores.sqlite.time.time", lambda: now)
+    store = SqliteEventStore(tmp_path / "events.db", max_age=60)
+    await store.append("s", "a", 1, [b"one"], final=False)
+    now += 61
+    assert await store.replay("s", "a", 0) is None
+    store.close()
+
+
+async def test_sqlite_outlives_its_opening(tmp_path):
+    path = tmp_path / "events.db"
+    store = SqliteEventStore(path, max_items=3)
+    await store.append("s", "a", 1, [b"one", b"two"], final=False)
+    store.close()
+    store = SqliteEventStore(path, max_items=3)
+    assert (await store.replay("s", "a", 1)).events == [b"two"]
+    await store.append("s", "a", 3, [b"three", b"four"], final=True)  # its bounds count what was there
+    assert await store.replay("s", "a", 0) is None
+    assert await store.replay("s", "a", 2) == Replay([b"three", b"four"], finished=True)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("event_id", "named"),
+    [("abc.7", ("abc", 7)), ("a-b_c.0", ("a-b_c", 0))]
+    + [
+        (text, None)
+        for text in ("", "abc", ".1", "abc.", "abc.-1", "abc.1.2", "a b.1", "abc.1 ", "ä.1", "x" * 65 + ".1")
+    ],
+)
+def test_an_event_id_names_its_stream_and_its_number(event_id, named):
+    assert parse_event_id(event_id) == named

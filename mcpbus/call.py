@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 
 _MOST_ROUNDS = 100
+_TRAVELLING_BYTES = 1024 * 1024
+"""Of answers in a state. It has to fit into the body of a retry, beside the new answers."""
 
 
 class CancelCall(msgspec.Struct, frozen=True):
@@ -300,19 +302,23 @@ class CallActor:
         carrier.address.tell(Finished(self._require(asks, None), parked=True))
 
     def _require(self, asks: Sequence[Ask], author: bytes | None) -> bytes:
-        """Make the result that asks; where it has no state of an author's, the call parks under the state's name."""
-        carrier = self._carrier
+        """Make the result that asks: for another run, if an `author` left a state for that; otherwise the call parks."""
+        carrier, again = self._carrier, author is not None
         assert carrier.binding is not None  # noqa: S101 - the context refused to ask otherwise
         if self._name is None:
             self._name = secrets.token_urlsafe(16)
-        answers = dict(carrier.used)
-        if author is not None:
+        answers: dict[str, bytes] | None = carrier.used
+        if again:
             # The next run begins at the top, and asks for what it wants again.
-            answers |= {key: jsontypes.encode(answer) for key, answer in carrier.answers.items()}
+            answers = carrier.used | {key: jsontypes.encode(value) for key, value in carrier.answers.items()}
+        else:
+            author = None if carrier.state is None else jsontypes.encode(carrier.state)
+            if sum(map(len, carrier.used.values())) > _TRAVELLING_BYTES:
+                answers = None
         name, sealed = self._parking.sealer.seal(
-            carrier.binding(), self._name, answers, self._parking.timeout, author
+            carrier.binding(), self._name, answers, self._parking.timeout, author, again=again
         )
-        if author is None:
+        if not again:
             parked = Parked(name, carrier, lambda: self._cell.address.tell(_Lapse()))
             self._parking.park(self._name, parked)
         requests = {

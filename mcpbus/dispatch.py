@@ -160,7 +160,8 @@ def _retry(
     if state is not None:
         try:
             parked = bus.parking.claim(state)
-            if parked is None and state.author is None and not prepared.replayable:
+            lost = parked is None and not state.again
+            if lost and (state.answers is None or not prepared.replayable):
                 raise invalid_params("the call that this state belongs to is lost; begin anew")
         except ProtocolError:
             slot.release()
@@ -175,7 +176,8 @@ def _retry(
         return ticket.stream
     carrier = _carrier(inbound, caller, rounds=True)
     if state is not None:
-        carrier.answers = {key: msgspec.json.decode(answer) for key, answer in state.answers.items()}
+        answers = state.answers or {}
+        carrier.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
         carrier.state = None if state.author is None else msgspec.json.decode(state.author)
     carrier.answers |= responses
     return _start(bus, ticket, carrier, prepared)

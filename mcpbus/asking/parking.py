@@ -12,7 +12,7 @@ from mcpbus.protocol.errors import ProtocolError, invalid_params
 if TYPE_CHECKING:
     from mcpbus.call import Carrier
 
-_CONSUMED_PER_CALL = 16
+_MOST_CONSUMED = 100_000
 
 
 class Parked(msgspec.Struct, frozen=True):
@@ -45,7 +45,8 @@ class Parking:
         self.timeout = timeout
         self._limit = limit
         self._calls: OrderedDict[str, Parked] = OrderedDict()
-        self._consumed: OrderedDict[bytes, None] = OrderedDict()
+        self._consumed: OrderedDict[bytes, float] = OrderedDict()  # used rounds, and when they lapse
+        self._forgotten = 0.0
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -77,12 +78,20 @@ class Parking:
         parked = self._calls.get(state.call)
         if state.round in self._consumed or (parked is not None and parked.round != state.round):
             raise _used()
-        # What lapses is refused by its date, so the oldest names may be forgotten; a call that has gone on is not
-        # here to be found again, so forgetting is harmless unless it would be replayed.
-        self._consumed[state.round] = None
-        if len(self._consumed) > self._limit * _CONSUMED_PER_CALL:
-            self._consumed.popitem(last=False)
+        if parked is None and state.expires <= self._forgotten:
+            # Whether it was used is not known any more; an effect must not happen twice.
+            raise _used()
+        self._consume(state)
         return None if parked is None else self.leave(state.call)
+
+    def _consume(self, state: RoundState) -> None:
+        consumed, now = self._consumed, self.sealer.now()
+        consumed[state.round] = state.expires
+        while (expires := next(iter(consumed.values()))) < now or len(consumed) > _MOST_CONSUMED:
+            consumed.popitem(last=False)
+            # A state that has lapsed is refused by its date. Of the others only the dates are kept.
+            if expires >= now:
+                self._forgotten = max(self._forgotten, expires)
 
     def evict_all(self) -> None:
         """End every call that waits."""

@@ -26,7 +26,6 @@ from mcpbus.protocol.jsonrpc import Request
 _PURPOSE = b"mcpbus request state 1"
 _NONCE_BYTES = 12
 _SECRET_BYTES = 16
-_LONGEST_STATE = 1024 * 1024
 
 
 @attrs.frozen
@@ -63,8 +62,10 @@ class RoundState(msgspec.Struct, frozen=True):
         digest: See `Binding`.
         principal: See `Binding`.
         expires: When it lapses, in seconds since 1970.
-        answers: The answers of earlier rounds by key, for a call that has to start again.
-        author: The state of an `InputRequired`, encoded; None if the call waits in the middle.
+        answers: The answers of earlier rounds by key, for a call that has to start again; None if they are
+            too many to travel, so that it cannot.
+        author: The state that the call's last `InputRequired` left for this run or the next, encoded, or None.
+        again: Whether the handler ended, to be run again; otherwise it waits in the middle.
     """
 
     call: str
@@ -73,8 +74,9 @@ class RoundState(msgspec.Struct, frozen=True):
     digest: bytes
     principal: bytes
     expires: float
-    answers: dict[str, bytes]
-    author: bytes | None = None
+    answers: dict[str, bytes] | None
+    author: bytes | None
+    again: bool
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -90,6 +92,9 @@ class Sealer:
             any, a random one is made, which ends with the process.
         clock: Tells the time, in seconds since 1970.
 
+    Attributes:
+        now: The clock.
+
     Raises:
         ValueError: A key is too short.
     """
@@ -99,29 +104,32 @@ class Sealer:
         if any(len(secret) < _SECRET_BYTES for secret in secrets):
             raise ValueError(f"a key that seals is a secret of at least {_SECRET_BYTES} bytes")
         self._ciphers = [AESGCM(_derive(secret)) for secret in secrets]
-        self._clock = clock
+        self.now = clock
 
     def seal(
         self,
         binding: Binding,
         call: str,
-        answers: dict[str, bytes],
+        answers: dict[str, bytes] | None,
         lifetime: float,
         author: bytes | None = None,
+        *,
+        again: bool = False,
     ) -> tuple[bytes, str]:
         """Make a state, and return the name of its round and the text that the client gets.
 
         Args:
             binding: What it is for.
             call: The call that waits for it.
-            answers: Encoded answers of earlier rounds by key.
+            answers: Encoded answers of earlier rounds by key, if they travel.
             lifetime: For how many seconds it is good.
             author: The encoded state of an `InputRequired`.
+            again: Whether it is for another run.
         """
         name = os.urandom(16)
-        expires = self._clock() + lifetime
+        expires = self.now() + lifetime
         state = RoundState(
-            call, name, binding.method, binding.digest, binding.principal, expires, answers, author
+            call, name, binding.method, binding.digest, binding.principal, expires, answers, author, again
         )
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._ciphers[0].encrypt(nonce, _encode(state), _PURPOSE)
@@ -140,12 +148,12 @@ class Sealer:
             binding.principal,
         ):
             raise _unusable()
-        if state.expires < self._clock():
+        if state.expires < self.now():
             raise _unusable()
         return state
 
     def _unseal(self, text: object) -> RoundState | None:
-        if not isinstance(text, str) or len(text) > _LONGEST_STATE:
+        if not isinstance(text, str):
             return None
         try:
             data = base64.b64decode(text.encode(), altchars=b"-_", validate=True)

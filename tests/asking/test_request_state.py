@@ -1,0 +1,385 @@
+"""The state that travels: sealed, bound to its request, and good for one round."""
+
+import base64
+
+import hypothesis
+import msgspec
+import pytest
+import trio
+from hypothesis import strategies as st
+from interview import EVERYTHING, MODERN, accept, interviewed, retry, text
+
+from mcpbus import ProtocolError, Unauthorized
+from mcpbus.asking.parking import Parked, Parking
+from mcpbus.asking.state import Binding, Sealer
+from mcpbus.protocol.jsonrpc import Request
+
+OLD, NEW, OTHER = "o" * 32, "n" * 32, "x" * 32
+
+
+def request(method="tools/call", **params):
+    return Request(
+        1, method, msgspec.Raw(msgspec.json.encode({"name": "t", "arguments": {"a": 1}, **params}))
+    )
+
+
+BOUND = Binding.of(request(), "ann")
+
+
+def refused(sealer, state, binding=BOUND):
+    with pytest.raises(ProtocolError) as caught:
+        sealer.open(state, binding)
+    assert caught.value.code == -32602
+    return caught.value.message
+
+
+def test_what_was_sealed_is_opened():
+    sealer = Sealer([NEW])
+    name, state = sealer.seal(BOUND, "call", {"k": b'{"x":1}'}, 60, b'{"author":1}')
+    opened = sealer.open(state, BOUND)
+    assert (opened.call, opened.round, opened.answers, opened.author) == (
+        "call",
+        name,
+        {"k": b'{"x":1}'},
+        b'{"author":1}',
+    )
+
+
+def test_a_state_shows_nothing_and_is_never_the_same():
+    sealer = Sealer([NEW])
+    states = {sealer.seal(BOUND, "call", {"k": b"secret"}, 60)[1] for _ in range(100)}
+    assert len(states) == 100
+    assert not any(b"secret" in base64.urlsafe_b64decode(state) for state in states)
+
+
+@pytest.mark.parametrize(
+    ("made", "used", "same"),
+    [
+        (request(), request(), True),
+        (request(), request(_meta={"progressToken": 1}), True),
+        (request(), request(inputResponses={"k": 1}, requestState="x"), True),
+        (request(arguments={"a": 1, "b": 2}), request(arguments={"b": 2, "a": 1}), True),
+        (request(), request(arguments={"a": 2}), False),
+        (request(), request(arguments={"a": "1"}), False),
+        (request(), request(arguments={}), False),
+        (request(), request(name="other"), False),
+        (request(), request("prompts/get"), False),
+        (request(), request(extra=1), False),
+    ],
+)
+def test_a_state_is_bound_to_the_method_and_the_params_that_do_not_change(made, used, same):
+    sealer = Sealer([NEW])
+    state = sealer.seal(Binding.of(made, None), "c", {}, 60)[1]
+    if same:
+        assert sealer.open(state, Binding.of(used, None)).call == "c"
+    else:
+        refused(sealer, state, Binding.of(used, None))
+
+
+PRINCIPALS = [None, "None", "ann", "bob", 1, "1", ("ann",), "('ann',)", ""]
+
+
+@pytest.mark.parametrize("maker", PRINCIPALS, ids=repr)
+@pytest.mark.parametrize("user", PRINCIPALS, ids=repr)
+def test_a_state_is_bound_to_the_principal(maker, user):
+    sealer = Sealer([NEW])
+    state = sealer.seal(Binding.of(request(), maker), "c", {}, 60)[1]
+    if maker == user:
+        assert sealer.open(state, Binding.of(request(), user)).call == "c"
+    else:
+        refused(sealer, state, Binding.of(request(), user))
+
+
+def test_a_state_lapses():
+    now = 1000.0
+    sealer = Sealer([NEW], clock=lambda: now)
+    state = sealer.seal(BOUND, "c", {}, 60)[1]
+    now = 1060.0
+    assert sealer.open(state, BOUND).expires == 1060.0
+    now = 1060.1
+    refused(sealer, state)
+
+
+def test_keys_rotate():
+    before, during, after = Sealer([OLD]), Sealer([NEW, OLD]), Sealer([NEW])
+    old, new = (sealer.seal(BOUND, "c", {}, 60)[1] for sealer in (before, during))
+    assert during.open(old, BOUND).call == during.open(new, BOUND).call == "c"
+    assert after.open(new, BOUND).call == "c"
+    refused(after, old)
+    refused(before, new)
+    refused(Sealer([OTHER]), new)
+
+
+def test_without_keys_each_process_has_its_own():
+    refused(Sealer(), Sealer().seal(BOUND, "c", {}, 60)[1])
+
+
+@pytest.mark.parametrize("keys", [["short"], [b"x" * 15], [NEW, "short"]])
+def test_a_short_key_is_refused(keys):
+    with pytest.raises(ValueError, match="at least 16 bytes"):
+        Sealer(keys)
+
+
+def test_bytes_and_text_are_the_same_key():
+    assert Sealer([NEW.encode()]).open(Sealer([NEW]).seal(BOUND, "c", {}, 60)[1], BOUND).call == "c"
+
+
+@pytest.mark.parametrize(
+    "state", [None, 5, True, [], {}, "", "x", "=", "ä", "AAAA", "A" * 64, "A" * 3_000_000, "\ud800"]
+)
+def test_what_is_no_state_is_refused_alike(state):
+    sealer = Sealer([NEW])
+    genuine = sealer.seal(BOUND, "c", {}, 60)[1]
+    assert refused(sealer, state) == refused(sealer, genuine, Binding.of(request(), "bob"))
+
+
+@hypothesis.given(st.data())
+def test_any_change_of_a_state_is_noticed(data):
+    sealer = Sealer([NEW])
+    state = bytearray(base64.urlsafe_b64decode(sealer.seal(BOUND, "call", {"k": b"1"}, 60)[1]))
+    place = data.draw(st.integers(0, len(state) - 1))
+    state[place] ^= data.draw(st.integers(1, 255))
+    refused(sealer, base64.urlsafe_b64encode(state).decode())
+
+
+def test_a_large_answer_does_not_make_a_state_that_cannot_be_brought_back():
+    sealer = Sealer([NEW])
+    answer = b"x" * (2 * 1024 * 1024)
+    assert sealer.open(sealer.seal(BOUND, "c", {"k": answer}, 60)[1], BOUND).answers == {"k": answer}
+
+
+# -- rounds --------------------------------------------------------------------------------------
+
+
+def park(parking, sealer, call, gone):
+    name, state = sealer.seal(BOUND, call, {}, 60)
+    parking.park(call, Parked(name, None, lambda: gone.append(call)))
+    return sealer.open(state, BOUND)
+
+
+def test_the_oldest_call_makes_room():
+    sealer, gone = Sealer(), []
+    parking = Parking(sealer, 2, 60)
+    states = [park(parking, sealer, call, gone) for call in ("a", "b", "c")]
+    assert (gone, len(parking)) == (["a"], 2)
+    assert parking.claim(states[0]) is None
+    assert parking.claim(states[2]) is not None
+    parking.evict_all()
+    assert (gone, len(parking)) == (["a", "b"], 0)
+
+
+def test_a_round_is_used_once_whether_its_call_is_there_or_not():
+    sealer, gone = Sealer(), []
+    parking = Parking(sealer, 2, 60)
+    there = park(parking, sealer, "a", gone)
+    lost = sealer.open(sealer.seal(BOUND, "z", {}, 60)[1], BOUND)
+    assert parking.claim(there) is not None
+    assert parking.claim(lost) is None
+    for state in (there, lost):
+        with pytest.raises(ProtocolError, match="used already"):
+            parking.claim(state)
+
+
+def test_an_earlier_round_of_a_call_that_waits_is_used_up():
+    sealer, gone = Sealer(), []
+    parking = Parking(sealer, 2, 60)
+    first = park(parking, sealer, "a", gone)
+    second = park(parking, sealer, "a", gone)
+    with pytest.raises(ProtocolError, match="used already"):
+        parking.claim(first)
+    assert parking.claim(second) is not None
+
+
+def test_a_round_stays_used_however_many_follow(monkeypatch):
+    """Otherwise whoever kept a state could have an effect twice, by having a server forget it."""
+    monkeypatch.setattr("mcpbus.asking.parking._MOST_CONSUMED", 10)
+    sealer, gone = Sealer(), []
+    parking = Parking(sealer, 1, 60)
+    first = park(parking, sealer, "a", gone)
+    parking.claim(first)
+    for n in range(50):
+        parking.claim(park(parking, sealer, f"{n}", gone))
+    with pytest.raises(ProtocolError, match="used already"):
+        parking.claim(first)
+    assert len(parking._consumed) == 10
+    # What waits is not in doubt, nor what was sealed after what was forgotten.
+    assert parking.claim(park(parking, sealer, "there", gone)) is not None
+    assert parking.claim(sealer.open(sealer.seal(BOUND, "gone", {}, 60)[1], BOUND)) is None
+
+
+def test_rounds_are_forgotten_when_they_have_lapsed():
+    now = 1000.0
+    sealer, gone = Sealer(clock=lambda: now), []
+    parking = Parking(sealer, 1, 60)
+    for n in range(100):
+        parking.claim(park(parking, sealer, f"{n}", gone))
+    now += 61
+    parking.claim(park(parking, sealer, "last", gone))
+    assert len(parking._consumed) == 1
+
+
+# -- over the wire -------------------------------------------------------------------------------
+
+
+async def greet(ctx):
+    return (await ctx.elicit("?", str, key="k")).data
+
+
+def principals(**options):
+    """A server that takes a header for who somebody is."""
+
+    async def authenticate(head):
+        who = head.headers.get(b"x-user")
+        if who is None:
+            raise Unauthorized
+        return who
+
+    return interviewed(greet, authenticate=authenticate, **options)
+
+
+ANSWER = {"k": accept("x")}
+
+
+def forge(state):
+    return state[:-8] + ("AAAAAAAA" if state[-8:] != "AAAAAAAA" else "BBBBBBBB")
+
+
+FOREIGN = [
+    # how the retry differs from what it should be
+    (
+        "forged",
+        lambda it, result: it.ask(
+            params={**retry(result, ANSWER), "requestState": forge(result["requestState"])}
+        ),
+    ),
+    ("no text", lambda it, result: it.ask(params={**retry(result, ANSWER), "requestState": 5})),
+    ("null", lambda it, result: it.ask(params={**retry(result, ANSWER), "requestState": None})),
+    (
+        "other arguments",
+        lambda it, result: it.ask(params={**retry(result, ANSWER), "arguments": {"subject": "y"}}),
+    ),
+    ("no arguments", lambda it, result: it.ask(params={**retry(result, ANSWER), "arguments": {}})),
+    ("other tool", lambda it, result: it.ask(params={**retry(result, ANSWER), "name": "ask2"})),
+    (
+        "other method",
+        lambda it, result: it.ask(method="prompts/get", params={"name": "ask", **retry(result, ANSWER)}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("how", "send"), FOREIGN, ids=[how for how, _ in FOREIGN])
+async def test_a_state_that_does_not_fit_is_refused_and_nothing_happens(how, send, autojump_clock):
+    async with interviewed(greet) as it:
+        it.server.add_tool(lambda: "another", name="ask2")
+        it.server.add_prompt(lambda: "a prompt", name="ask")
+        first = {"arguments": {"subject": "x"}}
+        result = (await it.ask(params=first).reply())["result"]
+        before = it.bus.statistics()
+        call = await send(it, result).ended()
+        assert (call.status, call.messages[0]["error"]["code"]) == (400, -32602)
+        assert (it.outcomes, it.runs) == ([], 1)
+        assert (it.bus.statistics().actors, it.bus.statistics().requests) == (before.actors, 0)
+        # Whose state it is can use it still.
+        done = (await it.ask(params={**first, **retry(result, ANSWER)}).reply())["result"]
+        assert text(done) == "x"
+        await it.assert_nothing_is_left()
+
+
+async def test_a_foreign_principals_state_is_refused(autojump_clock):
+    async with principals() as it:
+        ann, bob = {"x-user": "ann"}, {"x-user": "bob"}
+        result = (await it.ask(headers=ann).reply())["result"]
+        stolen = await it.ask(params=retry(result, ANSWER), headers=bob).ended()
+        assert (stolen.status, stolen.messages[0]["error"]["code"], it.outcomes) == (400, -32602, [])
+        assert text((await it.ask(params=retry(result, ANSWER), headers=ann).reply())["result"]) == "x"
+
+
+async def test_an_expired_state_is_refused(autojump_clock, monkeypatch):
+    async with interviewed(greet, limits={"parked_timeout": 60}) as it:
+        result = (await it.ask().reply())["result"]
+        now = it.server.sealer.now()
+        monkeypatch.setattr(it.server.sealer, "now", lambda: now + 61)
+        call = await it.ask(params=retry(result, ANSWER)).ended()
+        assert (call.status, call.messages[0]["error"]["code"], it.outcomes) == (400, -32602, [])
+
+
+@pytest.mark.parametrize(
+    "again", ["while it runs", "after the next question", "after the end", "after a loss"]
+)
+async def test_a_round_is_consumed_once(again, autojump_clock):
+    async def twice(ctx):
+        first = await ctx.elicit("?", str, key="k")
+        await trio.sleep(5)
+        second = await ctx.elicit("?", str, key="l")
+        return first.data + second.data
+
+    async with interviewed(twice, tool={"replay": True}) as it:
+        first = (await it.ask().reply())["result"]
+        retried = it.ask(params=retry(first, {"k": accept("a")}))
+        if again == "while it runs":
+            await trio.sleep(1)
+        else:
+            second = (await retried.reply())["result"]
+        if again == "after the end":
+            await it.ask(params=retry(second, {"l": accept("b")})).reply()
+        if again == "after a loss":
+            it.bus.parking.evict_all()
+            await it.quiet()
+        runs = it.runs
+        repeated = await it.ask(params=retry(first, {"k": accept("evil")})).ended()
+        assert (repeated.status, repeated.messages[0]["error"]["code"]) == (400, -32602)
+        assert "used already" in repeated.messages[0]["error"]["message"]
+        assert it.runs == runs
+        if again == "while it runs":
+            second = (await retried.reply())["result"]
+        if again != "after the end":
+            assert text((await it.ask(params=retry(second, {"l": accept("b")})).reply())["result"]) == "ab"
+        await it.assert_nothing_is_left()
+
+
+async def test_two_retries_at_the_same_time_are_one_continuation_and_one_refusal(autojump_clock):
+    async with interviewed(greet) as it:
+        result = (await it.ask().reply())["result"]
+        calls = [it.ask(params=retry(result, {"k": accept(f"{n}")})) for n in range(5)]
+        replies = [await call.reply() for call in calls]
+        assert sorted("error" in reply for reply in replies) == [False, True, True, True, True]
+        assert len(it.outcomes) == 1
+        await it.assert_nothing_is_left()
+
+
+async def test_keys_are_rotated_between_two_rounds(autojump_clock):
+    async with interviewed(greet, state_keys=[OLD]) as it:
+        result = (await it.ask().reply())["result"]
+        it.server.sealer.__init__([NEW, OLD])
+        assert text((await it.ask(params=retry(result, ANSWER)).reply())["result"]) == "x"
+
+
+async def test_a_state_of_one_bus_is_foreign_on_a_shared_channel_with_another_principal(autojump_clock):
+    async with (
+        interviewed(greet) as it,
+        it.bus.connect(revision=MODERN, principal="ann", capabilities=EVERYTHING) as ann,
+        it.bus.connect(revision=MODERN, principal="bob", capabilities=EVERYTHING) as bob,
+    ):
+        result = await ann.call_tool("ask")
+        stolen = {"name": "ask", "arguments": {}, **retry(result, ANSWER)}
+        with pytest.raises(ProtocolError, match="requestState"):
+            await bob.request("tools/call", stolen)
+        assert text(await ann.request("tools/call", stolen)) == "x"
+
+
+async def test_an_admission_that_refuses_a_retry_leaves_the_round_to_the_next_one(autojump_clock):
+    """At the cap a retry is refused before its round is used."""
+    async with interviewed(greet, limits={"max_requests": 1}) as it:
+
+        @it.server.tool
+        async def hog() -> None:
+            await trio.sleep_forever()
+
+        result = (await it.ask().reply())["result"]
+        call = it.ask(params={"name": "hog"})
+        await it.quiet()
+        assert "error" in await it.ask(params=retry(result, ANSWER)).reply()
+        call.disconnect()
+        await it.quiet()
+        assert text((await it.ask(params=retry(result, ANSWER)).reply())["result"]) == "x"
+        await it.assert_nothing_is_left()

@@ -12,6 +12,9 @@ process (with whatever children it starts), and offers the same:
   just before. The change is ``notifications/resources/updated`` of ``bench://value``, or ``notifications/tools/list_changed``;
   the suite asks for both.
 
+A server that can resume lost streams keeps their events only if ``BENCH_RESUMPTION`` is set in its environment, as it is for that
+scenario alone: keeping them costs something.
+
 A tool that takes no care to be fast is not a fair peer: servers are written as their package's documentation advises, without
 request logs, in release builds.
 """
@@ -46,7 +49,7 @@ class Ability(enum.Enum):
     LISTENS = "listens"
     """``change`` reaches every ``subscriptions/listen`` of 2026-07-28."""
     RESUMPTION = "resumption"
-    """A lost stream is resumed with ``Last-Event-ID``."""
+    """With ``BENCH_RESUMPTION`` set, the lost stream of a call is resumed with ``Last-Event-ID``."""
 
 
 class Wire(enum.Enum):

@@ -12,6 +12,7 @@ from actors._errors import (
     LifecycleError,
     NameTakenError,
 )
+from actors._guests import Guest
 from actors._messages import (
     DeadLetter,
     Directive,
@@ -45,6 +46,7 @@ __all__ = [
     "Directive",
     "Discard",
     "Failed",
+    "Guest",
     "LifecycleError",
     "NameTakenError",
     "Outcome",

@@ -30,19 +30,37 @@ class Task:
 
     __slots__ = ("_cell", "_scope", "owner")
 
+    owner: "Address[Any]"
+    _cell: "Cell[Any] | None"
+    _scope: trio.CancelScope | None
+
     def __init__(self, cell: "Cell[Any]") -> None:
-        self.owner: Address[Any] = cell.address
-        self._cell: Cell[Any] | None = cell
+        self.owner = cell.address
+        self._cell = cell
         self._scope = trio.CancelScope()
 
     def cancel(self) -> None:
         """Cancel the task. Its end is still reported, with whatever it made of the cancellation."""
-        self._scope.cancel()
+        if self._scope is not None:
+            self._scope.cancel()
 
     def abandon(self) -> None:
         """Cancel the task on behalf of an instance that has ended and is to hear nothing more of it."""
         self._cell = None
-        self._scope.cancel()
+        self.cancel()
+
+    def move(self, cell: "Cell[Any]") -> bool:
+        """Belong to another actor from now on, which is told of the end; for this package.
+
+        Returns:
+            Whether it does; it does not if it has ended.
+        """
+        if self._cell is None:
+            return False
+        self._cell._tasks.discard(self)  # type: ignore[union-attr]
+        self._cell, self.owner = cell, cell.address
+        enter(cell, self)
+        return True
 
     @trio.lowlevel.enable_ki_protection
     def _end(self, cell: "Cell[Any] | None", outcome: Outcome) -> None:
@@ -72,29 +90,35 @@ def start(
     start_soon = cell._dispatcher.nursery.start_soon
     # A copy, as the caller may be running in that very context, which cannot be entered twice.
     context.copy().run(start_soon, _run, task, function, args, name=name)  # type: ignore[arg-type] # mypy loses `name`
-    tasks = cell._tasks
-    if tasks is None:
+    enter(cell, task)
+    return task
+
+
+def enter(cell: "Cell[Any]", task: Task) -> None:
+    """Count a task among those of an actor."""
+    if cell._tasks is None:
         cell._tasks = {task}
     else:
-        tasks.add(task)
-    return task
+        cell._tasks.add(task)
 
 
 async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
     outcome: Outcome = CANCELLED  # which it stays if the scope swallows the cancellation
+    scope = task._scope
+    assert scope is not None  # noqa: S101 - a task of the system's own has one from the beginning
     try:
-        with task._scope:
+        with scope:
             outcome = Succeeded(await function(*args))
     except Exception as error:  # noqa: BLE001 - the owner is told
         outcome = Failed(error)
     except BaseException as error:
-        task._end(task._cell, CANCELLED if _is_cancellation(error) else Failed(error))
+        task._end(task._cell, CANCELLED if is_cancellation(error) else Failed(error))
         raise
     task._end(task._cell, outcome)
     del outcome  # the traceback of an exception in it holds this frame: without this, a cycle
 
 
-def _is_cancellation(error: BaseException) -> bool:
+def is_cancellation(error: BaseException) -> bool:
     """Tell whether the system's own cancellation is all there is to an exception."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(trio.Cancelled)[1] is None

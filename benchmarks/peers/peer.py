@@ -12,6 +12,9 @@ process (with whatever children it starts), and offers the same:
   just before. The change is ``notifications/resources/updated`` of ``bench://value``, or ``notifications/tools/list_changed``;
   the suite asks for both.
 
+A server whose package answers all calls alike, either with JSON (and drops what they would send before) or with streams, answers with
+streams only if ``BENCH_STREAMS`` is set in its environment, as it is for every scenario whose calls send notifications.
+
 A server that can resume lost streams keeps their events only if ``BENCH_RESUMPTION`` is set in its environment, as it is for that
 scenario alone: keeping them costs something.
 

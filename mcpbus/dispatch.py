@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import msgspec
 
 from actors import Address, System
@@ -49,8 +48,7 @@ INITIALIZE = "initialize"
 _ROUNDS = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
-@attrs.frozen
-class Inbound:
+class Inbound(msgspec.Struct, frozen=True, gc=False):
     """A request as a transport hands it over.
 
     Attributes:
@@ -230,7 +228,6 @@ def notify(notification: Notification, session: Session | None) -> None:
 def _caller(bus: "Bus", inbound: Inbound) -> Caller:
     session, claim = inbound.legacy_session, inbound.claim
     if claim is not None:
-        info = None if claim.client_info is None else msgspec.to_builtins(claim.client_info)
         return Caller(
             bus.server,
             bus.features,
@@ -238,7 +235,7 @@ def _caller(bus: "Bus", inbound: Inbound) -> Caller:
             inbound.principal,
             None,
             claim.client_capabilities,
-            info,
+            claim.client_info,
         )
     if session is not None:
         return Caller(

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
-import attrs
 import msgspec
 
 from mcpbus.asking.required import InputRequired
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("mcpbus")
 
 
-@attrs.frozen
-class Caller:
+class Caller(msgspec.Struct, frozen=True, gc=False):
     """Who asks, under which rules, and what they may see."""
 
     server: "Server"
@@ -48,7 +46,7 @@ class Caller:
     revision: Revision
     principal: Any = None
     session: "Session | None" = None
-    client_capabilities: Mapping[str, Any] = attrs.field(factory=dict)
+    client_capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict)
     client_info: dict[str, Any] | None = None
 
     @property
@@ -83,8 +81,7 @@ class Prepared(Protocol):
         """
 
 
-@attrs.frozen
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """tools/call of one tool."""
 
     caller: Caller
@@ -136,8 +133,7 @@ class ToolCall:
             return error_result(f"Tool {tool.name} failed", tail)
 
 
-@attrs.frozen
-class PromptGet:
+class PromptGet(msgspec.Struct, frozen=True, gc=False):
     """prompts/get of one prompt."""
 
     caller: Caller
@@ -172,8 +168,7 @@ class PromptGet:
             _raise_translated(error, self.label)
 
 
-@attrs.frozen
-class ResourceRead:
+class ResourceRead(msgspec.Struct, frozen=True, gc=False):
     """resources/read of one URI."""
 
     caller: Caller
@@ -211,8 +206,7 @@ class ResourceRead:
             _raise_translated(error, self.label)
 
 
-@attrs.frozen
-class Complete:
+class Complete(msgspec.Struct, frozen=True, gc=False):
     """completion/complete of one argument; without a function there is nothing to propose."""
 
     caller: Caller

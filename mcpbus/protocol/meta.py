@@ -5,9 +5,8 @@ Decoded once a request, before its handler's type is known. Nothing here refuses
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
-import attrs
 import msgspec
 
 from mcpbus.protocol.errors import invalid_params
@@ -36,8 +35,7 @@ _PAIRS: Final = re.compile(r"[ -~\t]*=[ -~\t]*")
 _TRACE_KEYS: Final = {"traceparent": _TRACEPARENT, "tracestate": _PAIRS, "baggage": _PAIRS}
 
 
-@attrs.frozen
-class Meta:
+class Meta(msgspec.Struct, frozen=True, gc=False):
     """The `_meta` object of a message. Keys that nobody here knows are kept (rule B-5)."""
 
     values: Mapping[str, Any]
@@ -67,8 +65,7 @@ class Meta:
 NO_META: Final = Meta({})
 
 
-@attrs.frozen
-class Routing:
+class Routing(msgspec.Struct, frozen=True, gc=False):
     """What routes a message: its `_meta`, and `params.name`, `params.uri` or `params.taskId` where they are strings.
 
     A retry brings `input_responses` and `request_state`, both as they came: UNSET where they did not.
@@ -122,17 +119,24 @@ def read_routing(params: msgspec.Raw) -> Routing:
     )
 
 
-@attrs.frozen
-class ModernClaim:
+class ModernClaim(msgspec.Struct, frozen=True, gc=False):
     """What a 2026-07-28 request says of its client, for itself alone (rules M-1, M-8).
 
-    `log_level` is None if the request wants no log messages at all (rule G-7).
+    `client_info` is as it came, once it was checked. `log_level` is None if the request wants no log messages at
+    all (rule G-7).
     """
 
     protocol_version: str
     client_capabilities: Mapping[str, Any]
-    client_info: Implementation | None = None
+    client_info: dict[str, Any] | None = None
     log_level: LogLevel | None = None
+
+
+class _Claim(msgspec.Struct, gc=False):
+    protocol_version: str = msgspec.field(name=PROTOCOL_VERSION)
+    client_capabilities: dict[str, Any] = msgspec.field(name=CLIENT_CAPABILITIES)
+    client_info: Implementation | None = msgspec.field(name=CLIENT_INFO, default=None)
+    log_level: LogLevel | None = msgspec.field(name=LOG_LEVEL, default=None)
 
 
 def read_claim(meta: Meta) -> ModernClaim:
@@ -142,16 +146,27 @@ def read_claim(meta: Meta) -> ModernClaim:
         ProtocolError: -32602 if a required key is missing (rule M-2), or one is malformed (rule G-9 for the log level).
     """
     values = meta.values
+    try:
+        claim = msgspec.convert(values, _Claim)
+    except msgspec.ValidationError:
+        _refuse_claim(values)
+    return ModernClaim(
+        claim.protocol_version, claim.client_capabilities, values.get(CLIENT_INFO), claim.log_level
+    )
+
+
+def _refuse_claim(values: Mapping[str, Any]) -> NoReturn:
+    """Say what is wrong with a claim, key by key."""
     missing = [key for key in _REQUIRED_KEYS if key not in values]
     if missing:
         keys = " and ".join(f"'{key}'" for key in missing)
         raise invalid_params(f"a request of this revision needs {keys} - at `params._meta`")
-    return ModernClaim(
-        _convert(values, PROTOCOL_VERSION, str),
-        _convert(values, CLIENT_CAPABILITIES, dict[str, Any]),
-        None if values.get(CLIENT_INFO) is None else _convert(values, CLIENT_INFO, Implementation),
-        None if values.get(LOG_LEVEL) is None else _log_level(values[LOG_LEVEL]),
-    )
+    _convert(values, PROTOCOL_VERSION, str)
+    _convert(values, CLIENT_CAPABILITIES, dict[str, Any])
+    if values.get(CLIENT_INFO) is not None:
+        _convert(values, CLIENT_INFO, Implementation)
+    _log_level(values[LOG_LEVEL])
+    raise AssertionError("every key of the claim is in order")
 
 
 def _convert(values: Mapping[str, Any], key: str, wanted: type[_T]) -> _T:

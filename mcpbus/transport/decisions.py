@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Generic, Literal, Protocol, TypeVar
 
-import attrs
+import msgspec
 
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
@@ -68,8 +68,7 @@ class Directory(Protocol[SessionT_co]):
         ...
 
 
-@attrs.frozen
-class Head:
+class Head(msgspec.Struct, frozen=True, gc=False):
     """A request before its body.
 
     Attributes:
@@ -87,31 +86,27 @@ class Head:
     root: str = ""
 
 
-@attrs.frozen
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """The whole response. `Exchange.cors_headers` come on top."""
 
     status: int
-    headers: list[tuple[bytes, bytes]] = attrs.field(factory=list)
+    headers: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
     body: bytes = b""
 
 
-@attrs.frozen
-class Proceed:
+class Proceed(msgspec.Struct, frozen=True, gc=False):
     """The head is in order: authorize, then judge the verb."""
 
     verb: Literal["POST", "GET", "DELETE"]
 
 
-@attrs.frozen
-class NeedsBody:
+class NeedsBody(msgspec.Struct, frozen=True, gc=False):
     """Read the body, then judge it; past `limit` bytes answer `Exchange.too_large`."""
 
     limit: int
 
 
-@attrs.frozen
-class Serve(Generic[SessionT]):
+class Serve(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     """A request to serve, `subscriptions/listen` included.
 
     `session` is None for a modern or stateless request, `claim` is None for a legacy one.
@@ -126,8 +121,7 @@ class Serve(Generic[SessionT]):
     accepts_sse: bool
 
 
-@attrs.frozen
-class Initialize:
+class Initialize(msgspec.Struct, frozen=True, gc=False):
     """A legacy handshake to answer, under the revision that it settles on."""
 
     request: Request
@@ -138,8 +132,7 @@ class Initialize:
     accepts_sse: bool
 
 
-@attrs.frozen
-class AcceptNotification(Generic[SessionT]):
+class AcceptNotification(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     """A notification to take note of; answer `ACCEPTED`. A modern or stateless one has no session, and no effect (rule X-5)."""
 
     notification: Notification
@@ -147,16 +140,14 @@ class AcceptNotification(Generic[SessionT]):
     session: SessionT | None
 
 
-@attrs.frozen
-class DeliverResponse(Generic[SessionT]):
+class DeliverResponse(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     """The answer to a request of ours; answer `ACCEPTED`, whether or not the session still waits for it."""
 
     response: Response
     session: SessionT
 
 
-@attrs.frozen
-class Batch(Generic[SessionT]):
+class Batch(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     """Messages that came in one array (revision 2025-03-26), each to be dealt with as if it had come by itself.
 
     What is no message, or must not be in an array, is there as what to answer instead. `session` is None in stateless serving.
@@ -170,16 +161,14 @@ class Batch(Generic[SessionT]):
     accepts_sse: bool
 
 
-@attrs.frozen
-class OpenStream(Generic[SessionT]):
+class OpenStream(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     """A GET stream to open, or to resume after the event that the client saw last."""
 
     session: SessionT
     last_event_id: str | None
 
 
-@attrs.frozen
-class EndSession(Generic[SessionT]):
+class EndSession(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     """A session to end at its client's wish."""
 
     session: SessionT

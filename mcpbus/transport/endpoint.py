@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
+import msgspec
 import trio
 
 from mcpbus import dispatch
@@ -177,7 +178,7 @@ class Endpoint:
             return
         try:
             session = bus.open_session(setting, principal)
-            inbound = attrs.evolve(inbound, session=session)
+            inbound = msgspec.structs.replace(inbound, session=session)
             registration = Registration(bus, session, decision.params, decision.revision)
             registered = dispatch.register(bus, inbound, registration, bus.open_stream)
         except ProtocolError as error:

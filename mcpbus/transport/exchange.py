@@ -13,8 +13,6 @@ Nothing is allocated for a request that is refused, because nothing here allocat
 
 from typing import Final, Generic
 
-import attrs
-
 from mcpbus.protocol.errors import ProtocolError, invalid_request, method_not_found, quoted
 from mcpbus.protocol.jsonrpc import (
     Notification,
@@ -60,6 +58,9 @@ from mcpbus.transport.legacy import (
 _CALL: Final = "tools/call"
 _LISTEN: Final = "subscriptions/listen"
 _DIGITS: Final = frozenset("0123456789")
+_POST: Final = Proceed("POST")
+# Of the heads that were in order: so many, and none that is longer. Nobody can fill memory with them.
+_REMEMBERED: Final = 256
 
 
 def health(status: str, code: int = 200) -> Answer:
@@ -73,25 +74,40 @@ def health(status: str, code: int = 200) -> Answer:
     return answer(code, b"application/json", body, (b"cache-control", b"no-store"))
 
 
-@attrs.frozen
 class Exchange(Generic[SessionT]):
     """The judge of the requests to one endpoint.
+
+    Clients say the same few things for ever; what was found in order once is in order the next time.
 
     Attributes:
         options: how it is served.
         directory: who knows its sessions and methods.
     """
 
-    options: HttpOptions
-    directory: Directory[SessionT]
+    __slots__ = ("_accepted", "_health_path", "_needs_body", "directory", "options")
+
+    def __init__(self, options: HttpOptions, directory: Directory[SessionT]) -> None:
+        self.options = options
+        self.directory = directory
+        self._health_path = options.health_path
+        self._needs_body = NeedsBody(options.max_body_bytes)
+        self._accepted: set[
+            tuple[str, bytes | tuple[bytes, ...] | None, bytes | tuple[bytes, ...] | None]
+        ] = set()
 
     # -- the head ------------------------------------------------------------------------------------------------------
 
     def judge_head(self, head: Head) -> Answer | Proceed:
         """Judge what is judged before authorization."""
+        stated = (head.path, head.headers.raw(b"host"), head.headers.raw(b"origin"))
+        if head.verb == "POST" and stated in self._accepted:
+            return _POST
         verdict = self._answer_head(head) or self._judge_verb(head)
-        if isinstance(verdict, Answer) and head.verb == "HEAD":
-            return attrs.evolve(verdict, body=b"")  # RFC 9110, section 9.3.2
+        if verdict is _POST:
+            if len(self._accepted) < _REMEMBERED and len(repr(stated)) < _REMEMBERED:
+                self._accepted.add(stated)
+        elif isinstance(verdict, Answer) and head.verb == "HEAD":
+            return Answer(verdict.status, verdict.headers)  # RFC 9110, section 9.3.2
         return verdict
 
     def _answer_head(self, head: Head) -> Answer | None:
@@ -117,7 +133,7 @@ class Exchange(Generic[SessionT]):
 
     def _judge_verb(self, head: Head) -> Answer | Proceed:
         if head.verb == "POST":
-            return Proceed("POST")
+            return _POST
         verbs = self._verbs(head.headers)
         match head.verb:
             case "GET" if b"GET" in verbs:
@@ -129,8 +145,7 @@ class Exchange(Generic[SessionT]):
 
     def is_health(self, head: Head) -> bool:
         """Whether this is a probe of `/health`, beside the endpoint; `judge_head` answers that all is well."""
-        options = self.options
-        return head.path == options.health_path != options.path and head.verb in {"GET", "HEAD"}
+        return head.path == self._health_path != self.options.path and head.verb in {"GET", "HEAD"}
 
     def cors_headers(self, head: Head) -> list[tuple[bytes, bytes]]:
         """What to add to the answer, whatever it is, so that a page of an allowed origin can read it."""
@@ -170,7 +185,7 @@ class Exchange(Generic[SessionT]):
         if not is_json(head.headers):
             stated = quoted(head.headers.get(b"content-type") or "")
             return refusal(415, invalid_request(f"Content-Type {stated} is not application/json in UTF-8"))
-        return NeedsBody(self.options.max_body_bytes)
+        return self._needs_body
 
     def too_large(self) -> Answer:
         """What to answer when a body turns out to be longer than it may be."""

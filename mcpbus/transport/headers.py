@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-import attrs
+import msgspec
 
 _BLANKS: Final = " \t"
 # Commas and semicolons inside a quoted string separate nothing (RFC 9110, section 5.6).
@@ -17,7 +17,7 @@ _ZERO: Final = re.compile(r"0(\.0*)?")
 _PLAIN: Final = re.compile(r"[\t -~]*")
 _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 # Clients say the same few things for ever; what is longer is read each time, so that nobody can fill memory with it.
-_REMEMBERED_CHARACTERS: Final = 256
+_REMEMBERED_BYTES: Final = 256
 
 
 class Headers:
@@ -27,18 +27,23 @@ class Headers:
 
     def __init__(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Take the fields in the order in which they arrived, as ASGI gives them."""
-        kept: dict[bytes, bytes | list[bytes]] = {}
+        kept: dict[bytes, bytes | tuple[bytes, ...]] = {}
         for name, value in fields:
             name = name.lower()  # noqa: PLW2901 - on the hot path
             if name not in kept:
                 kept[name] = value
                 continue
             earlier = kept[name]
-            if isinstance(earlier, list):
-                earlier.append(value)
-            else:
-                kept[name] = [earlier, value]
+            kept[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
         self._fields = kept
+
+    def raw(self, name: bytes) -> bytes | tuple[bytes, ...] | None:
+        """The field as it arrived: its value, all of its values if it came several times, or None. For comparing.
+
+        Args:
+            name: in lower case.
+        """
+        return self._fields.get(name)
 
     def all(self, name: bytes) -> list[str]:
         """Every copy of a field, without the blanks around it.
@@ -72,8 +77,7 @@ class Headers:
         return f"<Headers {', '.join(name.decode('latin-1') for name in self._fields)}>"
 
 
-@attrs.frozen
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """Which of the two forms of an answer the client takes."""
 
     json: bool
@@ -82,13 +86,16 @@ class Accepted:
 
 def read_accept(headers: Headers) -> Accepted:
     """Read Accept: order, parameters, wildcards and q=0 all count; no field at all accepts everything (rule W-3)."""
-    text = headers.get(b"accept")
-    if text is None:
+    raw = headers.raw(b"accept")
+    if raw is None:
         return Accepted(json=True, sse=True)
-    return _remembered_accept(text) if len(text) <= _REMEMBERED_CHARACTERS else _read_accept(text)
+    if isinstance(raw, tuple):
+        raw = b", ".join(raw)
+    return _remembered_accept(raw) if len(raw) <= _REMEMBERED_BYTES else _read_accept(raw)
 
 
-def _read_accept(text: str) -> Accepted:
+def _read_accept(raw: bytes) -> Accepted:
+    text = raw.decode("latin-1")
     ranges: dict[str, bool] = {}
     for element in _ELEMENTS.findall(text):
         name, *parameters = _PARAMETERS.findall(element) or [""]
@@ -120,14 +127,14 @@ def _wants(ranges: dict[str, bool], kind: str, subtype: str) -> bool:
 
 def is_json(headers: Headers) -> bool:
     """Whether Content-Type is application/json, in UTF-8 if it says a charset at all (rules W-4, J-11)."""
-    values = headers.all(b"content-type")
-    if len(values) != 1:
+    raw = headers.raw(b"content-type")
+    if not isinstance(raw, bytes):
         return False
-    text = values[0]
-    return _remembered_json(text) if len(text) <= _REMEMBERED_CHARACTERS else _is_json(text)
+    return _remembered_json(raw) if len(raw) <= _REMEMBERED_BYTES else _is_json(raw)
 
 
-def _is_json(text: str) -> bool:
+def _is_json(raw: bytes) -> bool:
+    text = raw.decode("latin-1")
     name, *parameters = _PARAMETERS.findall(text) or [""]
     if name.strip(_BLANKS).lower() != "application/json":
         return False

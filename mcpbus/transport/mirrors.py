@@ -17,6 +17,7 @@ from mcpbus.transport.headers import Headers, decode_mirrored
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
 
+_MARKER: Final = "=?"
 _SPELLED: Final[Mapping[bytes, str]] = MappingProxyType(
     {
         VERSION_HEADER: "MCP-Protocol-Version",
@@ -157,6 +158,8 @@ def _agree(headers: Headers, name: bytes, value: str) -> None:
     Raises:
         ProtocolError: -32020.
     """
+    if headers.raw(name) == value.encode() and value.isprintable() and not value.startswith(_MARKER):
+        return  # as nearly always: to the letter, with nothing in it that would have to be read first
     spelled = _SPELLED[name]
     copy = _only(headers, name, spelled, f"the body says {quoted(value)}")
     try:

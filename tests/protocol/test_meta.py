@@ -118,7 +118,7 @@ def test_a_whole_claim():  # M-1
     )
     assert claim.protocol_version == "2026-07-28"
     assert claim.client_capabilities == {"roots": {}}
-    assert claim.client_info == Implementation("c", "1")
+    assert claim.client_info == {"name": "c", "version": "1", "x": 1}
     assert claim.log_level is LogLevel.ERROR
 
 

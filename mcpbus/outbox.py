@@ -94,6 +94,25 @@ class Outgoing:
         return f"<Outgoing {self.kind.value}, {len(self.data)} bytes, {self.receipt!r}>"
 
 
+class Withdrawal(Outgoing):
+    """Tells the client that a question needs no answer any more.
+
+    Attributes:
+        question: The question's place in the books.
+    """
+
+    __slots__ = ("question",)
+
+    def __init__(self, era: Era, data: bytes, receipt: Receipt, question: Receipt) -> None:
+        super().__init__(Kind.WITHDRAWAL, era, data, receipt)
+        self.question = question
+
+    @property
+    def due(self) -> bool:
+        """Whether the question is more than something that waits beside it: only then is there anything to withdraw."""
+        return self.question.place is not Place.OUTBOX
+
+
 class Outbox:
     """The queue of one stream.
 

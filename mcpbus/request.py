@@ -20,8 +20,8 @@ from mcpbus.asking.ask import Ask, Withdraw
 from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
 from mcpbus.call import CancelCall, Carrier, Finished
 from mcpbus.emission import PROGRESS, Emission, Progress
-from mcpbus.fate import Ledger, Reason
-from mcpbus.outbox import Outgoing
+from mcpbus.fate import Ledger, Reason, Receipt
+from mcpbus.outbox import Outgoing, Withdrawal
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import (
     RequestId,
@@ -138,7 +138,7 @@ class RequestActor:
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
-        self._questions: dict[RequestId, tuple[Ask, str]] | None = None
+        self._questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
         self._call = call(cell.system, ticket)
 
     def handle(self, message: object) -> None:
@@ -184,10 +184,10 @@ class RequestActor:
                 return  # one of them was refused, and with it all
             method = ask.questions[key].method
             question_id = session.next_question_id()
-            self._questions[question_id] = (ask, key)
+            receipt = self._ledger.enter(method)
+            self._questions[question_id] = (ask, key, receipt)
             session.questions[question_id] = self._cell.address
             data = encode_request(question_id, method, ask.params[key])
-            receipt = self._ledger.enter(method)
             refused = partial(self._refused, question_id)
             self._send(Outgoing(Kind.QUESTION, ticket.revision.era, data, receipt, refused=refused))
 
@@ -196,7 +196,7 @@ class RequestActor:
         asked = self._forget(response.id)
         if asked is None:
             return
-        ask, key = asked
+        ask, key, _ = asked
         try:
             if response.error is not None:
                 error = response.error
@@ -223,15 +223,15 @@ class RequestActor:
 
     def _withdraw_questions(self, unwanted: Callable[[Ask], bool] = lambda _: True) -> None:
         """Tell the client which questions need no answer any more; whoever asked them learns it elsewhere."""
-        for question_id, (ask, _) in tuple((self._questions or {}).items()):
+        for question_id, (ask, _, question) in tuple((self._questions or {}).items()):
             if unwanted(ask):
                 self._forget(question_id)
                 params = {"requestId": question_id, "reason": "The answer is no longer needed"}
                 data = encode_notification("notifications/cancelled", params)
                 receipt = self._ledger.enter("notifications/cancelled")
-                self._send(Outgoing(Kind.WITHDRAWAL, self._ticket.revision.era, data, receipt))
+                self._send(Withdrawal(self._ticket.revision.era, data, receipt, question))
 
-    def _forget(self, question_id: RequestId | None) -> tuple[Ask, str] | None:
+    def _forget(self, question_id: RequestId | None) -> tuple[Ask, str, Receipt] | None:
         if not self._questions or question_id is None:
             return None
         if self._ticket.session is not None:
@@ -285,6 +285,7 @@ class RequestActor:
         self._stop(Reason.PARKED if self._parked else Reason.FINISHED)
 
     def _cancel(self, _message: Cancel) -> None:
+        self._withdraw_questions()
         self._silence(Ending.CANCELLED, Reason.CANCELLED)
 
     def _drop(self, _message: Drop) -> None:
@@ -296,7 +297,6 @@ class RequestActor:
             stream.address.tell(Abort(ending, reason, self._ticket.id))
         else:
             stream.address.tell(Purge.request(self._ticket.id))
-            self._withdraw_questions()
         self._stop(reason)
 
     def _stream_stopped(self, _message: Stopped) -> None:
@@ -308,7 +308,7 @@ class RequestActor:
         else:
             # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).
             self._situation = Situation.DROPPED
-            for ask, _ in tuple((self._questions or {}).values()):
+            for ask, *_ in tuple((self._questions or {}).values()):
                 self._give_up(ask, cannot_ask(Situation.DROPPED.value))
             self._cell.after(self._ticket.abandoned_timeout, _Abandoned())
 

@@ -23,7 +23,7 @@ from actors import Address, Permit
 from mcpbus.fate import Reason
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
-from mcpbus.outbox import Outbox, Outgoing
+from mcpbus.outbox import Outbox, Outgoing, Withdrawal
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
 from mcpbus.routing import Line, Situation, absent
@@ -43,7 +43,9 @@ class Finish(msgspec.Struct, frozen=True):
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """End the stream at once, or a request's part in it; what waits is discarded for `reason`.
+    """End the stream, or a request's part in it; what waits is discarded for `reason`.
+
+    Where the client cancelled, what withdraws a question is sent before the end.
 
     Attributes:
         ending: Why.
@@ -68,8 +70,15 @@ class Purge(msgspec.Struct, frozen=True):
 
     @classmethod
     def request(cls, request_id: RequestId) -> Self:
-        """Discard what waits for one request, which its client cancelled."""
-        return cls(lambda message: message.request_id == request_id, Reason.CANCELLED)
+        """Discard what waits for one request, which its client cancelled.
+
+        What withdraws a question that the client has seen goes out all the same: the client would wait otherwise.
+        """
+
+        def unwanted(message: Outgoing) -> bool:
+            return message.request_id == request_id and not (isinstance(message, Withdrawal) and message.due)
+
+        return cls(unwanted, Reason.CANCELLED)
 
 
 class Returned(msgspec.Struct, frozen=True):

@@ -11,12 +11,13 @@ from actors import Address, Cell, StopReason, System, Task, TaskEnded, Timer
 from mcpbus.fate import DELIVERED, STORED, Reason
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
-from mcpbus.outbox import Outgoing
+from mcpbus.outbox import Outgoing, Withdrawal
 from mcpbus.routing import Line
 from mcpbus.stores.log import EventLog
 from mcpbus.stream import (
     Abort,
     Detached,
+    Ending,
     Finish,
     Poll,
     Purge,
@@ -161,8 +162,7 @@ class StreamActor:
         self._stream._writing = []
         for kept in message.batch:
             kept.receipt.settle(STORED)
-        if message.batch[-1].final:
-            self._cell.stop()
+        self._stop_if_done()
 
     def _keeper_ended(self, _message: TaskEnded) -> None:
         self._keeper = None
@@ -193,8 +193,10 @@ class StreamActor:
     def _abort(self, message: Abort) -> None:
         stream, concerned = self._stream, message.request_id
         stream.ending = message.ending
-        for waiting in self._outbox.purge(lambda m: concerned is None or m.request_id == concerned):
-            waiting.discard(message.reason)
+        if concerned is not None and message.ending is Ending.CANCELLED:
+            self._purge(Purge.request(concerned))
+        else:
+            self._purge(Purge(lambda m: concerned is None or m.request_id == concerned, message.reason))
         stream.owed = 0 if concerned is None else stream.owed - 1
         if not stream.owed:
             self._finishing = True
@@ -245,6 +247,7 @@ class StreamActor:
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Outgoing: _put,
+        Withdrawal: _put,
         Written: _written,
         Detached: _detached,
         Finish: _last_turn,

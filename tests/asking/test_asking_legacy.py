@@ -390,21 +390,68 @@ async def test_a_question_that_is_asked_while_nobody_reads_is_stored_and_answere
         await it.assert_nothing_is_left()
 
 
+@pytest.mark.parametrize("revision", LEGACY)
 @pytest.mark.parametrize("event_store", [None, MemoryEventStore])
-async def test_a_request_that_is_cancelled_while_it_asks_ends_in_silence(event_store, autojump_clock):
+async def test_a_request_that_is_cancelled_withdraws_what_it_asked_and_is_not_answered(
+    event_store, revision, autojump_clock
+):
     async with interviewed(
-        shown(lambda ctx: ctx.list_roots()), event_store=event_store and event_store()
+        shown(lambda ctx: ctx.ask_all({"a": ListRoots(), "b": Sample("S")})),
+        event_store=event_store and event_store(),
     ) as it:
-        session = await it.session()
+        session = await it.session(revision)
         call = session.request("tools/call", it.call, id=6)
-        question = await call.message()
+        asked = [await call.message() for _ in range(2)]
         await session.notify(CANCELLED, {"requestId": 6}).ended()
         await call.ended()
-        assert call.messages == [question]
-        assert (await session.answer(question["id"], ROOTS).ended()).status == 202
+        withdrawn = call.messages[2:]
+        assert [message["method"] for message in withdrawn] == [CANCELLED] * 2
+        assert [message["params"]["requestId"] for message in withdrawn] == [q["id"] for q in asked]
+        assert (await session.answer(asked[0]["id"], ROOTS).ended()).status == 202
         await it.quiet()
+        # The handler is cancelled; it does not hear of the questions before.
         assert isinstance(it.outcomes[0], trio.Cancelled)
         await it.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("stalled_by", ["what was said before", "the question"])
+async def test_only_a_question_that_the_client_could_see_is_withdrawn(stalled_by, autojump_clock):
+    async def say_and_ask(ctx):
+        if stalled_by == "what was said before":
+            await ctx.info("said")
+            await trio.sleep(1)
+        await ctx.list_roots()
+
+    async with interviewed(say_and_ask) as it:
+        session = await it.session()
+        call = session.request("tools/call", it.call, id=6)
+        call.stall()
+        await trio.sleep(2)
+        await session.notify(CANCELLED, {"requestId": 6}).ended()
+        call.resume()
+        await call.ended()
+        seen = [message["method"] for message in call.messages]
+        if stalled_by == "the question":
+            assert seen == ["roots/list", CANCELLED]
+        else:
+            assert seen == ["notifications/message"]
+        await it.assert_nothing_is_left(refused=int(stalled_by != "the question"))
+
+
+async def test_a_client_that_comes_back_to_a_cancelled_request_reads_what_was_withdrawn(autojump_clock):
+    async def polled(ctx):
+        await ctx.close_stream()
+        await trio.sleep(1)
+        await ctx.list_roots()
+
+    async with interviewed(polled, event_store=MemoryEventStore()) as it:
+        session = await it.session()
+        call = await session.request("tools/call", it.call, id=6).ended()
+        await trio.sleep(2)
+        await session.notify(CANCELLED, {"requestId": 6}).ended()
+        await it.assert_nothing_is_left()
+        resumed = await session.get(call.event_ids[-1]).ended()
+        assert [message["method"] for message in resumed.messages] == ["roots/list", CANCELLED]
 
 
 @pytest.mark.parametrize("end", ["delete", "close"])

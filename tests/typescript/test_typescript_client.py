@@ -82,16 +82,6 @@ def chosen(transport: str, revision: str) -> list[str]:
     ]
 
 
-# Known defects of the bus, not of the client. Each must fail: its line goes when the bus is right.
-DEFECTS = {
-    (
-        "http",
-        revision,
-        "cancelled_question",
-    ): "over HTTP the stream is cut before the open question is withdrawn"
-    for revision in ("2025-06-18", "2025-11-25")
-}
-
 CASES = [
     (transport, revision, scenario)
     for transport in EVERYWHERE
@@ -134,17 +124,7 @@ async def _node(*arguments: Any) -> str:
     return ended.stdout.decode()
 
 
-def marked() -> list[Any]:
-    """Return the cases, those of known defects marked."""
-    return [
-        pytest.param(
-            *case, marks=pytest.mark.xfail(reason=DEFECTS[case], strict=True) if case in DEFECTS else ()
-        )
-        for case in CASES
-    ]
-
-
-@pytest.mark.parametrize(("transport", "revision", "scenario"), marked())
+@pytest.mark.parametrize(("transport", "revision", "scenario"), CASES)
 def test_the_client_finds_nothing_wrong(transport: str, revision: str, scenario: str) -> None:
     found = faults(transport, revision)
     assert scenario in found, f"the client ended before this scenario, after {list(found)}"

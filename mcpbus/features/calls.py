@@ -18,7 +18,7 @@ from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, Tool
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.resource import Resource
 from mcpbus.features.results import Tail
-from mcpbus.features.run import Invocation, sole_cause
+from mcpbus.features.run import sole_cause
 from mcpbus.features.tool import Tool, error_result
 from mcpbus.protocol.errors import (
     INTERNAL_ERROR,
@@ -111,8 +111,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
             arguments = tool.arguments.decode(self.arguments)
             if tool.task is not None and not tool.task.deferred:
                 await ctx.begin_task()
-            invocation = Invocation(ctx, "tools/call", tool.name, arguments)
-            value = await caller.server.runner.call(tool.function, invocation)
+            value = await caller.server.runner.call(tool.function, ctx, "tools/call", tool.name, arguments)
             if isinstance(value, InputRequired):
                 return value
             return tool.encode_result(value, revision, tail)
@@ -159,8 +158,7 @@ class PromptGet(msgspec.Struct, frozen=True, gc=False):
         """See `Prepared.run`."""
         prompt, caller = self.prompt, self.caller
         try:
-            invocation = Invocation(ctx, "prompts/get", prompt.name, self.arguments)
-            value = await caller.server.runner.call(prompt.function, invocation)
+            value = await caller.server.runner.call(prompt.function, ctx, "prompts/get", prompt.name, self.arguments)
             if isinstance(value, InputRequired):
                 return value
             return prompt.encode_result(value, caller.revision, caller.tail)
@@ -195,8 +193,7 @@ class ResourceRead(msgspec.Struct, frozen=True, gc=False):
         """See `Prepared.run`."""
         resource, caller = self.resource, self.caller
         try:
-            invocation = Invocation(ctx, "resources/read", self.uri, resource.bind(self.variables))
-            value = await caller.server.runner.call(resource.function, invocation)
+            value = await caller.server.runner.call(resource.function, ctx, "resources/read", self.uri, resource.bind(self.variables))
             if isinstance(value, InputRequired):
                 return value
             return resource.encode_result(value, self.uri, caller.revision, caller.tail)
@@ -237,8 +234,7 @@ class Complete(msgspec.Struct, frozen=True, gc=False):
             return encode_completion(NOTHING, caller.tail)
         try:
             arguments = completer.bind(self.value, self.chosen)
-            invocation = Invocation(ctx, "completion/complete", self.ref, arguments)
-            value = await caller.server.runner.call(completer.function, invocation)
+            value = await caller.server.runner.call(completer.function, ctx, "completion/complete", self.ref, arguments)
             return completer.encode_result(value, caller.tail)
         except Exception as error:  # noqa: BLE001  # translated
             _raise_translated(error, self.label)

@@ -67,18 +67,30 @@ class Runner:
         # place back, and must not take it from the next run.
         self._limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("mcpbus threads")
 
-    async def call(self, function: Function, invocation: Invocation) -> Any:
-        """Call `function` and return what it, or the middleware around it, returns.
+    def call(
+        self, function: Function, context: Context, method: str, name: str, arguments: Mapping[str, Any]
+    ) -> Awaitable[Any]:
+        """Call `function`; to be awaited for what it, or the middleware around it, returns.
 
         A cancelled or timed out plain function keeps its thread until it returns; its result is dropped.
+
+        Args:
+            function: the function.
+            context: of the call.
+            method: see `Invocation`.
+            name: see `Invocation`.
+            arguments: see `Invocation`.
 
         Raises:
             CallTimeoutError: the function did not end in time; the time that it waits for the client is included.
             Exception: whatever the function raises.
         """
         if not self._middleware and function.timeout is None:
-            return await self._call(function, invocation)
-        step: CallNext = partial(self._call, function)
+            return self._call(function, context, arguments)
+        return self._call_wrapped(function, Invocation(context, method, name, arguments))
+
+    async def _call_wrapped(self, function: Function, invocation: Invocation) -> Any:
+        step: CallNext = partial(self._call_invoked, function)
         for middleware in self._middleware:
             step = partial(_wrap, middleware, step)
         if function.timeout is None:
@@ -88,15 +100,21 @@ class Runner:
         assert scope.cancelled_caught  # noqa: S101  # nothing else leaves the block without a result
         raise CallTimeoutError(function.timeout)
 
-    async def _call(self, function: Function, invocation: Invocation) -> Any:
+    def _call_invoked(self, function: Function, invocation: Invocation) -> Awaitable[Any]:
+        return self._call(function, invocation.context, invocation.arguments)
+
+    def _call(self, function: Function, context: Context, arguments: Mapping[str, Any]) -> Awaitable[Any]:
         signature = function.signature
-        arguments = invocation.arguments
-        if signature.asynchronous:
-            if signature.context is not None:
-                arguments = {**arguments, signature.context: invocation.context}
-            return await signature.function(**arguments)
+        if not signature.asynchronous:
+            return self._call_plain(function, context, arguments)
         if signature.context is not None:
-            arguments = {**arguments, signature.context: invocation.context.blocking}
+            arguments = {**arguments, signature.context: context}
+        return signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
+
+    async def _call_plain(self, function: Function, context: Context, arguments: Mapping[str, Any]) -> Any:
+        signature = function.signature
+        if signature.context is not None:
+            arguments = {**arguments, signature.context: context.blocking}
         if self.inline or not function.thread:
             return signature.function(**arguments)
         return await trio.to_thread.run_sync(

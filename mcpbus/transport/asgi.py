@@ -40,11 +40,15 @@ class AsgiApp:
         """Where the endpoint is, below the mount point."""
         return self._endpoint.options.path
 
+    def direct(self, _path: str) -> Endpoint:
+        """Return the endpoint itself, for a server that hands in HTTP requests without ASGI; all paths are its own."""
+        return self._endpoint
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
         if scope["type"] == "http":
             head = _head(scope, scope["method"])
-            cors = self._endpoint.exchange.cors_headers(head)
+            cors = self._endpoint.cors_headers(head)
             try:
                 await self._endpoint.serve(_AsgiRequest(head, receive, send, cors))
             except trio.BrokenResourceError:

@@ -26,7 +26,7 @@ from mcpbus.session import Close, OpenGet, Session
 from mcpbus.stream import Stream
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Answering, HttpRequest, watch
-from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form
+from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form, HeaderList
 from mcpbus.transport.batches import begin_batch
 from mcpbus.transport.decisions import (
     ACCEPTED,
@@ -34,6 +34,7 @@ from mcpbus.transport.decisions import (
     Answer,
     Batch,
     DeliverResponse,
+    Head,
     Initialize,
     Serve,
     refusal,
@@ -76,6 +77,10 @@ class Endpoint:
             for json in (True, False)
             for sse in (True, False)
         }
+
+    def cors_headers(self, head: Head) -> HeaderList:
+        """Return the fields that a shell adds to the answer, whatever it is."""
+        return self.exchange.cors_headers(head)
 
     async def serve(self, http: HttpRequest) -> None:
         """Serve one request, to its end.

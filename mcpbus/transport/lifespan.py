@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from mcpbus.transport.asgi import AsgiApp, Message, Receive, Scope, Send
+from mcpbus.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -37,6 +38,10 @@ class LifespanApp:
         self._open_bus = open_bus
         self._attach = attach
         self._app: AsgiApp | None = None
+
+    def direct(self, path: str) -> Endpoint | None:
+        """Return the endpoint of the open bus, as `AsgiApp.direct`; None while there is no open bus."""
+        return None if self._app is None else self._app.direct(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""

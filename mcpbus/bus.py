@@ -248,11 +248,13 @@ class Bus:
         log = None
         if self.event_store is not None and session is not None and session.revision is not None:
             primes = session.revision.priming
-            log = EventLog(self.event_store, session.id, primes=primes, deadline=self.limits.write_deadline)
+            log = EventLog(
+                self.event_store, session.id, line, primes=primes, deadline=self.limits.write_deadline
+            )
         owner = session.address if session is not None and line is Line.GET else None
         stream = open_stream(self.system, line, self.limits, self._streams, owner=owner, log=log)
         if log is not None and session is not None:
-            session.streams[log.name] = stream
+            session.streams.add(stream, log)
             stream.registry = session.streams
         return stream
 

@@ -22,6 +22,7 @@ from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
 from mcpbus.request import LogThreshold
+from mcpbus.resumable import ResumableStreams
 from mcpbus.routing import Kind, Setting
 from mcpbus.stream import Stream
 
@@ -145,7 +146,7 @@ class Session:
         self.in_flight = InFlight(bus.limits.max_requests_per_session)
         self.threshold = LogThreshold(bus.limits.log_level)
         self.questions: dict[RequestId, Address[object]] = {}
-        self.streams: dict[str, Stream] = {}
+        self.streams = ResumableStreams()
         self.subscriptions: set[str] = set()
         self.stage = Stage.CONNECTED if setting is Setting.SHARED else Stage.REGISTERING
         self.last_active = trio.current_time()

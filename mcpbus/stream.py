@@ -26,6 +26,7 @@ from mcpbus.options import Limits
 from mcpbus.outbox import Outbox, Outgoing, Withdrawal
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
+from mcpbus.resumable import ResumableStreams
 from mcpbus.routing import Line, Situation, absent
 from mcpbus.stores.log import EventLog
 
@@ -132,7 +133,7 @@ class Stream:
         ending: Why it ended without a reply; None if it did not, or has not.
         owed: How many replies are still to come before it ends: one, unless it is set anew for a batch of requests.
         log: What it has said, if its client can come back for it.
-        registry: Where it is found by its log's name while it lives.
+        registry: Where its session finds it by its log's name, if it has one.
     """
 
     __slots__ = (
@@ -155,7 +156,7 @@ class Stream:
     def __init__(self, line: Line, limits: Limits, open_streams: OpenStreams, log: EventLog | None) -> None:
         self.line = line
         self.log = log
-        self.registry: dict[str, Stream] | None = None
+        self.registry: ResumableStreams | None = None
         self._patience = limits.abandoned_timeout
         self._open = open_streams
         self.ending: Ending | None = None

@@ -230,7 +230,7 @@ class StreamActor:
         stream._writer = None  # they know each other, and should not wait for the garbage collector
         stream.wake()
         if stream.registry is not None and stream.log is not None:
-            stream.registry.pop(stream.log.name, None)
+            stream.registry.ended(stream.log)
         if self._next is not None and self._next.granted is not None:
             self._next.granted.set()
         for message in lost:

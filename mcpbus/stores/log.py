@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import trio
 
 from mcpbus.outbox import Outgoing
+from mcpbus.routing import Line
 from mcpbus.stores.protocol import EventStore
 
 _log = logging.getLogger("mcpbus")
 _EVENT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,15})")
+_GET, _REQUEST = "g", "r"
 
 
 def parse_event_id(event_id: str) -> tuple[str, int] | None:
@@ -20,8 +22,20 @@ def parse_event_id(event_id: str) -> tuple[str, int] | None:
     return None if match is None else (match[1], int(match[2]))
 
 
+def is_get_stream(name: str) -> bool:
+    """Return whether a log's name is that of a GET stream; its client can tell us nothing else once it has ended."""
+    return name.startswith(_GET)
+
+
 class EventLog:
     """What one stream has said, in a store.
+
+    Args:
+        store: Keeps it.
+        session: The id of the session that it belongs to.
+        line: What kind of stream it is.
+        primes: Whether it begins with an id without data, as 2025-11-25 has it.
+        deadline: Seconds that the store may take.
 
     Attributes:
         name: The stream's name in the store, and in its events' ids.
@@ -31,13 +45,13 @@ class EventLog:
 
     __slots__ = ("_broken", "_deadline", "_last", "_session", "_store", "name", "offered", "primes")
 
-    def __init__(self, store: EventStore, session: str, *, primes: bool, deadline: float) -> None:
+    def __init__(self, store: EventStore, session: str, line: Line, *, primes: bool, deadline: float) -> None:
         self._store = store
         self._session = session
         self._deadline = deadline
         self._last = 0
         self._broken = False
-        self.name = secrets.token_urlsafe(12)
+        self.name = (_GET if line is Line.GET else _REQUEST) + secrets.token_urlsafe(12)
         self.primes = primes
         self.offered = False
 

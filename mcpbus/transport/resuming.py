@@ -1,8 +1,12 @@
 """How a legacy client comes back to a stream that it lost: replay of what it missed, then on from there.
 
-Replay never holds another stream's events. A stream that has ended is replayed to its end and closed; one that
-is unknown, or whose missed part was dropped, is refused: opened anew in its place it would leave its client
-waiting for a reply that cannot come (routing notes 7 and 8).
+Replay never holds another stream's events. A stream that is unknown, or whose missed part was dropped, is
+refused: opened anew in its place it would leave its client waiting for a reply that cannot come.
+
+What a request's stream said before it ended is replayed, and the connection closed. A client that has it all gets
+204, which ends the reconnecting of an `EventSource` (HTML, 9.2.2) and of the official clients. An empty stream
+would not: they come back to it for ever, the TypeScript one without the id, as if for the session's GET stream,
+whose place it then takes. A GET stream that has ended goes on as a new one, since the session has.
 """
 
 import logging
@@ -11,9 +15,11 @@ from typing import TYPE_CHECKING
 import trio
 
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.session import Session
-from mcpbus.stores.log import parse_event_id
+from mcpbus.routing import Line
+from mcpbus.session import OpenGet, Session
+from mcpbus.stores.log import is_get_stream, parse_event_id
 from mcpbus.stores.protocol import Replay
+from mcpbus.stream import Stream, Writer
 from mcpbus.transport.answering import Answering, HttpRequest, watch
 from mcpbus.transport.answers import GET_FORM
 from mcpbus.transport.decisions import Answer, refusal
@@ -36,21 +42,45 @@ async def resume(bus: "Bus", http: HttpRequest, session: Session, last_event_id:
     async with trio.open_nursery() as nursery:
         connection = nursery.cancel_scope
         nursery.start_soon(watch, http, connection)
-        live = session.streams.get(name)
+        live = session.streams.find(name)
         writer = None if live is None else await live.resume(connection)
         if live is None or writer is None:
-            missed = await _fetch(bus, session, name, after)
-            await _replay(bus, http, name, after, missed, more=False)
+            await _follow_up(bus, http, session, connection, named)
         else:
             with writer:
                 # A stream that has told its client no more than where it begins is not in the store yet.
                 up_to_date = live.log is not None and live.log.last == after
                 missed = _NOTHING if up_to_date else await _fetch(bus, session, name, after)
                 if await _replay(bus, http, name, after, missed, more=True):
-                    answering = Answering(http, live, writer, GET_FORM, started=True)
-                    while await answering.step(connection, bus.limits):
-                        pass
+                    await _go_on(bus, http, live, writer, connection)
         connection.cancel()
+
+
+async def _follow_up(
+    bus: "Bus", http: HttpRequest, session: Session, connection: trio.CancelScope, named: tuple[str, int]
+) -> None:
+    """Answer a client that comes back to a stream that has ended."""
+    name, after = named
+    missed = _NOTHING if session.streams.ended_with(name, after) else await _fetch(bus, session, name, after)
+    if not is_get_stream(name):
+        if missed is not None and not missed.events:
+            await http.answer(Answer(204))
+        else:
+            await _replay(bus, http, name, after, missed, more=False)
+    elif await _replay(bus, http, name, after, missed, more=True):
+        stream = bus.open_stream(Line.GET, session)
+        session.address.tell(OpenGet(stream))
+        with stream.attach(connection) as writer:
+            await _go_on(bus, http, stream, writer, connection)
+
+
+async def _go_on(
+    bus: "Bus", http: HttpRequest, stream: Stream, writer: Writer, connection: trio.CancelScope
+) -> None:
+    """Write what is said from now on."""
+    answering = Answering(http, stream, writer, GET_FORM, started=True)
+    while await answering.step(connection, bus.limits):
+        pass
 
 
 async def _replay(

@@ -6,7 +6,7 @@ import trio
 import trio.testing
 from hypothesis import given, settings
 
-from mcpbus import STORED, Context, Limits, Reason, Server
+from mcpbus import DELIVERED, STORED, Context, Limits, Reason, Server
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe
 
@@ -153,6 +153,78 @@ async def test_what_cannot_be_gone_on_from_is_refused(event_id, autojump_clock):
         named = event_id.format(stream=stream, other=foreign.event_ids[0])
         answer = await session.get(named).ended()
         assert (answer.status, answer.streams) == (400, False)
+
+
+@pytest.mark.parametrize("said_before", [True, False])
+@pytest.mark.parametrize("evicted", [True, False])
+async def test_a_client_that_has_all_of_a_stream_that_ended_is_told_not_to_come_back(
+    *, said_before, evicted, autojump_clock
+):
+    store = MemoryEventStore(max_age=10)
+    async with open_bus(make_server(), event_store=store) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize("2025-11-25")
+        post = call(session, "count" if said_before else "poll")
+        await trio.sleep(0.5)
+        await session.notify("notifications/cancelled", {"requestId": "call"}).ended()
+        await post.ended()
+        assert len(post.event_ids) == 1 + said_before
+        await trio.sleep(20 if evicted else 0)
+        again = await session.get(post.event_ids[-1]).ended()
+        assert (again.status, again.body) == (204, b"")
+        # It did not become the session's GET stream, and may be said again.
+        assert bus.statistics().actors == bus.statistics().sessions == 1
+        assert (await session.get(post.event_ids[-1]).ended()).status == 204
+
+
+@pytest.mark.parametrize("said_before", [True, False])
+async def test_a_client_that_comes_back_to_a_get_stream_that_ended_gets_the_sessions_next_one(
+    *, said_before, autojump_clock
+):
+    async with (
+        open_bus(make_server(), event_store=MemoryEventStore()) as bus,
+        open_probe(bus.asgi()) as probe,
+    ):
+        session = await probe.initialize("2025-11-25")
+        get = await session.get().begun()
+        await trio.testing.wait_all_tasks_blocked()
+        if said_before:
+            bus.tools_changed()
+            await get.message()
+        get.disconnect()
+        await trio.testing.wait_all_tasks_blocked()
+        stored = bus.tools_changed()
+        assert await stored.settled(timeout=1) == {STORED: 1}
+        await trio.sleep(bus.limits.abandoned_timeout + 1)
+        held = bus.prompts_changed()
+        again = session.get(get.event_ids[-1])
+        changed = [(await again.message())["method"] for _ in range(2)]
+        assert changed == ["notifications/tools/list_changed", "notifications/prompts/list_changed"]
+        bus.resources_changed()
+        assert (await again.message())["method"] == "notifications/resources/list_changed"
+        await trio.testing.wait_all_tasks_blocked()
+        assert held.fates == {DELIVERED: 1}
+        assert len(set(again.event_ids)) == 3
+        # From whichever of its streams the last event was, it is gone on from.
+        again.disconnect()
+        await trio.testing.wait_all_tasks_blocked()
+        bus.tools_changed()
+        last = session.get(again.event_ids[-1])
+        assert (await last.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_an_ended_get_stream_that_nothing_was_said_on_is_gone_on_from(autojump_clock):
+    async with (
+        open_bus(make_server(), event_store=MemoryEventStore()) as bus,
+        open_probe(bus.asgi()) as probe,
+    ):
+        session = await probe.initialize("2025-11-25")
+        get = await session.get().begun()
+        await trio.testing.wait_all_tasks_blocked()
+        get.disconnect()
+        await trio.sleep(bus.limits.abandoned_timeout + 1)
+        again = await session.get(get.event_ids[-1]).begun()
+        bus.tools_changed()
+        assert (await again.message())["method"] == "notifications/tools/list_changed"
 
 
 async def test_a_get_stream_is_resumed_with_what_changed_meanwhile(autojump_clock):

@@ -162,6 +162,25 @@ export async function resumed_by_another_client(target) {
     assert.ok(!second.wire.sent.some(({ body }) => body?.includes('"count"')), 'the call was sent again');
 }
 
+/** The client comes back to the stream of a call that it cancelled itself; once, since it is told that nothing is to come. */
+export async function cancelled_call_ends_its_stream(target) {
+    const link = await target.connect({ transport: { reconnectionOptions: QUICKLY } });
+    const stop = new AbortController();
+    const running = new Heard();
+    const name = 'hang of typescript resumed';
+    const call = refusal(link.call('hang', { name }, { signal: stop.signal, onprogress: report => running.add(report) }));
+    await running.until(() => true);
+    stop.abort('enough');
+    await call;
+    assert.equal(await link.text('happened', { name }), 'true');
+    await link.wire.resumed();
+    await new Promise(passed => setTimeout(passed, 3 * QUICKLY.maxReconnectionDelay));
+    assert.equal(link.wire.resumptions.length, 1);
+    await link.call('grow', { name: 'grown_after_a_cancel' });
+    await link.heard.until(said => said.method === TOOLS_CHANGED);
+    assert.deepEqual(link.errors.map(String), []);
+}
+
 export async function unknown_event(target) {
     const link = await target.connect();
     const error = await refusal(link.transport.resumeStream('never-given.7'));

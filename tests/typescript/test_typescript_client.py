@@ -54,6 +54,7 @@ SCENARIOS = {
     "streams_break": (RESUMABLE, ("http",)),
     "get_stream_breaks": (RESUMABLE, ("http",)),
     "resumed_by_another_client": (RESUMABLE, ("http",)),
+    "cancelled_call_ends_its_stream": (RESUMABLE, ("http",)),
     "unknown_event": (RESUMABLE, ("http",)),
     "ended_session": (LEGACY, ("http",)),
     "elicitation": (ALL, EVERYWHERE),

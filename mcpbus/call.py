@@ -1,6 +1,7 @@
-"""The call actor: one run of an author's handler.
+"""The call actor: one run of an author's handler that asks its client, or becomes a task.
 
-It owns the handler's task, and the questions that it waits for. What the handler says reaches a client through
+It owns the handler's task, and the questions that it waits for. A handler that does neither needs none: its request's
+actor owns its task, and hands it over when there is something to decide. What the handler says reaches a client through
 the request that carries the call at the moment, which the handler's `Context` finds in the call's `Carrier`.
 
 A legacy request carries its call to the end, and questions go out on its stream. In the modern era a question
@@ -8,27 +9,39 @@ ends the request with ``input_required``: the call *parks*, its coroutine still 
 it on from the very line. A call that becomes a task is carried by the task's actor from then on, as by a request.
 """
 
-import contextvars
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
-from actors import Address, Cell, Failed, StopReason, Succeeded, TaskCancelled, TaskEnded, Timer
+from actors import (
+    Address,
+    Cell,
+    Failed,
+    Outcome,
+    StopReason,
+    Succeeded,
+    Task,
+    TaskCancelled,
+    TaskEnded,
+    Timer,
+)
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import InvalidAnswerError, cannot_ask
-from mcpbus.asking.interface import Asking
 from mcpbus.asking.parking import Parked, Parking
 from mcpbus.asking.required import InputRequired
 from mcpbus.asking.state import Binding
 from mcpbus.fate import Reason
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
-from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.revisions import Era
 from mcpbus.schemas import jsontypes
 
 if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+    from mcpbus.context import Context
     from mcpbus.features.calls import Caller
     from mcpbus.tasks.extension import TaskSupport
 
@@ -91,11 +104,11 @@ class Carrier:
 
     Attributes:
         address: The request's actor, or the task's.
-        call: The call's actor.
+        running: The handler's task.
+        bus: The bus.
         caller: Who asks.
-        request_id: The request's id.
-        meta: Decodes the request's ``_meta``.
-        binding: Makes what a state for this request is bound to; None where the method has no rounds.
+        request: What they ask.
+        rounds: Whether the request can be answered with questions.
         ended: Why what is said now reaches nobody; None while the request is open.
         direct: Whether questions go to `address` when they are asked; otherwise the request is answered with them.
         task_support: How the call may become a task; None if it may not.
@@ -107,17 +120,18 @@ class Carrier:
     """
 
     __slots__ = (
+        "_call",
         "_keys",
         "address",
         "answers",
         "beginning",
-        "binding",
-        "call",
+        "bus",
         "caller",
         "direct",
         "ended",
-        "meta",
-        "request_id",
+        "request",
+        "rounds",
+        "running",
         "state",
         "task",
         "task_support",
@@ -125,15 +139,11 @@ class Carrier:
     )
 
     address: Address[object]
-    call: Address[object]
 
-    def __init__(
-        self,
-        caller: "Caller",
-        request_id: RequestId,
-        meta: Callable[[], dict[str, Any]],
-        binding: Callable[[], Binding] | None,
-    ) -> None:
+    def __init__(self, bus: "Bus", caller: "Caller", request: Request, *, rounds: bool) -> None:
+        self.bus = bus
+        self.running: Task | None = None
+        self._call: Address[object] | None = None
         self.ended: Reason | None = None
         self.answers: dict[str, Any] = {}
         self.used: dict[str, bytes] = {}
@@ -142,22 +152,44 @@ class Carrier:
         self.task: str | None = None
         self.beginning = False
         self._keys: dict[str, int] = {}
-        self.carry(caller, request_id, meta, binding)
+        self.carry(caller, request, rounds=rounds)
 
-    def carry(
-        self,
-        caller: "Caller",
-        request_id: RequestId,
-        meta: Callable[[], dict[str, Any]],
-        binding: Callable[[], Binding] | None,
-    ) -> None:
+    def carry(self, caller: "Caller", request: Request, *, rounds: bool) -> None:
         """Speak through another request from now on."""
         self.caller = caller
-        self.request_id = request_id
-        self.meta = meta
-        self.binding = binding
+        self.request = request
+        self.rounds = rounds
         self.direct = caller.revision.era is Era.LEGACY
         self.ended = None
+
+    @property
+    def call(self) -> Address[object]:
+        """The call's actor, which the handler's task is handed over to when it is first needed."""
+        if self._call is None:
+            self._call = self.bus.system.spawn(CallActor, self, self.bus.parking)
+        return self._call
+
+    def tell_call(self, message: object) -> bool:
+        """Tell the call's actor, and return whether it took it: not once the call has ended, or its request without it."""
+        if self._call is None and self.ended is not None:
+            return False
+        return self.call.tell(message) is None
+
+    def cancel(self) -> bool:
+        """Cancel the call if it has an actor of its own, and return whether it has; otherwise its task's owner is to."""
+        if self._call is None:
+            return False
+        if not self._call.stopped:
+            self._call.tell(CancelCall())
+        return True
+
+    def meta(self) -> dict[str, Any]:
+        """Decode the request's ``_meta``."""
+        return decode_params(_WithMeta, self.request.params).meta
+
+    def binding(self) -> Binding:
+        """Make what a state for this request is bound to."""
+        return Binding.of(self.request, self.caller.principal)
 
     def unique(self, key: str) -> str:
         """Return a key that was not used in this run: the second ``name`` is ``name-2``.
@@ -188,41 +220,52 @@ class Carrier:
                 self.used[key] = jsontypes.encode(answer)
 
 
-async def run_rounds(
-    run: Callable[[], Awaitable[bytes | InputRequired]], asking: Asking, carrier: Carrier
-) -> bytes | Required:
+class Handler(Protocol):
+    """What a request runs, with the context that was made for it."""
+
+    async def run(self, context: "Context", /) -> bytes | InputRequired:
+        """Run, once; see `Prepared.run`."""
+
+
+class _WithMeta(msgspec.Struct):
+    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
+
+
+async def run_rounds(handler: Handler, context: "Context", carrier: Carrier) -> bytes | Required:
     """Run a handler; where there are no rounds, also what it wants after an `InputRequired`.
 
     Raises:
         ProtocolError: The handler wants more rounds than anybody would answer.
     """
     for _ in range(_MOST_ROUNDS):
-        result = await run()
+        result = await handler.run(context)
         if not isinstance(result, InputRequired):
             return result
         if not carrier.direct:
-            return Required(asking.prepare(result.questions), jsontypes.encode(result.state))
+            return Required(context.prepare(result.questions), jsontypes.encode(result.state))
         carrier.begin_again(result.state)
         for key in result.questions:
             carrier.answers.pop(key, None)  # of an earlier round: it is asked again
-        await asking.ask_all(result.questions)
+        await context.ask_all(result.questions)
         # The next run has the answers of this one too, as if its client had brought them back.
         carrier.answers |= {key: msgspec.json.decode(answer) for key, answer in carrier.used.items()}
         carrier.begin_again(result.state)
     raise ProtocolError(INTERNAL_ERROR, f"The server asked {_MOST_ROUNDS} times and did not come to an end")
 
 
-class CallActor:
-    """Runs one handler in a task of its own."""
+def read_outcome(outcome: Outcome) -> bytes | Required | ProtocolError:
+    """Return what came of `run_rounds`: what it returned, or the error to answer with."""
+    if isinstance(outcome, Succeeded):
+        return outcome.value  # type: ignore[no-any-return]  # what run_rounds returns
+    if isinstance(outcome, Failed) and isinstance(outcome.exception, ProtocolError):
+        return outcome.exception
+    return internal_error()
 
-    def __init__(
-        self,
-        cell: Cell[object],
-        carrier: Carrier,
-        run: Callable[[], Awaitable[bytes | Required]],
-        context: contextvars.Context,
-        parking: Parking,
-    ) -> None:
+
+class CallActor:
+    """Owns the task of one handler; see the module."""
+
+    def __init__(self, cell: Cell[object], carrier: Carrier, parking: Parking) -> None:
         self._cell = cell
         self._carrier = carrier
         self._parking = parking
@@ -230,16 +273,18 @@ class CallActor:
         self._asks: list[Ask] | None = None
         self._lapse_timer: Timer | None = None
         self._result: bytes | ProtocolError | None = None
-        carrier.call = cell.address
         cell.on_stop(self._ended)
-        self._task = cell.start_task(run, context=context)
+        self._task = carrier.running
+        if self._task is not None:
+            cell.adopt(self._task)
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
     def _task_ended(self, message: TaskEnded) -> None:
-        result = self._read(message)
+        outcome = read_outcome(message.outcome)
+        result = self._require([outcome.ask], outcome.state) if isinstance(outcome, Required) else outcome
         if self._lapse_timer is None:
             self._finish(result, cancelled=isinstance(message.outcome, TaskCancelled))
         else:
@@ -250,19 +295,12 @@ class CallActor:
         self._carrier.address.tell(Finished(result, cancelled=cancelled))
         self._cell.stop()
 
-    def _read(self, end: TaskEnded) -> bytes | ProtocolError:
-        outcome = end.outcome
-        if isinstance(outcome, Succeeded):
-            if isinstance(outcome.value, Required):
-                return self._require([outcome.value.ask], outcome.value.state)
-            return outcome.value  # type: ignore[no-any-return]  # what Prepared.run returns
-        if isinstance(outcome, Failed) and isinstance(outcome.exception, ProtocolError):
-            return outcome.exception
-        return internal_error()
+    def _answer_with_questions(self, message: Required) -> None:
+        self._finish(self._require([message.ask], message.state))
 
     def _cancel(self, _message: CancelCall | _Lapse) -> None:
         self._leave()
-        if self._result is None:
+        if self._result is None and self._task is not None:
             self._task.cancel()
             self._fail_asks()
         else:
@@ -304,7 +342,6 @@ class CallActor:
     def _require(self, asks: Sequence[Ask], author: bytes | None) -> bytes:
         """Make the result that asks: for another run, if an `author` left a state for that; otherwise the call parks."""
         carrier, again = self._carrier, author is not None
-        assert carrier.binding is not None  # noqa: S101 - the context refused to ask otherwise
         if self._name is None:
             self._name = secrets.token_urlsafe(16)
         answers: dict[str, bytes] | None = carrier.used
@@ -367,6 +404,7 @@ class CallActor:
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         TaskEnded: _task_ended,
+        Required: _answer_with_questions,
         CancelCall: _cancel,
         _Lapse: _cancel,
         Ask: _ask,

@@ -57,7 +57,7 @@ class Context(Asking):
     @property
     def request_id(self) -> RequestId:
         """The JSON-RPC id of the request, a string or an integer; a retry's once it has come."""
-        return self._carrier.request_id
+        return self._carrier.request.id
 
     @property
     def revision(self) -> Revision:
@@ -225,7 +225,7 @@ class Context(Asking):
             TypeError: One of them holds what is not JSON.
         """
         caller = self._carrier.caller
-        if caller.revision.era is Era.MODERN and self._carrier.binding is None:
+        if caller.revision.era is Era.MODERN and not self._carrier.rounds:
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
         required: dict[str, Any] = {}
         for question in questions.values():
@@ -246,14 +246,14 @@ class Context(Asking):
             with trio.fail_after(float("inf") if modern else seconds):
                 if caller.session is not None:
                     await caller.session.until_initialized()
-                if ask.open and carrier.call.tell(ask) is not None:
+                if ask.open and not carrier.tell_call(ask):
                     raise cannot_ask("its request has ended")
                 return list((await ask.wait()).values())
         except trio.TooSlowError:
             raise timed_out(seconds) from None
         finally:
             if ask.open:
-                carrier.call.tell(Withdraw(ask))
+                carrier.tell_call(Withdraw(ask))
 
     def _say(self, said: Emission | Progress) -> Receipt:
         carrier = self._carrier

@@ -6,15 +6,13 @@ what does. The transports differ only in the stream that the reply goes to.
 
 import contextvars
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from actors import Address, System
 from mcpbus.admission import InFlight, Overloaded, Slot
 from mcpbus.asking.state import Binding
-from mcpbus.call import CallActor, Carrier, Resume, run_rounds
+from mcpbus.call import Carrier, Handler, Resume
 from mcpbus.context import Context
 from mcpbus.features.calls import ToolCall
 from mcpbus.handshake import Registration
@@ -118,27 +116,15 @@ def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stre
     if rounds and inbound.routing.is_retry:
         return _retry(bus, inbound, caller, prepared, open_stream)
     slot = bus.admission.admit(request.id, inbound.table)
-    carrier = _carrier(inbound, caller, rounds=rounds)
+    carrier = Carrier(bus, caller, request, rounds=rounds)
     return _start(bus, _ticket(bus, inbound, slot, open_stream(Line.OWN)), carrier, prepared)
 
 
-def _carrier(inbound: Inbound, caller: Caller, *, rounds: bool) -> Carrier:
-    request = inbound.request
-    binding = partial(Binding.of, request, inbound.principal) if rounds else None
-    return Carrier(caller, request.id, partial(_meta, request), binding)
-
-
-def _start(bus: "Bus", ticket: Ticket, carrier: Carrier, prepared: Prepared | Registration) -> Stream:
-    """Start the actors of an admitted request, and of its call."""
-    context = Context(bus, carrier)
-    if isinstance(prepared, ToolCall):
-        carrier.task_support = prepared.tool.task
-    run = partial(run_rounds, partial(prepared.run, context), context, carrier)
-
-    def call(system: System, ticket: Ticket) -> Address[object]:
-        return system.spawn(CallActor, carrier, run, ticket.context, bus.parking)
-
-    bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, call)
+def _start(bus: "Bus", ticket: Ticket, carrier: Carrier, handler: Handler) -> Stream:
+    """Start the actor of an admitted request."""
+    if isinstance(handler, ToolCall):
+        carrier.task_support = handler.tool.task
+    bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, (handler, Context(bus, carrier)))
     return ticket.stream
 
 
@@ -167,12 +153,11 @@ def _retry(
     ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
     if parked is not None:
         carrier = parked.carrier
-        binding = partial(Binding.of, request, inbound.principal)
-        carrier.carry(caller, request.id, partial(_meta, request), binding)
-        bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, lambda _system, _ticket: carrier.call)
+        carrier.carry(caller, request, rounds=True)
+        bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, None)
         carrier.call.tell(Resume(responses))
         return ticket.stream
-    carrier = _carrier(inbound, caller, rounds=True)
+    carrier = Carrier(bus, caller, request, rounds=True)
     if state is not None:
         answers = state.answers or {}
         carrier.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
@@ -206,7 +191,7 @@ def register(
     ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
     if inbound.setting is not Setting.SHARED and inbound.session is not None:
         ticket.session_id = inbound.session.id
-    carrier = _carrier(inbound, _caller(bus, inbound), rounds=False)
+    carrier = Carrier(bus, _caller(bus, inbound), inbound.request, rounds=False)
     return _start(bus, ticket, carrier, registration)
 
 
@@ -271,14 +256,6 @@ def _ticket(bus: "Bus", inbound: Inbound, slot: Slot, stream: Stream) -> Ticket:
         contextvars.copy_context(),
         session,
     )
-
-
-class _WithMeta(msgspec.Struct):
-    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
-
-
-def _meta(request: Request) -> dict[str, Any]:
-    return decode_params(_WithMeta, request.params).meta
 
 
 def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:

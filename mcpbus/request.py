@@ -11,14 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import attrs
 import msgspec
 
-from actors import Address, Cell, Permit, Stopped, StopReason, System
+from actors import Cell, Permit, Stopped, StopReason, TaskEnded
 from mcpbus.admission import Slot
-from mcpbus.asking.ask import Ask, Withdraw
+from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
-from mcpbus.call import CancelCall, Carrier, Finished
+from mcpbus.call import Carrier, Finished, Handler, read_outcome, run_rounds
 from mcpbus.emission import PROGRESS, Emission, Progress
 from mcpbus.fate import Ledger, Reason, Receipt
 from mcpbus.outbox import Outgoing, Withdrawal
@@ -38,6 +37,7 @@ from mcpbus.schemas import jsontypes
 from mcpbus.stream import Abort, Ending, Poll, Purge, Stream
 
 if TYPE_CHECKING:
+    from mcpbus.context import Context
     from mcpbus.session import Session
 
 _log = logging.getLogger("mcpbus")
@@ -71,8 +71,7 @@ class _Abandoned(msgspec.Struct, frozen=True):
     """Nobody came back for the answer of a legacy request."""
 
 
-@attrs.define(eq=False)
-class Ticket:
+class Ticket(msgspec.Struct, eq=False):
     """What is known of a request when it begins.
 
     Attributes:
@@ -89,6 +88,7 @@ class Ticket:
         context: The contextvars that its handler runs in: those of when it arrived.
         session: Its legacy session; None in the modern era and in stateless serving.
         session_id: The id of the session that its success opens, if it is an HTTP initialize.
+        hosted: Whether its handler runs in the task that waits for the answer; see `Stream.guest`.
     """
 
     id: RequestId
@@ -103,6 +103,7 @@ class Ticket:
     context: contextvars.Context
     session: "Session | None" = None
     session_id: str | None = None
+    hosted: bool = False
 
 
 class LogThreshold:
@@ -115,7 +116,21 @@ class LogThreshold:
 
 
 class RequestActor:
-    """See the module."""
+    """See the module.
+
+    Args:
+        cell: Its cell.
+        ticket: The request.
+        ledger: Where what it says is entered.
+        carrier: What its call speaks through.
+        handler: What to run for it; None for a retry, which carries a call that runs already.
+    """
+
+    _progress = float("-inf")
+    _parked = False
+    _over = False
+    _situation: Situation | None = None
+    _questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
 
     def __init__(
         self,
@@ -123,23 +138,23 @@ class RequestActor:
         ticket: Ticket,
         ledger: Ledger,
         carrier: Carrier,
-        call: Callable[[System, Ticket], Address[object]],
+        handler: "tuple[Handler, Context] | None",
     ) -> None:
         self._cell = cell
         self._ticket = ticket
         self._ledger = ledger
         self._carrier = carrier
-        self._progress = float("-inf")
-        self._parked = False
-        self._over = False
-        self._situation: Situation | None = None
         self._room = ticket.stream.address.permit()
         carrier.address = cell.address
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
-        self._questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
-        self._call = call(cell.system, ticket)
+        if handler is not None:
+            run, context = partial(run_rounds, *handler, carrier), ticket.context
+            if ticket.hosted:
+                carrier.running = ticket.stream.guest = cell.start_guest(run, context=context)
+            else:
+                carrier.running = cell.start_task(run, context=context)
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
@@ -254,6 +269,13 @@ class RequestActor:
         message.request_id = ticket.id
         ticket.stream.send(message, permit)
 
+    def _task_ended(self, message: TaskEnded) -> None:
+        outcome = read_outcome(message.outcome)
+        if isinstance(outcome, Required):
+            self._carrier.call.tell(outcome)
+        else:
+            self._reply(outcome)
+
     def _finished(self, message: Finished) -> None:
         self._parked = message.parked
         self._reply(message.result)
@@ -335,8 +357,8 @@ class RequestActor:
         self._ticket.slot.release()
         for question_id in tuple(self._questions or ()):
             self._forget(question_id)
-        if not self._parked and not self._call.stopped:
-            self._call.tell(CancelCall())
+        if not self._parked:
+            self._carrier.cancel()
         if not self._over:
             self._let_go(Reason.FAILED)
             if reason is StopReason.FAILED:
@@ -351,6 +373,7 @@ class RequestActor:
         Ask: _ask,
         Answered: _answered,
         Withdraw: _withdraw,
+        TaskEnded: _task_ended,
         Finished: _finished,
         Cancel: _cancel,
         Drop: _drop,

@@ -123,7 +123,7 @@ class TaskDirectory:
             await self._keep(task)
         except BaseException:
             carrier.beginning = False
-            carrier.call.tell(Park())
+            carrier.tell_call(Park())
             raise
         finally:
             self._beginning -= 1

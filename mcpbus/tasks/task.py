@@ -19,7 +19,7 @@ import actors
 from actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
 from mcpbus.asking.ask import Ask, Withdraw
 from mcpbus.asking.errors import AskError, cannot_ask
-from mcpbus.call import CancelCall, Carrier, Finished
+from mcpbus.call import Carrier, Finished
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Reason
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, quoted
@@ -248,8 +248,8 @@ class TaskActor:
         self._write()
 
     def _cancel_call(self) -> None:
-        if self._carrier is not None and not self._carrier.call.stopped:
-            self._carrier.call.tell(CancelCall())
+        if self._carrier is not None:
+            self._carrier.cancel()
 
     # -- the store -------------------------------------------------------------------------------
 

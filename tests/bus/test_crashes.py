@@ -5,7 +5,9 @@ import trio
 from staging import HELLO, methods, staged, tool
 
 from actors import TaskEnded
-from mcpbus.call import CallActor, Finished
+from mcpbus.asking import CannotAskError
+from mcpbus.asking.ask import Ask
+from mcpbus.call import CallActor
 from mcpbus.emission import Emission
 from mcpbus.fate import Fate, Place, Reason
 from mcpbus.outbox import Outgoing
@@ -67,7 +69,7 @@ async def assert_unharmed(stage, others):
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern", "shared legacy", "shared modern"])
-@pytest.mark.parametrize(("actor", "message"), [(RequestActor, Emission), (RequestActor, Finished)])
+@pytest.mark.parametrize(("actor", "message"), [(RequestActor, Emission), (RequestActor, TaskEnded)])
 async def test_a_request_that_crashes_is_answered_with_an_internal_error(
     actor, message, era, crash, autojump_clock
 ):
@@ -113,11 +115,13 @@ async def poke(stage, message):
 async def test_a_call_that_crashes_has_its_request_answered_with_an_internal_error(crash, autojump_clock):
     async with staged() as stage:
         others = await neighbours(stage)
-        post = stage.probe.request("tools/call", tool("victim"))
+        post = stage.probe.request("tools/call", tool("victim"), capabilities={"elicitation": {}})
         victim = await stage.call("victim")
-        crash(CallActor, TaskEnded)
-        victim.finish()
+        crash(CallActor, Ask)
+        with pytest.raises(CannotAskError):
+            await victim.ctx.elicit("How many?", int)
         assert (await post.reply(timeout=10))["error"]["code"] == -32603
+        assert victim.outcome == "cancelled"
         await assert_unharmed(stage, others)
 
 
@@ -244,7 +248,7 @@ async def test_a_crash_while_registering_leaves_no_session(crash, autojump_clock
         async def hook(session):
             await trio.sleep(1)
 
-        crash(RequestActor, Finished)
+        crash(RequestActor, TaskEnded)
         answer = await stage.probe.post(
             {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
         ).ended()

@@ -8,6 +8,7 @@ import pytest
 from mcpbus.call import Carrier
 from mcpbus.context import Context
 from mcpbus.methods import METHODS, Caller
+from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Revision
 from mcpbus.server import Server
@@ -23,7 +24,8 @@ class Client:
 
     @property
     def context(self) -> Context:
-        return Context(None, Carrier(self.caller, 1, dict, None))  # type: ignore[arg-type]
+        request = Request(1, "test")
+        return Context(None, Carrier(None, self.caller, request, rounds=False))  # type: ignore[arg-type]
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         row = METHODS[method]

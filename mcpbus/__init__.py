@@ -16,6 +16,8 @@ from mcpbus.asking import (
     Root,
     Sample,
     Sampled,
+    ToolUse,
+    ToolUseResult,
 )
 from mcpbus.authentication import Unauthorized
 from mcpbus.bus import Bus
@@ -91,6 +93,8 @@ __all__ = [
     "ToolAnnotations",
     "ToolError",
     "ToolResult",
+    "ToolUse",
+    "ToolUseResult",
     "Unauthorized",
     "Verdict",
 ]

@@ -1,6 +1,6 @@
 """Asking the client: questions, answers, and the state that travels between the rounds."""
 
-from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled, ToolUse, ToolUseResult
 from mcpbus.asking.errors import (
     AnswerTimeoutError,
     AskError,
@@ -28,4 +28,6 @@ __all__ = [
     "Root",
     "Sample",
     "Sampled",
+    "ToolUse",
+    "ToolUseResult",
 ]

@@ -1,5 +1,6 @@
 """What a client answers, as a handler sees it."""
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import attrs
@@ -41,6 +42,16 @@ class ToolUse(
     input: dict[str, Any]
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
+    def result(self, content: str | Sequence[ContentBlock], *, is_error: bool = False) -> "ToolUseResult":
+        """Return what the model is told of it, in the next message to it.
+
+        Args:
+            content: What the tool gave: a text, or blocks of content.
+            is_error: Whether it failed.
+        """
+        blocks: list[ContentBlock] = [TextContent(content)] if isinstance(content, str) else list(content)
+        return ToolUseResult(self.id, blocks, is_error=is_error or None)
+
 
 class ToolUseResult(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="tool_result"
@@ -76,6 +87,11 @@ class Sampled(msgspec.Struct, frozen=True, rename="camel"):
     def text(self) -> str:
         """The text blocks, one after another."""
         return "".join(block.text for block in self.content if isinstance(block, TextContent))
+
+    @property
+    def tool_uses(self) -> list[ToolUse]:
+        """The tools that it asks to use, before it goes on."""
+        return [block for block in self.content if isinstance(block, ToolUse)]
 
 
 class Root(msgspec.Struct, frozen=True):

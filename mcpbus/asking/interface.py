@@ -66,14 +66,26 @@ class Asking:
         message: str,
         url: str,
         *,
+        elicitation_id: str | None = None,
         key: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> Accepted[None] | Declined | Cancelled:
-        """Ask the user to open a page, for what must not pass through the client.
+        """Ask the user to open a page, for what must not pass through the client: credentials, payments.
 
         Acceptance is consent to open it; whether the user did what the page is for, the server finds out itself.
+
+        Args:
+            message: What the user is told.
+            url: The page.
+            elicitation_id: What `Session.elicitation_complete` will name, in revision 2025-11-25. It must not be
+                guessable; one is made if it is left out.
+            key: Names the question.
+            timeout: Seconds to wait at most, in the legacy eras.
         """
-        return (await self._ask({key: ElicitUrl(message, url)}, timeout))[0]  # type: ignore[no-any-return]
+        question = (
+            ElicitUrl(message, url) if elicitation_id is None else ElicitUrl(message, url, elicitation_id)
+        )
+        return (await self._ask({key: question}, timeout))[0]  # type: ignore[no-any-return]
 
     async def sample(
         self,
@@ -86,10 +98,15 @@ class Asking:
         """Ask the client's model to write something.
 
         Args:
-            messages: A text of the user, or messages ``{"role": ..., "content": ...}``.
+            messages: A text of the user; or, in order, texts of the user, what the model answered before, and
+                messages ``{"role": ..., "content": ...}``.
             key: Names the question.
             timeout: Seconds to wait at most, in the legacy eras.
-            **options: The other fields of `Sample`, such as `max_tokens` and `system_prompt`.
+            **options: The other fields of `Sample`, such as `max_tokens`, `system_prompt` and `tools`.
+
+        Raises:
+            TypeError: Something in it has no JSON form.
+            ValueError: The messages are no conversation, or a tool is not described as in tools/list.
         """
         return (await self._ask({key: Sample(messages, **options)}, timeout))[0]  # type: ignore[no-any-return]
 

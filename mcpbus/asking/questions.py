@@ -8,9 +8,9 @@ import attrs
 import msgspec
 
 from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.asking.conversation import fit, read_conversation
 from mcpbus.asking.errors import invalid_answer
 from mcpbus.asking.forms import Form, make_form
-from mcpbus.protocol.messages import TextContent
 from mcpbus.protocol.revisions import Revision
 from mcpbus.schemas import jsontypes
 
@@ -130,12 +130,19 @@ class ElicitUrl:
         return Declined() if action == "decline" else Cancelled()
 
 
+class _Tool(msgspec.Struct, rename="camel"):
+    name: str
+    input_schema: dict[str, Any]
+    description: str | None = None
+
+
 @attrs.frozen(kw_only=True)
 class Sample:
     """Ask the client's model to write something.
 
     Attributes:
-        messages: What it is told: a text of the user, or messages ``{"role": ..., "content": ...}``.
+        messages: What it is told: a text of the user; or, in order, texts of the user, what it answered before
+            (`Sampled`), and messages ``{"role": ..., "content": ...}``.
         max_tokens: How long it may be.
         system_prompt: The system prompt that the server would like.
         temperature: How much chance there should be.
@@ -145,6 +152,10 @@ class Sample:
         metadata: For the model's provider.
         tools: Tools that the model may use, described as in tools/list.
         tool_choice: The protocol's ToolChoice.
+
+    Raises:
+        TypeError: Something in it has no JSON form.
+        ValueError: The messages are no conversation, or a tool is not described as in tools/list.
     """
 
     method: ClassVar[str] = "sampling/createMessage"
@@ -160,6 +171,18 @@ class Sample:
     metadata: Mapping[str, Any] | None = None
     tools: Sequence[Any] | None = None
     tool_choice: Mapping[str, Any] | None = None
+    _conversation: list[dict[str, Any]] = attrs.field(init=False, repr=False, eq=False)
+
+    @_conversation.default
+    def _read(self) -> list[dict[str, Any]]:
+        return read_conversation(self.messages)
+
+    def __attrs_post_init__(self) -> None:
+        for tool in self.tools or ():
+            try:
+                msgspec.convert(jsontypes.to_builtins(tool), _Tool)
+            except msgspec.ValidationError as error:
+                raise ValueError(f"a tool is described as in tools/list: {error}, in {tool!r}") from error
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
         """See `Question.lacks`."""
@@ -174,13 +197,10 @@ class Sample:
         able = isinstance(declared, Mapping) and all(feature in declared for feature in needed)
         return {} if able else {"sampling": needed}
 
-    def params(self, revision: Revision) -> dict[str, Any]:  # noqa: ARG002 - what a revision lacks was refused
+    def params(self, revision: Revision) -> dict[str, Any]:
         """See `Question.params`."""
-        messages = self.messages
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": TextContent(messages)}]
         params = {
-            "messages": messages,
+            "messages": fit(self._conversation, several=revision.sampling_features),
             "maxTokens": self.max_tokens,
             "systemPrompt": self.system_prompt,
             "temperature": self.temperature,

@@ -90,7 +90,7 @@ def test_ids_of_elicitations_by_url_are_made_and_differ():
 
 def test_a_sample_sends_what_was_given_and_no_more():
     assert Sample("Hi", max_tokens=5).params(E) == {
-        "messages": [{"role": "user", "content": TextContent("Hi")}],
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}],
         "maxTokens": 5,
     }
     given = {

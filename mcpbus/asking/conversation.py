@@ -1,0 +1,78 @@
+"""What a client's model is told: messages, each of one or several blocks of content.
+
+A model that may use tools asks for one with a `ToolUse`, and reads what came of it in the very next message
+(2025-11-25, Sampling, "Tool Use and Result Balance").
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mcpbus.asking.answers import Sampled, SamplingContent, ToolUse, ToolUseResult
+from mcpbus.protocol.messages import MetaObject, Role
+from mcpbus.schemas import jsontypes
+
+
+class _Message(msgspec.Struct, rename="camel"):
+    role: Role
+    content: list[SamplingContent]
+    meta: MetaObject | None = msgspec.field(default=None, name="_meta")
+
+
+def read_conversation(given: str | Sequence[Any]) -> list[dict[str, Any]]:
+    """Return messages as they are sent, each with a list of blocks.
+
+    Args:
+        given: A text of the user; or, in order, texts of the user, what a model answered before (`Sampled`), and
+            messages ``{"role": ..., "content": ...}`` whose content is a block or a list of them.
+
+    Raises:
+        TypeError: Something in it has no JSON form.
+        ValueError: It is no conversation; the text says which message breaks which rule.
+    """
+    messages = [_plain(item) for item in ([given] if isinstance(given, str) else given)]
+    open_uses: set[str] = set()
+    for number, message in enumerate(messages):
+        try:
+            blocks = msgspec.convert(message, _Message).content
+        except msgspec.ValidationError as error:
+            raise ValueError(f"messages[{number}]: {error}") from error
+        results = {block.tool_use_id for block in blocks if isinstance(block, ToolUseResult)}
+        if results != open_uses:
+            asked = ", ".join(sorted(open_uses)) or "none"
+            raise ValueError(f"messages[{number}] must have results of what the last one asked for: {asked}")
+        if results and not all(isinstance(block, ToolUseResult) for block in blocks):
+            raise ValueError(f"messages[{number}]: beside the result of a tool there are only other results")
+        open_uses = {block.id for block in blocks if isinstance(block, ToolUse)}
+    if open_uses:
+        raise ValueError(f"after the last message results are missing: {', '.join(sorted(open_uses))}")
+    return messages
+
+
+def _plain(item: Any) -> dict[str, Any]:
+    if isinstance(item, str):
+        return {"role": "user", "content": [{"type": "text", "text": item}]}
+    if isinstance(item, Sampled):
+        item = {"role": item.role, "content": item.content}
+    message = jsontypes.to_builtins(item)
+    if not isinstance(message, dict):
+        raise ValueError(f"a message is a text or has a role and content, unlike {item!r}")  # noqa: TRY004
+    content = message.get("content")
+    return {**message, "content": [content]} if isinstance(content, dict) else message
+
+
+def fit(messages: Sequence[dict[str, Any]], *, several: bool) -> list[dict[str, Any]]:
+    """Return messages as a revision has them.
+
+    Args:
+        messages: From `read_conversation`.
+        several: Whether a message may have several blocks; otherwise each becomes a message of its own.
+    """
+    fitted: list[dict[str, Any]] = []
+    for message in messages:
+        if several and len(message["content"]) != 1:
+            fitted.append(message)
+        else:
+            fitted += [{**message, "content": block} for block in message["content"]]
+    return fitted

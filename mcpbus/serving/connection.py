@@ -7,6 +7,8 @@ import attrs
 import trio
 
 from mcpbus.serving.asgi import AsgiApp
+from mcpbus.serving.h11 import GuardedH11Protocol
+from mcpbus.serving.held import Flusher, Held
 from mcpbus.serving.http2 import GuardedH2Protocol
 from mcpbus.serving.hypercorn import (
     AppWrapper,
@@ -16,7 +18,6 @@ from mcpbus.serving.hypercorn import (
     Event,
     H2CProtocolRequiredError,
     H2ProtocolAssumedError,
-    H11Protocol,
     RawData,
     TaskGroup,
     Updated,
@@ -29,9 +30,9 @@ from mcpbus.serving.tasks import Tasks
 
 _READ_BYTES = 64 * 1024
 
-_P = TypeVar("_P", H11Protocol, GuardedH2Protocol)
+_P = TypeVar("_P", GuardedH11Protocol, GuardedH2Protocol)
 
-Protocol = H11Protocol | GuardedH2Protocol
+Protocol = GuardedH11Protocol | GuardedH2Protocol
 Stream = DeadlineStream | trio.SSLStream[DeadlineStream]
 
 
@@ -45,6 +46,7 @@ class Service:
         config: The same in hypercorn's words.
         context: Tells hypercorn's protocols that the server is terminating.
         state: What the application's lifespan left for its requests.
+        flusher: Ends the wait of what is held back.
     """
 
     app: AsgiApp
@@ -52,6 +54,7 @@ class Service:
     config: Config
     context: WorkerContext
     state: dict[str, object]
+    flusher: Flusher
 
 
 class Connection:
@@ -68,7 +71,9 @@ class Connection:
         self._retired = False
         # Its deadline is the end of an idle connection; a write that failed cancels it.
         self._reading = trio.CancelScope()
-        self._write_lock = trio.Lock()
+        self._unwritten: list[bytes] = []
+        self._writing = False
+        self._written = trio.lowlevel.ParkingLot()
         self._protocol: Protocol
 
     async def run(self) -> None:
@@ -78,7 +83,8 @@ class Connection:
             Exception: Anything that a protocol library does with what the client sent; usually in a group.
         """
         async with trio.open_nursery() as nursery:
-            self._tasks = Tasks(nursery, self._service.options)
+            self._nursery = nursery
+            self._tasks = Tasks(nursery, self._service.options, flush=self.flush)
             self._protocol = await self._choose_protocol()
             await self._protocol.initiate()
             with self._reading:
@@ -109,7 +115,7 @@ class Connection:
             protocol = None
         self._client = parse_socket_addr(socket.family, socket.getpeername())
         self._server = parse_socket_addr(socket.family, socket.getsockname())
-        return self._speak(GuardedH2Protocol) if protocol == "h2" else self._speak(H11Protocol)
+        return self._speak(GuardedH2Protocol if protocol == "h2" else GuardedH11Protocol)
 
     def _speak(self, protocol: type[_P]) -> _P:
         return protocol(
@@ -147,24 +153,56 @@ class Connection:
         if data:
             await self._protocol.handle(RawData(data=data))
 
-    async def _send(self, event: Event) -> None:
-        match event:
-            case RawData(data=data):
+    async def flush(self) -> None:
+        """Write all that the protocol has said so far; returns when it is written, or the connection is lost.
+
+        Whoever writes takes along what others say meanwhile, in the order in which it was said. A task that is
+        cancelled while another one writes for it leaves nothing out.
+        """
+        if self._writing:
+            await self._written.park()
+            return
+        self._writing = True
+        try:
+            while self._unwritten:
+                data = self._unwritten[0] if len(self._unwritten) == 1 else b"".join(self._unwritten)
+                self._unwritten.clear()
                 await self._write(data)
-            case Closed():
-                await self._stream.aclose()
-                self._reading.cancel()
-            case Updated(idle=idle):
-                self._set_idle(idle)
+        finally:
+            self._writing = False
+            if self._written:
+                self._written.unpark_all()
+
+    def flush_soon(self) -> None:
+        """Start to write what is held back, unless somebody does already."""
+        if self._unwritten and not self._writing:
+            self._nursery.start_soon(self.flush)
+
+    async def _send(self, event: Event) -> None:
+        if isinstance(event, RawData):
+            self._unwritten.append(event.data)
+            if not isinstance(event, Held):
+                await self.flush()
+            elif len(self._unwritten) == 1:
+                self._service.flusher.notice(self)
+        elif isinstance(event, Closed):
+            await self.flush()
+            await self._stream.aclose()
+            self._reading.cancel()
+        elif isinstance(event, Updated):
+            self._set_idle(event.idle)
 
     async def _write(self, data: bytes) -> None:
-        async with self._write_lock:
-            try:
-                # Half a frame would corrupt what follows. The stream's own deadline ends this.
+        try:
+            if self._secure:
+                # Half a record would corrupt what follows. The stream's own deadline ends this.
                 with trio.CancelScope(shield=True):
                     await self._stream.send_all(data)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._reading.cancel()
+            else:
+                await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._reading.cancel()
+            await trio.lowlevel.cancel_shielded_checkpoint()  # an application may go on for a while
 
     def _set_idle(self, idle: bool) -> None:
         self._idle = idle

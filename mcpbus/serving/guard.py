@@ -9,6 +9,7 @@ import trio
 from mcpbus.serving.asgi import AsgiApp
 from mcpbus.serving.connection import Connection, Service, Stream
 from mcpbus.serving.counters import Counters
+from mcpbus.serving.held import Flusher
 from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.stream import DeadlineStream
@@ -31,7 +32,8 @@ class Guard:
         tls: ssl.SSLContext | None,
         counters: Counters,
     ) -> None:
-        self._service = Service(app, options, configure(options), WorkerContext(max_requests=None), state)
+        context = WorkerContext(max_requests=None)
+        self._service = Service(app, options, configure(options), context, state, Flusher())
         self._counters = counters
         self._tls = tls
         self._open: dict[Connection, DeadlineStream] = {}
@@ -74,6 +76,10 @@ class Guard:
             if self._retired and not self._open:
                 self._all_closed.set()
             await trio.aclose_forcefully(transport)
+
+    async def run(self) -> None:
+        """Do what is done for all connections together, until cancelled."""
+        await self._service.flusher.run()
 
     async def retire(self) -> None:
         """Close idle connections now, and the others when their last request has ended."""

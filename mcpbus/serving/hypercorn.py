@@ -10,14 +10,14 @@ import logging
 
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Body, StreamClosed
+from hypercorn.protocol.events import Body, EndBody, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import BufferCompleteError, H2Protocol
 from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import FrameTooLargeError, WebsocketBuffer, WSStream
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
+from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup
 from hypercorn.utils import parse_socket_addr
 
 from mcpbus.serving.options import ServeOptions
@@ -29,12 +29,14 @@ __all__ = [
     "Closed",
     "Config",
     "ConnectionState",
+    "EndBody",
     "Event",
     "FrameTooLargeError",
     "H2CProtocolRequiredError",
     "H2Protocol",
     "H2ProtocolAssumedError",
     "H11Protocol",
+    "H11SendableEvent",
     "HTTPStream",
     "RawData",
     "StreamClosed",

@@ -55,6 +55,7 @@ async def serve(
         urls = [url_of(sock, secure=tls is not None) for sock in sockets]
         async with lifespan(app) as state, trio.open_nursery() as connections:
             guard = Guard(app, options, state, tls=tls, counters=Counters() if counters is None else counters)
+            connections.start_soon(guard.run)
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
             try:
                 async with trio.open_nursery() as accepting:

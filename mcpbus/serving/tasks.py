@@ -15,6 +15,7 @@ _logger = logging.getLogger("mcpbus.serving")
 # hypercorn's streams take one more message than ASGI has: None, for "the application has ended".
 StreamSend = Callable[[Message | None], Awaitable[None]]
 Put = Callable[[Message], Awaitable[None]]
+Flush = Callable[[], Awaitable[None]]
 
 
 class Tasks:
@@ -25,12 +26,14 @@ class Tasks:
         nursery: trio.Nursery,
         options: ServeOptions,
         *,
+        flush: Flush,
         taken: Taken | None = None,
         websockets: set[WebSocketIntake] | None = None,
         helpers: set[trio.CancelScope] | None = None,
     ) -> None:
         self._nursery = nursery
         self.options = options
+        self._flush = flush
         self._taken = taken
         self._websockets = set() if websockets is None else websockets
         self._helpers = set() if helpers is None else helpers
@@ -56,13 +59,18 @@ class Tasks:
             self._nursery.start_soon(self._run_websocket, app, scope, messages, send)
             return messages.put
         intake = Intake(taken=self._taken)
-        self._nursery.start_soon(_run_http, app, scope, intake, send, self.options)
+        self._nursery.start_soon(self._run_http, app, scope, intake, send)
         return intake.put
 
     def for_stream(self, taken: Taken) -> "Tasks":
         """The same for one HTTP/2 stream, which is told of the bytes its application takes."""
         return Tasks(
-            self._nursery, self.options, taken=taken, websockets=self._websockets, helpers=self._helpers
+            self._nursery,
+            self.options,
+            flush=self._flush,
+            taken=taken,
+            websockets=self._websockets,
+            helpers=self._helpers,
         )
 
     def end_websockets(self) -> None:
@@ -75,6 +83,40 @@ class Tasks:
         for scope in self._helpers:
             scope.cancel()
 
+    async def _run_http(self, app: AsgiApp, scope: Scope, intake: Intake, send: StreamSend) -> None:
+        async def say(message: Message) -> None:
+            """Say a message and write it; a head is written with what comes after it.
+
+            Holds back the end of an early answer: the protocols would take the rest of the body for a fault.
+            """
+            # What is said changes the protocol's state, so this is the place to be cancelled: before.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if message["type"] == "http.response.start":
+                await send(message)
+                return
+            if intake.gone:
+                # HTTP/2 swallows what comes now, in no time: a loop would never end.
+                await trio.lowlevel.checkpoint()
+            ends = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if ends and not intake.ended:
+                await send({**message, "more_body": True})
+                await self._flush()
+                await self._discard_rest(intake)
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
+            await send(message)
+            await self._flush()
+
+        await _run(app, scope, intake.receive, say)
+        await self._discard_rest(intake)
+        await send(None)
+        await self._flush()
+
+    async def _discard_rest(self, intake: Intake) -> None:
+        if not intake.ended:
+            await intake.discard_rest(
+                max_bytes=self.options.unread_body_bytes, seconds=self.options.unread_body_seconds
+            )
+
     async def _run_websocket(
         self, app: AsgiApp, scope: Scope, messages: WebSocketIntake, send: StreamSend
     ) -> None:
@@ -82,33 +124,6 @@ class Tasks:
         self._websockets.discard(messages)
         messages.close()
         await send(None)
-
-
-async def _run_http(
-    app: AsgiApp, scope: Scope, intake: Intake, send: StreamSend, options: ServeOptions
-) -> None:
-    async def discard_rest() -> None:
-        if not intake.ended:
-            await intake.discard_rest(
-                max_bytes=options.unread_body_bytes, seconds=options.unread_body_seconds
-            )
-
-    async def send_and_discard(message: Message) -> None:
-        """Hold back the end of an early answer: the protocols would take the rest of the body for a fault."""
-        if intake.gone:
-            await (
-                trio.lowlevel.checkpoint()
-            )  # HTTP/2 swallows what comes now, in no time: a loop would never end
-        ends = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if ends and not intake.ended:
-            await send({**message, "more_body": True})
-            await discard_rest()
-            message = {"type": "http.response.body", "body": b"", "more_body": False}
-        await send(message)
-
-    await _run(app, scope, intake.receive, send_and_discard)
-    await discard_rest()
-    await send(None)
 
 
 async def _run(

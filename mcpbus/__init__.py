@@ -16,6 +16,7 @@ from mcpbus.asking import (
     Root,
     Sample,
     Sampled,
+    Titles,
     ToolUse,
     ToolUseResult,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "Session",
     "Statistics",
     "SyncContext",
+    "Titles",
     "ToolAnnotations",
     "ToolError",
     "ToolResult",

@@ -8,6 +8,7 @@ from mcpbus.asking.errors import (
     ClientRefusedError,
     InvalidAnswerError,
 )
+from mcpbus.asking.forms import Titles
 from mcpbus.asking.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
 from mcpbus.asking.required import InputRequired
 
@@ -28,6 +29,7 @@ __all__ = [
     "Root",
     "Sample",
     "Sampled",
+    "Titles",
     "ToolUse",
     "ToolUseResult",
 ]

@@ -16,7 +16,7 @@ import msgspec
 
 from mcpbus.schemas import jsontypes
 from mcpbus.schemas.errors import RegistrationError
-from mcpbus.schemas.handwritten import compile_schema
+from mcpbus.schemas.handwritten import JsonSchema, compile_schema
 
 _COMMON = {"type", "title", "description", "default"}
 _STRING = _COMMON | {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"}
@@ -25,6 +25,19 @@ _ARRAY = _COMMON | {"minItems", "maxItems", "items"}
 _KEYS = {"string": _STRING, "number": _NUMBER, "integer": _NUMBER, "boolean": _COMMON, "array": _ARRAY}
 _FORMATS = {"email", "uri", "date", "date-time"}
 _SINGLE = "value"
+
+
+@attrs.frozen(eq=False)
+class Titles:
+    """What people are shown instead of choices, as in ``Annotated[Literal["s"], Titles({"s": "Small"})]``.
+
+    It may stand on a `Literal`, an `Enum`, or a list of these.
+
+    Attributes:
+        titles: The title of each choice.
+    """
+
+    titles: Mapping[str, str]
 
 
 @attrs.frozen
@@ -47,7 +60,8 @@ def make_form(kind: Any) -> Form:
     """Make a form of a type, or of a hand-written schema.
 
     Raises:
-        TypeError: It is not flat, or has what a form cannot have; the text names the property and the rule.
+        TypeError: It is not flat, has what a form cannot have, or a default that is no answer; the text names the
+            property and the rule.
     """
     if isinstance(kind, Mapping):
         return _from_schema(kind)
@@ -96,11 +110,24 @@ def _flat_form(
             # A form has no null: what may be null may be left out, and is null then.
             required.remove(name)
             nulls[name] = None
+        if "oneOf" in schema or "enumNames" in schema:
+            raise TypeError(
+                f"property {name!r} of a form: use mcpbus.Titles, which the answers are held to as well"
+            )
         properties[name] = _check(name, _refine(schema, hints.get(name)))
     wire: dict[str, Any] = {"type": "object", "properties": properties}
+    _check_defaults(wire)
     if required:
         wire["required"] = required
-    return Form(wire, lambda content: convert(nulls | content))
+    # The types that a class has enforce all that its schema says but these.
+    formats = _compile(wire) if any("format" in described for described in properties.values()) else None
+
+    def read(content: dict[str, Any]) -> Any:
+        if formats is not None:
+            _enforce(formats, {name: value for name, value in content.items() if value is not None})
+        return convert(nulls | content)
+
+    return Form(wire, read)
 
 
 def _from_schema(schema: Mapping[str, Any]) -> Form:
@@ -108,18 +135,55 @@ def _from_schema(schema: Mapping[str, Any]) -> Form:
         raise TypeError('a form is {"type": "object", "properties": {...}}')
     for name, described in schema["properties"].items():
         _check(name, described)
-    try:
-        compiled = compile_schema(dict(schema), "form")
-    except RegistrationError as error:
-        raise TypeError(str(error)) from error
+    compiled = _compile(schema)
+    _check_defaults(schema)
 
     def read(content: dict[str, Any]) -> Any:
-        fault = compiled.faults(content)
-        if fault is not None:
-            raise ValueError(fault)
+        _enforce(compiled, content)
         return content
 
     return Form(schema, read)
+
+
+def _compile(schema: Mapping[str, Any]) -> JsonSchema:
+    try:
+        return compile_schema(dict(schema), "form", formats=True)
+    except RegistrationError as error:
+        raise TypeError(str(error)) from error
+
+
+def _enforce(schema: JsonSchema, content: dict[str, Any]) -> None:
+    fault = schema.faults(content)
+    if fault is not None:
+        raise ValueError(fault)
+
+
+def _check_defaults(schema: Mapping[str, Any]) -> None:
+    """Refuse a default that would not be taken as an answer: people would send it back as they were shown it."""
+    defaults = {
+        name: described["default"]
+        for name, described in schema["properties"].items()
+        if "default" in described
+    }
+    if defaults:
+        fault = _compile({**schema, "required": []}).faults(defaults)
+        if fault is not None:
+            raise TypeError(f"a default of a form is not one of its answers: {fault}")
+
+
+def with_enum_names(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a form's schema as clients read it that know titled choices as `enum` with `enumNames` alone."""
+    properties = {
+        name: _with_enum_names(described) if "oneOf" in described else described
+        for name, described in schema["properties"].items()
+    }
+    return {**schema, "properties": properties}
+
+
+def _with_enum_names(schema: Mapping[str, Any]) -> dict[str, Any]:
+    rest = {key: value for key, value in schema.items() if key != "oneOf"}
+    choices = schema["oneOf"]
+    return {**rest, "enum": [c["const"] for c in choices], "enumNames": [c["title"] for c in choices]}
 
 
 def _hints(kind: Any) -> dict[str, Any]:
@@ -144,6 +208,8 @@ def _flatten(schema: Any, definitions: Mapping[str, Any]) -> tuple[dict[str, Any
         if len(members) == 1:
             rest = {key: value for key, value in schema.items() if key != "anyOf" and value is not None}
             return _flatten(members[0], definitions)[0] | rest, True
+    if "const" in schema:  # what pydantic makes of a single choice
+        schema = {"enum": [schema["const"]]} | {key: value for key, value in schema.items() if key != "const"}
     if "enum" in schema and "type" not in schema:
         schema = {"type": "string", **schema}
     if isinstance(schema.get("items"), Mapping):
@@ -154,10 +220,16 @@ def _flatten(schema: Any, definitions: Mapping[str, Any]) -> tuple[dict[str, Any
 def _refine(schema: dict[str, Any], hint: Any) -> dict[str, Any]:
     """Say what the schema of a type leaves out and people see: the order of choices, and what a time is like."""
     if isinstance(schema.get("items"), Mapping):
-        return {**schema, "items": _refine(schema["items"], hint)}
+        items = _refine(schema["items"], hint)
+        return {**schema, "items": {"anyOf": items["oneOf"]} if "oneOf" in items else items}
     choices = _choices(hint)
     if choices is not None and "enum" in schema:
-        return {**schema, "enum": [choice for choice in choices if choice in schema["enum"]]}
+        ordered = [choice for choice in choices if choice in schema["enum"]]
+        titles = _titles(hint)
+        if titles is None:
+            return {**schema, "enum": ordered}
+        rest = {key: value for key, value in schema.items() if key != "enum"}
+        return {**rest, "oneOf": [_titled(choice, titles) for choice in ordered]}
     if schema.get("type") == "string" and _mentions(hint, dt.datetime):
         return {"format": "date-time", **schema}
     return schema
@@ -171,6 +243,20 @@ def _choices(hint: Any) -> Sequence[Any] | None:
         return [member.value for member in hint]
     found = (_choices(inner) for inner in get_args(hint))
     return next((choices for choices in found if choices is not None), None)
+
+
+def _titles(hint: Any) -> Mapping[str, str] | None:
+    """Return the titles that an annotation gives."""
+    if isinstance(hint, Titles):
+        return hint.titles
+    found = (_titles(inner) for inner in get_args(hint))
+    return next((titles for titles in found if titles is not None), None)
+
+
+def _titled(choice: Any, titles: Mapping[str, str]) -> dict[str, Any]:
+    if choice not in titles:
+        raise TypeError(f"choice {choice!r} has no title among {', '.join(map(repr, titles))}")
+    return {"const": choice, "title": titles[choice]}
 
 
 def _mentions(hint: Any, kind: type) -> bool:
@@ -190,14 +276,25 @@ def _check(name: str, schema: Any) -> dict[str, Any]:
         if schema.get("format", "date") not in _FORMATS:
             raise TypeError(f"property {name!r} of a form: format is one of {', '.join(sorted(_FORMATS))}")
         _check_choices(name, schema.get("enum", ()))
+        _check_titled(name, schema.get("oneOf", ()))
     if kind == "array":
         items = schema.get("items", {})
         if "enum" not in items and "anyOf" not in items:
             raise TypeError(f"property {name!r} of a form: a list must be one of choices")
         _check_choices(name, items.get("enum", ()))
+        _check_titled(name, items.get("anyOf", ()))
     return dict(schema)
 
 
 def _check_choices(name: str, choices: Any) -> None:
     if not all(isinstance(choice, str) for choice in choices):
         raise TypeError(f"property {name!r} of a form: choices are strings, not {choices!r}")
+
+
+def _check_titled(name: str, choices: Any) -> None:
+    for choice in choices:
+        if not isinstance(choice, Mapping) or not {"const", "title"} <= set(choice):
+            raise TypeError(
+                f"property {name!r} of a form: a choice has a const and a title, unlike {choice!r}"
+            )
+        _check_choices(name, [choice["const"]])

@@ -10,7 +10,7 @@ import msgspec
 from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
 from mcpbus.asking.conversation import fit, read_conversation
 from mcpbus.asking.errors import invalid_answer
-from mcpbus.asking.forms import Form, make_form
+from mcpbus.asking.forms import Form, make_form, with_enum_names
 from mcpbus.protocol.revisions import Revision
 from mcpbus.schemas import jsontypes
 
@@ -77,9 +77,13 @@ class Elicit(Generic[T]):
         able = isinstance(declared, Mapping) and ("form" in declared or "url" not in declared)
         return {} if able and "form" in revision.elicitation_modes else {"elicitation": {"form": {}}}
 
-    def params(self, revision: Revision) -> dict[str, Any]:  # noqa: ARG002 - the same in every revision that has it
+    def params(self, revision: Revision) -> dict[str, Any]:
         """See `Question.params`."""
-        return {"message": self.message, "requestedSchema": self._form.schema}
+        schema = self._form.schema
+        return {
+            "message": self.message,
+            "requestedSchema": schema if revision.titled_choices else with_enum_names(schema),
+        }
 
     def read(self, answer: Any) -> Accepted[T] | Declined | Cancelled:
         """See `Question.read`."""

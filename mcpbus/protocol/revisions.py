@@ -104,6 +104,8 @@ class Revision:
     """An SSE stream begins with an event id and empty data; older clients fail on it (W-12, W-13)."""
     elicitation_modes: frozenset[str]
     """How a user can be asked: "form", "url" (E-1, E-2)."""
+    titled_choices: bool
+    """A form shows titled choices as `oneOf`; before, as `enum` with `enumNames` (E-6)."""
     elicitation_ids: bool
     """An elicitation by URL has an id, and its completion is announced (E-10, E-12)."""
     sampling_features: bool
@@ -151,6 +153,7 @@ _V2024_11_05: Final = Revision(
     invalid_arguments=InvalidArguments.ERROR,
     priming=False,
     elicitation_modes=frozenset(),
+    titled_choices=False,
     elicitation_ids=False,
     sampling_features=False,
     result_type=False,
@@ -190,6 +193,7 @@ _V2025_11_25: Final = attrs.evolve(
     invalid_arguments=InvalidArguments.RESULT,
     priming=True,
     elicitation_modes=frozenset({"form", "url"}),
+    titled_choices=True,
     elicitation_ids=True,
     sampling_features=True,
     replaced_codes=MappingProxyType({}),

@@ -48,8 +48,13 @@ class JsonSchema:
         return "; ".join(told)
 
 
-def compile_schema(schema: HandWritten, owner: str) -> JsonSchema:
+def compile_schema(schema: HandWritten, owner: str, *, formats: bool = False) -> JsonSchema:
     """Read `schema` (a mapping, a boolean, or JSON text) for `owner`, the thing that messages name.
+
+    Args:
+        schema: The schema.
+        owner: The thing that messages name.
+        formats: Whether ``format`` is enforced; in JSON Schema it is no more than a note.
 
     Raises:
         RegistrationError: the text is not JSON, the schema is not valid in its dialect, the dialect is unknown,
@@ -62,7 +67,7 @@ def compile_schema(schema: HandWritten, owner: str) -> JsonSchema:
             f"{owner}: a JSON Schema is an object or a boolean, not {type(document).__name__}"
         )
     try:
-        validator = jsonschema_rs.validator_for(document, retriever=_refuse)
+        validator = jsonschema_rs.validator_for(document, retriever=_refuse, validate_formats=formats)
     except (ValueError, jsonschema_rs.ReferencingError) as error:
         reason = getattr(error, "message", None) or str(error).partition("\n")[0]
         raise RegistrationError(

@@ -10,9 +10,9 @@ import msgspec
 import pydantic
 import pytest
 
-from mcpbus.asking import Accepted, Elicit, InvalidAnswerError
+from mcpbus.asking import Accepted, Elicit, InvalidAnswerError, Titles
 from mcpbus.asking.forms import make_form
-from mcpbus.protocol.revisions import LATEST
+from mcpbus.protocol.revisions import LATEST, REVISIONS
 
 
 class Size(enum.Enum):
@@ -87,6 +87,80 @@ def test_a_single_type_makes_a_form_with_one_property(kind, schema, given, read)
 def test_content_that_a_form_does_not_ask_for_is_refused(kind, content):
     with pytest.raises(ValueError, match="value"):
         make_form(kind).read(content)
+
+
+def by_hand(**properties):
+    return {"type": "object", "properties": properties}
+
+
+NAMED = Titles({"small": "Small", "medium": "So-so", "large": "Large"})
+SHOWN = [
+    {"const": "small", "title": "Small"},
+    {"const": "medium", "title": "So-so"},
+    {"const": "large", "title": "Large"},
+]
+
+
+@pytest.mark.parametrize("library", [msgspec.Struct, attrs.frozen, dataclass, TypedDict, pydantic.BaseModel])
+def test_choices_have_titles(library):
+    fields = {
+        "one": Annotated[Literal["large", "small"], NAMED],
+        "member": Annotated[Size, NAMED],
+        "some": Annotated[list[Size], NAMED],
+        "any": list[Annotated[Literal["small"], NAMED]],
+    }
+    if library is TypedDict:
+        kind = TypedDict("Kind", fields)
+    elif isinstance(library, type):
+        kind = type(library)("Kind", (library,), {"__annotations__": fields, "__module__": __name__})
+    else:
+        kind = library(type("Kind", (), {"__annotations__": fields}))
+    form = make_form(kind)
+    shown = {
+        name: {k: v for k, v in s.items() if k != "title"} for name, s in form.schema["properties"].items()
+    }
+    assert shown == {
+        "one": {"type": "string", "oneOf": [SHOWN[2], SHOWN[0]]},
+        "member": {"type": "string", "oneOf": SHOWN},
+        "some": {"type": "array", "items": {"anyOf": SHOWN}},
+        "any": {"type": "array", "items": {"anyOf": SHOWN[:1]}},
+    }
+    content = {"one": "large", "member": "medium", "some": ["large"], "any": ["small"]}
+    read = form.read(content)
+    assert (read["member"] if isinstance(read, dict) else read.member) is Size.MEDIUM
+    with pytest.raises(ValueError, match="member"):
+        form.read({**content, "member": "So-so"})
+
+
+def test_a_single_choice_has_titles_a_default_and_may_be_left_out():
+    class Order(msgspec.Struct):
+        size: Annotated[Size, NAMED] = Size.MEDIUM
+        again: Annotated[Size | None, NAMED] = None
+
+    form = make_form(Order)
+    assert form.schema["properties"] == {
+        "size": {"type": "string", "oneOf": SHOWN, "default": "medium"},
+        "again": {"type": "string", "oneOf": SHOWN},
+    }
+    assert form.read({}) == Order()
+    assert make_form(Annotated[Size, NAMED]).schema["properties"]["value"]["oneOf"] == SHOWN
+
+
+FORMATS = [
+    ("email", "a@b.example", "nonsense"),
+    ("uri", "https://a.example/b", "no uri"),
+    ("date", "2026-07-28", "2026-13-01"),
+    ("date-time", "2026-07-28T01:02:03Z", "yesterday"),
+]
+
+
+@pytest.mark.parametrize(("name", "good", "bad"), FORMATS)
+def test_formats_are_enforced(name, good, bad):
+    by_type = Annotated[str, msgspec.Meta(extra_json_schema={"format": name})]
+    for form in (make_form(by_type), make_form(by_hand(value={"type": "string", "format": name}))):
+        form.read({"value": good})
+        with pytest.raises(ValueError, match="value"):
+            form.read({"value": bad})
 
 
 class AsStruct(msgspec.Struct):
@@ -260,12 +334,12 @@ class Pair(NamedTuple):
     left: str
 
 
+class WrongDefault(msgspec.Struct):
+    size: Literal["a", "b"] = "c"
+
+
 class Count(enum.IntEnum):
     ONE = 1
-
-
-def by_hand(**properties):
-    return {"type": "object", "properties": properties}
 
 
 NOT_FLAT = "must be a string, number, boolean or choice"
@@ -300,6 +374,22 @@ REFUSED = [
     (by_hand(a={"type": "array"}), "a list must be one of choices"),
     (by_hand(a={"type": "array", "items": {"type": "string"}}), "a list must be one of choices"),
     (by_hand(a={"type": "array", "items": {"enum": [1]}}), "choices are strings"),
+    (by_hand(a={"type": "string", "oneOf": [{"const": "a"}]}), "a choice has a const and a title"),
+    (by_hand(a={"type": "string", "oneOf": [{"const": 1, "title": "One"}]}), "choices are strings"),
+    (
+        by_hand(a={"type": "array", "items": {"anyOf": [{"type": "string"}]}}),
+        "a choice has a const and a title",
+    ),
+    (list[int | str], "a choice has a const and a title"),
+    (Annotated[str, msgspec.Meta(extra_json_schema={"oneOf": []})], "use mcpbus.Titles"),
+    (Annotated[Literal["a", "b"], Titles({"a": "A"})], "choice 'b' has no title among 'a'"),
+    (by_hand(a={"type": "string", "enum": ["a"], "default": "b"}), "a default .* is not one of its answers"),
+    (by_hand(a={"type": "integer", "default": "1"}), "a default .* is not one of its answers"),
+    (
+        by_hand(a={"type": "string", "format": "date", "default": "x"}),
+        "a default .* is not one of its answers",
+    ),
+    (WrongDefault, "a default .* is not one of its answers"),
     (by_hand(a={"type": "string", "minLength": "x"}), "the JSON Schema cannot be used"),
 ]
 
@@ -321,3 +411,9 @@ def test_an_accepted_form_without_content_is_an_empty_one():
 def test_what_is_sent_is_the_schema():
     params = Elicit("Which?", CHOICES).params(LATEST)
     assert params == {"message": "Which?", "requestedSchema": CHOICES}
+
+
+def test_a_client_of_2025_06_18_reads_titles_as_it_knows_them():
+    shown = Elicit("Which?", CHOICES).params(REVISIONS["2025-06-18"])["requestedSchema"]
+    titled = {"type": "string", "enum": ["b", "a"], "enumNames": ["B", "A"]}
+    assert shown == {**CHOICES, "properties": {**CHOICES["properties"], "titled": titled}}

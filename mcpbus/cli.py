@@ -140,6 +140,11 @@ def _http_options(command: _Command) -> _Command:
                 "--keyfile", type=click.Path(dir_okay=False), help="PEM private key of the certificate."
             ),
             click.option(
+                "--http1",
+                type=click.Choice(["lane", "hypercorn"]),
+                help=f"Who reads HTTP/1.1; the lane is several times faster. [default: {_SERVING.http1}]",
+            ),
+            click.option(
                 "--drain",
                 "drain_seconds",
                 type=float,

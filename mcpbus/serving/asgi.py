@@ -3,6 +3,9 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol, runtime_checkable
 
+from mcpbus.transport.answering import HttpRequest
+from mcpbus.transport.decisions import Head
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -16,3 +19,28 @@ class Drainable(Protocol):
 
     async def drain(self, seconds: float, /) -> None:
         """Refuse new work, end open streams, let requests finish for at most `seconds`, cancel the rest."""
+
+
+class Endpoint(Protocol):
+    """What serves HTTP requests without ASGI in between; see `mcpbus.transport.Endpoint`."""
+
+    def cors_headers(self, head: Head, /) -> list[tuple[bytes, bytes]]:
+        """The fields that are added to the answer, whatever it is."""
+
+    async def serve(self, http: HttpRequest, /) -> None:
+        """Serve one request, to its end.
+
+        Raises:
+            trio.BrokenResourceError: The client went away before its request was complete.
+        """
+
+
+@runtime_checkable
+class DirectApp(Protocol):
+    """An application that need not be called through ASGI, at least for some paths.
+
+    One that mounts an endpoint beside something else may have a `direct` that asks the mounted application's.
+    """
+
+    def direct(self, path: str, /) -> Endpoint | None:
+        """Who serves HTTP requests of this path; None: the application does, through ASGI."""

@@ -76,8 +76,11 @@ class Connection:
         self._written = trio.lowlevel.ParkingLot()
         self._protocol: Protocol
 
-    async def run(self) -> None:
+    async def run(self, data: bytes = b"") -> None:
         """Serve the connection to its end, and that of the applications it has called.
+
+        Args:
+            data: What has been read from it already.
 
         Raises:
             Exception: Anything that a protocol library does with what the client sent; usually in a group.
@@ -89,6 +92,8 @@ class Connection:
             await self._protocol.initiate()
             with self._reading:
                 self._set_idle(True)
+                if data:
+                    await self._take(data)
                 await self._read()
             self._tasks.end_websockets()
             await self._protocol.handle(Closed())
@@ -137,13 +142,16 @@ class Connection:
                 data = await self._stream.receive_some(_READ_BYTES)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return
-            try:
-                await self._protocol.handle(RawData(data=bytes(data)))
-            except H2ProtocolAssumedError as assumed:
-                self._set_idle(True)
-                await self._switch_to_http2(assumed.data)
-            except H2CProtocolRequiredError as required:
-                await self._switch_to_http2(required.data, required.headers, required.settings)
+            await self._take(bytes(data))
+
+    async def _take(self, data: bytes) -> None:
+        try:
+            await self._protocol.handle(RawData(data=data))
+        except H2ProtocolAssumedError as assumed:
+            self._set_idle(True)
+            await self._switch_to_http2(assumed.data)
+        except H2CProtocolRequiredError as required:
+            await self._switch_to_http2(required.data, required.headers, required.settings)
 
     async def _switch_to_http2(
         self, data: bytes, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None

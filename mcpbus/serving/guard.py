@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import trio
 
-from mcpbus.serving.asgi import AsgiApp
+from mcpbus.serving.asgi import AsgiApp, DirectApp
 from mcpbus.serving.connection import Connection, Service, Stream
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.held import Flusher
+from mcpbus.serving.http1_connection import Http1Connection
+from mcpbus.serving.http1_lane import Lane
 from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.stream import DeadlineStream
@@ -36,23 +38,22 @@ class Guard:
         self._service = Service(app, options, configure(options), context, state, Flusher())
         self._counters = counters
         self._tls = tls
-        self._open: dict[Connection, DeadlineStream] = {}
+        self._lane = None
+        if options.http1 == "lane" and isinstance(app, DirectApp):
+            self._lane = Lane(app, options)
+        self._open: dict[DeadlineStream, Connection | Http1Connection | None] = {}
         self._all_closed = trio.Event()
         self._retired = False
 
     async def handle(self, socket_stream: trio.SocketStream) -> None:
         """Serve one connection; its socket is closed when this returns, whatever happened in it."""
         transport = DeadlineStream(socket_stream, self._service.options.write_deadline_seconds)
-        stream: Stream = transport
-        if self._tls is not None:
-            stream = trio.SSLStream(transport, self._tls, server_side=True, https_compatible=True)
-        connection = Connection(self._service, stream)
         self._counters.accepted += 1
         self._counters.open += 1
-        self._open[connection] = transport
+        self._open[transport] = None
         peer = _peer(socket_stream)
         try:
-            await connection.run()
+            await self._serve(transport)
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
             _logger.debug("connection from %s was lost: %s", peer, _reasons(gone))
         except* Exception as failure:
@@ -71,22 +72,55 @@ class Guard:
                     peer,
                     self._service.options.write_deadline_seconds,
                 )
-            del self._open[connection]
+            del self._open[transport]
             self._counters.open -= 1
             if self._retired and not self._open:
                 self._all_closed.set()
             await trio.aclose_forcefully(transport)
 
+    async def _serve(self, transport: DeadlineStream) -> None:
+        """Serve a connection, over HTTP/1.1 in the lane if that is what its client speaks."""
+        stream: Stream = transport
+        if self._tls is not None:
+            stream = trio.SSLStream(transport, self._tls, server_side=True, https_compatible=True)
+        data: bytes | None = b""
+        if self._lane is not None and await self._may_be_http1(stream):
+            lane = Http1Connection(self._lane, stream)
+            self._enter(transport, lane)
+            data = await lane.run()
+        if data is None:
+            await stream.aclose()
+        else:
+            connection = Connection(self._service, stream)
+            self._enter(transport, connection)
+            await connection.run(data)
+
+    def _enter(self, transport: DeadlineStream, connection: Connection | Http1Connection) -> None:
+        self._open[transport] = connection
+        if self._retired:
+            connection.retire()
+
+    async def _may_be_http1(self, stream: Stream) -> bool:
+        if isinstance(stream, DeadlineStream):
+            return True
+        with trio.fail_after(self._service.config.ssl_handshake_timeout):
+            await stream.do_handshake()
+        return bool(stream.selected_alpn_protocol() != "h2")
+
     async def run(self) -> None:
         """Do what is done for all connections together, until cancelled."""
-        await self._service.flusher.run()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._service.flusher.run)
+            if self._lane is not None:
+                nursery.start_soon(self._lane.run)
 
     async def retire(self) -> None:
         """Close idle connections now, and the others when their last request has ended."""
         self._retired = True
         await self._service.context.terminated.set()
-        for connection in self._open:
-            connection.retire()
+        for connection in self._open.values():
+            if connection is not None:
+                connection.retire()
         if not self._open:
             self._all_closed.set()
 
@@ -96,7 +130,7 @@ class Guard:
 
     def abort(self) -> None:
         """Reset every connection, so that no write delays its cancellation."""
-        for transport in self._open.values():
+        for transport in self._open:
             transport.abort()
 
 

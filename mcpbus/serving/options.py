@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 import attrs
 
@@ -42,6 +43,8 @@ class ServeOptions:
         keyfile: PEM file of the certificate's private key.
         drain_seconds: How long requests may go on after a shutdown was asked for.
         write_deadline_seconds: A client that accepts nothing for this long loses its connection.
+        http1: Who reads HTTP/1.1 for an application that is mcpbus's own: "lane", which is several times faster, or
+            "hypercorn", which reads everything else in any case.
         keep_alive_seconds: How long a connection without a request stays open. Many clients keep connections in
             a pool for a minute, and a server that is quicker to close races with their next request.
         websocket_ping_seconds: How often a WebSocket is sent a ping frame, so that whatever is between us and its client does
@@ -49,6 +52,9 @@ class ServeOptions:
         unread_body_bytes: How much of a request body is read and thrown away after the application has answered, so
             that a client which still uploads sees the answer. Beyond it the stream or connection is reset.
         unread_body_seconds: How long that may take.
+        max_head_bytes: The longest head of a request that the lane reads.
+        head_seconds: How long the rest of a head may take, for the lane, once its first byte has come.
+        body_seconds: How long a client may pause while the lane reads a body.
         backlog: Connections that the kernel may hold before they are accepted.
 
     Raises:
@@ -62,8 +68,14 @@ class ServeOptions:
     keyfile: str | None = attrs.field(default=None, validator=_check_keyfile)
     drain_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
     write_deadline_seconds: float = attrs.field(default=30.0, validator=attrs.validators.gt(0))
+    http1: Literal["lane", "hypercorn"] = attrs.field(
+        default="lane", validator=attrs.validators.in_(("lane", "hypercorn"))
+    )
     keep_alive_seconds: float = attrs.field(default=75.0, validator=attrs.validators.gt(0))
     websocket_ping_seconds: float = attrs.field(default=15.0, validator=attrs.validators.gt(0))
     unread_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=attrs.validators.ge(0))
     unread_body_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
+    max_head_bytes: int = attrs.field(default=32 * 1024, validator=attrs.validators.ge(1024))
+    head_seconds: float = attrs.field(default=10.0, validator=attrs.validators.gt(0))
+    body_seconds: float = attrs.field(default=30.0, validator=attrs.validators.gt(0))
     backlog: int = attrs.field(default=1024, validator=attrs.validators.ge(1))

@@ -1,0 +1,84 @@
+"""The requests of one HTTP/1.1 connection: bytes in, whole heads and pieces of bodies out. No input or output here.
+
+However the bytes were cut on their way, the same requests come out, or the same fault.
+"""
+
+from mcpbus.serving.http1_body import Body, Chunked, Sized
+from mcpbus.serving.http1_head import CHUNKED, RequestHead, find_fault, read_head
+
+_END = b"\r\n\r\n"
+
+
+class Requests:
+    """What a client has sent on one connection and nobody has taken yet.
+
+    Args:
+        longest: How many bytes the head of a request may be.
+    """
+
+    __slots__ = ("_body", "_data", "_longest", "_looked_at", "_start")
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._data = b""
+        self._start = 0
+        self._looked_at = 0
+        self._body: Body | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes have come and were not taken."""
+        return len(self._data) - self._start
+
+    @property
+    def unread(self) -> int | None:
+        """How many bytes the rest of the current body has at least; None once it has been taken."""
+        return None if self._body is None else self._body.left
+
+    def receive(self, data: bytes) -> None:
+        """Add what has come."""
+        self._data = data if self._start == len(self._data) else self._data[self._start :] + data
+        self._start = 0
+
+    def next_head(self) -> RequestHead | None:
+        """Take the head of the next request, once the last one's body was taken; None if it has not come whole.
+
+        Raises:
+            RequestError: What has come is no request, or none that is served.
+        """
+        data = self._data
+        while data.startswith(b"\r\n", self._start):  # as some clients end a body (RFC 9112, section 2.2)
+            self._start += 2
+        start = self._start
+        end = data.find(_END, start + max(self._looked_at - 3, 0))
+        if end < 0:
+            fault = find_fault(data[start:], self._longest, self._looked_at)
+            if fault is not None:
+                raise fault
+            self._looked_at = len(data) - start
+            return None
+        self._start = end + len(_END)
+        self._looked_at = 0
+        head = read_head(data[start : self._start], self._longest)
+        if head.length:
+            self._body = Chunked() if head.length == CHUNKED else Sized(head.length)
+        return head
+
+    def take_body(self) -> bytes:
+        """Take what has come of the current body, and was not taken yet; `unread` is None after its end.
+
+        Raises:
+            RequestError: What has come is no body.
+        """
+        if self._body is None:
+            return b""
+        piece, self._start = self._body.take(self._data, self._start)
+        if self._body.ended:
+            self._body = None
+        return piece
+
+    def take_rest(self) -> bytes:
+        """Take all that has come, as it is, for somebody else to read."""
+        rest = self._data[self._start :]
+        self._data, self._start = b"", 0
+        return rest

@@ -1,0 +1,250 @@
+"""The head of one HTTP/1.1 request: read by llhttp, and by rules of our own where llhttp is lenient (RFC 9112).
+
+Whoever reads a message in another way than the proxy before it can be made to see two where the proxy saw one. So what
+is not exactly as the standard has it is refused, also where the standard would let us guess.
+"""
+
+import functools
+import re
+from typing import Final
+from urllib.parse import unquote
+
+import attrs
+import httptools
+
+from mcpbus.transport.headers import Headers
+
+CHUNKED: Final = -1
+"""The length of a body that says itself where it ends."""
+
+LONGEST_LINE: Final = 8 * 1024
+"""Bytes of a request line; what is longer is refused with 414."""
+
+MOST_FIELDS: Final = 128
+"""Header fields of one request; more are refused with 431."""
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\n"
+"""What an HTTP/2 client with prior knowledge says first, as far as it looks like a request."""
+
+# Lines of what may stand in them, which begin with neither a blank nor nothing, and an empty one.
+_SOUND: Final = re.compile(rb"(?:[!-~\x80-\xff][\t -~\x80-\xff]*+\r\n)++\r\n")
+_FAULT: Final = re.compile(
+    rb"(?P<control>[\0-\x08\x0b\x0c\x0e-\x1f\x7f])|(?P<cr>\r(?!\n))|(?P<lf>(?<!\r)\n)|(?P<fold>\r\n[\t ])"
+)
+_FAULTS: Final = {
+    "control": "a control character stands in the head",
+    "cr": "a carriage return without a line feed stands in the head",
+    "lf": "a line of the head ends in a line feed without a carriage return",
+    "fold": "a header field is folded over several lines",
+}
+_LINE: Final = re.compile(rb"([A-Z-]+) ([!-~]+) HTTP/(\d\.\d)")
+_ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
+_MOST_DIGITS: Final = 18
+
+
+class RequestError(Exception):
+    """The client's bytes are no request that is served; the connection cannot go on.
+
+    Args:
+        status: The HTTP status to answer.
+        text: What is wrong, for the client to read.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+@attrs.define
+class RequestHead:
+    """A request before its body.
+
+    Attributes:
+        verb: The HTTP method.
+        path: Of the target, with what was percent-encoded decoded.
+        query: What follows the question mark, as it came.
+        headers: Its fields.
+        length: Of its body in bytes, or `CHUNKED`.
+        raw: The bytes of it.
+        modern: Whether its version is 1.1; otherwise it is 1.0.
+        keeps: Whether its client will send another one on this connection.
+        expects: Whether its client waits for a `100 Continue` before it sends the body.
+        leaves: Whether its client wants to leave HTTP/1.1, for a WebSocket or for HTTP/2.
+    """
+
+    verb: str
+    path: str
+    query: str
+    headers: Headers
+    length: int
+    raw: bytes
+    modern: bool
+    keeps: bool
+    expects: bool = False
+    leaves: bool = False
+
+
+class _Fields:
+    """The header fields that llhttp finds."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self) -> None:
+        self.fields: list[tuple[bytes, bytes]] = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name, value))
+
+
+@attrs.frozen
+class _Line:
+    """A request line; `authority` is that of a target in absolute form."""
+
+    verb: str
+    path: str
+    query: str
+    authority: bytes | None
+    modern: bool
+
+
+def find_fault(data: bytes, longest: int, start: int = 0) -> RequestError | None:
+    """Find the first thing that no head may have, in what has come of one.
+
+    Args:
+        data: The bytes since its beginning; more may follow.
+        longest: How long a whole one may be.
+        start: How many of the bytes are known to be without fault.
+    """
+    found = _FAULT.search(data, max(start - 2, 0))
+    if found is not None and found["cr"] is not None and found.end() == len(data):
+        found = None  # its line feed may be on its way
+    line = data.find(b"\r\n", 0, LONGEST_LINE + 2)
+    limits = [(longest, RequestError(431, f"the head is longer than {longest} bytes"))]
+    if line < 0:
+        limits.append(
+            (LONGEST_LINE, RequestError(414, f"the request line is longer than {LONGEST_LINE} bytes"))
+        )
+    at, too_long = min(limits, key=lambda limit: limit[0])
+    if found is not None and found.start() < at:
+        assert found.lastgroup is not None  # noqa: S101 - every alternative has a name
+        return RequestError(400, _FAULTS[found.lastgroup])
+    return too_long if len(data) > at else None
+
+
+def read_head(data: bytes, longest: int) -> RequestHead:
+    """Read a whole head.
+
+    Args:
+        data: Its bytes, to the end of the empty line.
+        longest: How many they may be.
+
+    Raises:
+        RequestError: It is not as it must be.
+    """
+    if len(data) > LONGEST_LINE or not _SOUND.fullmatch(data):
+        fault = find_fault(data, longest)
+        if fault is not None:
+            raise fault
+        if data[0] in b" \t":
+            raise RequestError(400, "the request line begins with a blank")
+    if data == PREFACE:
+        return RequestHead("PRI", "*", "", Headers(()), 0, PREFACE, modern=True, keeps=False, leaves=True)
+    headers = _read_fields(data)
+    text = data[: data.index(b"\r\n")]
+    line = _read_line(text) if len(text) > _LONGEST_REMEMBERED else _remembered_line(text)
+    host = headers.raw(b"host")
+    if not isinstance(host, bytes) and (host is not None or line.modern):
+        raise RequestError(400, "a request names its host once, in the field Host")
+    if line.authority is not None and line.authority != (host or b"").lower():
+        raise RequestError(400, "the target names another host than the field Host")
+    modern, length = line.modern, _read_length(headers, modern=line.modern)
+    head = RequestHead(line.verb, line.path, line.query, headers, length, data, modern, modern)
+    if headers.raw(b"connection") is not None or headers.raw(b"expect") is not None:
+        _read_options(head)
+    return head
+
+
+def _read_fields(data: bytes) -> Headers:
+    """Have llhttp read a head."""
+    found = _Fields()
+    # A new parser costs next to nothing, and has no state that one request could leave for the next.
+    parser = httptools.HttpRequestParser(found)
+    try:
+        parser.feed_data(data)
+    except httptools.HttpParserUpgrade:
+        pass  # what the client wants is judged by its fields
+    except httptools.HttpParserInvalidMethodError:
+        raise RequestError(501, "the method is unknown") from None
+    except httptools.HttpParserError as error:
+        raise RequestError(400, f"the head is malformed: {error}") from None
+    if len(found.fields) > MOST_FIELDS:
+        raise RequestError(431, f"the head has more than {MOST_FIELDS} fields")
+    return Headers(found.fields)
+
+
+def _read_line(data: bytes) -> _Line:
+    """Read a request line: a target in origin form, in absolute form, or `*` (RFC 9112, section 3)."""
+    parts = _LINE.fullmatch(data)
+    if parts is None:
+        raise RequestError(400, "the request line is not a method, a target in ASCII and a version")
+    verb, target, version = parts[1].decode(), parts[2].decode(), parts[3]
+    if version not in {b"1.1", b"1.0"}:
+        raise RequestError(505, f"HTTP/{version.decode()} is not served here; use HTTP/1.1")
+    authority = None
+    if not target.startswith("/"):
+        absolute = _ABSOLUTE.fullmatch(target)
+        if absolute is not None:
+            authority = absolute[1].lower().encode()
+            target = absolute[2] if absolute[2].startswith("/") else f"/{absolute[2]}"
+        elif target != "*" or verb != "OPTIONS":
+            raise RequestError(400, "the target is neither a path nor an http address")
+    if "#" in target:
+        raise RequestError(400, "the target has a fragment, which is not for the server")
+    path, _, query = target.partition("?")
+    return _Line(verb, unquote(path), query, authority, version == b"1.1")
+
+
+# Clients ask for the same few paths for ever; what is longer is read each time, so that nobody can fill memory with it.
+_LONGEST_REMEMBERED: Final = 128
+_remembered_line = functools.lru_cache(maxsize=128)(_read_line)
+
+
+def _read_length(headers: Headers, *, modern: bool) -> int:
+    """How long the body is (RFC 9112, section 6.3)."""
+    length = headers.raw(b"content-length")
+    coding = headers.raw(b"transfer-encoding")
+    if coding is not None:
+        if length is not None:
+            raise RequestError(
+                400, "the body's length is given twice, by Content-Length and by Transfer-Encoding"
+            )
+        if not modern or not isinstance(coding, bytes) or coding.strip(b" \t").lower() != b"chunked":
+            raise RequestError(
+                400, "the only Transfer-Encoding that is served is chunked, in HTTP/1.1 and given once"
+            )
+        return CHUNKED
+    if length is None:
+        return 0
+    # int() takes signs and underscores too, and is slow on what is absurdly long.
+    digits = length.strip(b" \t") if isinstance(length, bytes) else b""
+    if not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        raise RequestError(400, "Content-Length is not one number of bytes")
+    return int(digits)
+
+
+def _read_options(head: RequestHead) -> None:
+    """Take note of what the client asks of the connection."""
+    headers = head.headers
+    options = headers.get(b"connection")
+    if options is not None:
+        tokens = {token.strip(" \t") for token in options.lower().split(",")}
+        head.keeps = "close" not in tokens and (head.modern or "keep-alive" in tokens)
+        if "upgrade" in tokens and head.modern:
+            wanted = (headers.get(b"upgrade") or "").lower().split(",")
+            head.leaves = head.verb == "GET" and any(token.strip(" \t") == "websocket" for token in wanted)
+    expectation = headers.get(b"expect")
+    if expectation is not None:
+        if expectation.lower() != "100-continue":
+            raise RequestError(417, "the only expectation that can be met is 100-continue")
+        head.expects = head.modern

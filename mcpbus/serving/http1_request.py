@@ -1,0 +1,128 @@
+"""One request of the HTTP/1.1 lane, as whoever serves it sees it: its body is read, its answer is written."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from mcpbus.serving.http1_answer import (
+    CHUNKED,
+    CLOSE,
+    CONTINUE,
+    END,
+    KEEP,
+    encode_answer,
+    encode_chunk,
+    encode_head,
+)
+from mcpbus.serving.http1_head import RequestError, RequestHead
+from mcpbus.transport.answers import HeaderList
+from mcpbus.transport.decisions import Answer, Head
+
+if TYPE_CHECKING:
+    from mcpbus.serving.http1_connection import Http1Connection
+
+_MOST_AHEAD: Final = 64 * 1024
+"""Bytes of later requests that are read while one is served; past that, a client's end is noticed by writing to it."""
+
+
+class Http1Request:
+    """An `HttpRequest` of the HTTP/1.1 lane.
+
+    Attributes:
+        head: The request before its body.
+        started: Whether something of the answer was written.
+        ended: Whether all of it was.
+        closes: Whether the connection ends with it; the client knows.
+    """
+
+    host: Any = None
+
+    __slots__ = ("_connection", "_cors", "_head", "_unsaid", "closes", "ended", "head", "started")
+
+    def __init__(
+        self, connection: "Http1Connection", head: RequestHead, judged: Head, cors: HeaderList
+    ) -> None:
+        self.head = judged
+        self._connection = connection
+        self._head = head
+        self._cors = cors
+        self._unsaid: bytes | None = None  # a head that waits for what comes after it
+        self.started = False
+        self.ended = False
+        self.closes = not head.keeps
+
+    async def read_body(self, limit: int) -> bytes | None:
+        """See `HttpRequest`. A fault in the body is kept for the connection to answer, and the client is as good as gone."""
+        connection, requests = self._connection, self._connection.requests
+        try:
+            body = requests.take_body()
+            if requests.unread is None:
+                return body if len(body) <= limit else None
+            pieces, size = [body], len(body)
+            if self._head.expects:
+                if not requests.waiting and not size:
+                    await connection.send(CONTINUE)
+                self._head.expects = False
+            while requests.unread is not None:
+                if size > limit:
+                    return None
+                if not await connection.receive_body():
+                    connection.gone = True
+                    raise trio.BrokenResourceError("the client went away while its request was read")
+                pieces.append(requests.take_body())
+                size += len(pieces[-1])
+        except RequestError as fault:
+            connection.fault = fault
+            raise trio.BrokenResourceError("the body of the request is malformed") from fault
+        return b"".join(pieces) if size <= limit else None
+
+    async def answer(self, reply: Answer) -> None:
+        """See `HttpRequest`."""
+        fields = [*reply.headers, *self._cors] if self._cors else reply.headers
+        bodiless = self._head.verb == "HEAD"
+        self.started = True
+        await self._connection.send(
+            encode_answer(reply.status, fields, reply.body, self._say_connection(), bodiless=bodiless)
+        )
+        self.ended = True
+
+    async def start_stream(self, headers: HeaderList) -> None:
+        """See `HttpRequest`. The head goes out with the first piece of the body."""
+        if not self._head.modern:
+            self.closes = True  # the end of the connection is the end of the answer
+        framing = self._say_connection()
+        if self._head.modern:
+            framing += CHUNKED
+        self._unsaid = encode_head(200, [*headers, *self._cors], framing)
+
+    async def write(self, data: bytes, *, more: bool) -> None:
+        """See `HttpRequest`."""
+        if self._head.modern:
+            data = encode_chunk(data) if more else encode_chunk(data) + END
+        if self._unsaid is not None:
+            data, self._unsaid = self._unsaid + data, None
+        self.started = True
+        await self._connection.send(data)
+        self.ended = not more
+
+    async def disconnected(self) -> None:
+        """See `HttpRequest`. What comes meanwhile is kept for the next requests, up to a bound."""
+        connection, requests = self._connection, self._connection.requests
+        while requests.waiting < _MOST_AHEAD:
+            data = await connection.receive()
+            if not data:
+                connection.gone = True
+                return
+            requests.receive(data)
+        await trio.sleep_forever()
+
+    def _say_connection(self) -> bytes:
+        """What the answer says of the connection; decided when its head is made."""
+        head, connection = self._head, self._connection
+        unread = connection.requests.unread
+        if unread is not None and (head.expects or unread > connection.options.unread_body_bytes):
+            self.closes = True  # the client may send this body or not, or it is too long to wait for its end
+        self.closes = self.closes or connection.retired
+        if self.closes:
+            return CLOSE
+        return b"" if head.modern else KEEP

@@ -11,9 +11,9 @@ from mcpbus.stores.protocol import Replay
 class _Stream:
     __slots__ = ("events", "finished", "first")
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
         self.events: deque[bytes] = deque()
-        self.first = 1  # the number of the oldest event that is kept
+        self.first = first  # the number of the oldest event that is kept
         self.finished = False
 
 
@@ -47,7 +47,7 @@ class MemoryEventStore:
         key = session, stream
         kept = self._streams.get(key)
         if kept is None:
-            kept = self._streams[key] = _Stream()
+            kept = self._streams[key] = _Stream(first)
             self._sessions.setdefault(session, set()).add(stream)
         now = trio.current_time()
         for number, event in enumerate(events, first):
@@ -86,7 +86,7 @@ class MemoryEventStore:
             kept.events.popleft()
             kept.first = number + 1
             self._bytes -= size
-            if not kept.events and kept.finished:
+            if not kept.events:
                 del self._streams[key]
                 self._sessions[key[0]].discard(key[1])
                 if not self._sessions[key[0]]:

@@ -42,7 +42,13 @@ async def lapsed(it, monkeypatch):
     await trio.sleep(61)
 
 
-LOSSES = [evicted, pushed_out, lapsed]
+async def crashed(it, monkeypatch):
+    """The call's actor fails at something that it was told."""
+    [parked] = it.bus.parking._calls.values()
+    parked.carrier.call.tell("what no actor understands")
+
+
+LOSSES = [evicted, pushed_out, lapsed, crashed]
 LIMITS = {"max_parked": 2, "parked_timeout": 60}
 
 

@@ -87,6 +87,22 @@ async def test_memory_forgets_by_age(autojump_clock):
     assert len(store) == 0
 
 
+async def test_nothing_is_kept_of_a_stream_whose_events_are_gone(make_store):
+    """Streams that end without a reply never say so to the store."""
+    store = make_store(max_items=1)
+    await store.append("s", "ended", 1, [b"one"], final=False)
+    await store.append("s", "live", 1, [b"one"], final=False)
+    assert await store.replay("s", "ended", 0) is None
+    assert await store.replay("s", "ended", 1) is None
+    if isinstance(store, MemoryEventStore):
+        assert len(store._streams) == len(store._sessions) == 1
+    # One that goes on after that is known again, from there.
+    await store.append("s", "ended", 2, [b"two"], final=True)
+    assert await store.replay("s", "ended", 0) is None
+    assert await store.replay("s", "ended", 2) == Replay([], finished=True)
+    assert await store.replay("s", "live", 1) is None
+
+
 async def test_sqlite_forgets_by_age(tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("mcpbus.stores.sqlite.time.time", lambda: now)

@@ -100,6 +100,8 @@ class Http1Connection:
             with self._scope:
                 try:
                     return await self._serve_all()
+                except _GONE:
+                    return None
                 except RequestError as fault:
                     await self._refuse(fault)
             if self._scope.cancelled_caught and not self.retired and self._doing in {Doing.HEAD, Doing.BODY}:
@@ -145,14 +147,14 @@ class Http1Connection:
         if self.gone:
             await trio.lowlevel.checkpoint()  # whoever sends in a loop is to notice
             return
-        sent = 0
         self.gone = True  # unless this is sent whole: what comes after a part of it would be misread
-        with suppress(*_GONE):
-            if self._socket is not None:
-                sent = self._socket.send_now(data)
+        try:
+            sent = 0 if self._socket is None else self._socket.send_now(data)
             if sent < len(data):
                 await self._stream.send_all(data[sent:])
-            self.gone = False
+        except _GONE:
+            return
+        self.gone = False
 
     # -- the connection --------------------------------------------------------------------------
 
@@ -209,10 +211,10 @@ class Http1Connection:
                     self._wait(Doing.HEAD, self.options.head_seconds)
             # Context variables that are set while a request is served, such as a principal, are not for the next one.
             task.context = self._lane.context.copy()
-            data = await self.receive()
-            if not data:
+            data = await self._stream.receive_some(_READ_BYTES)
+            if not data or self._over:
                 return None
-            requests.receive(data)
+            requests.receive(bytes(data))
 
     def _wait(self, doing: Doing, seconds: float) -> None:
         self._doing = doing

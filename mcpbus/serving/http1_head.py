@@ -40,6 +40,7 @@ _FAULTS: Final = {
 _LINE: Final = re.compile(rb"([A-Z-]+) ([!-~]+) HTTP/(\d\.\d)")
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
 _MOST_DIGITS: Final = 18
+_FIELDS_IN_DOUBT: Final = 4 * MOST_FIELDS
 
 
 class RequestError(Exception):
@@ -86,15 +87,20 @@ class RequestHead:
 
 
 class _Fields:
-    """The header fields that llhttp finds."""
+    """The header fields that llhttp finds, by their names in lower case."""
 
-    __slots__ = ("fields",)
+    __slots__ = ("found",)
 
     def __init__(self) -> None:
-        self.fields: list[tuple[bytes, bytes]] = []
+        self.found: dict[bytes, bytes | tuple[bytes, ...]] = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name, value))
+        name = name.lower()
+        earlier = self.found.get(name)
+        if earlier is not None:
+            self.found[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
+        else:
+            self.found[name] = value
 
 
 @attrs.frozen
@@ -150,26 +156,31 @@ def read_head(data: bytes, longest: int) -> RequestHead:
             raise RequestError(400, "the request line begins with a blank")
     if data == PREFACE:
         return RequestHead("PRI", "*", "", Headers(()), 0, PREFACE, modern=True, keeps=False, leaves=True)
-    headers = _read_fields(data)
+    if len(data) > _FIELDS_IN_DOUBT and data.count(b"\n") > MOST_FIELDS + 2:
+        raise RequestError(431, f"the head has more than {MOST_FIELDS} fields")
+    fields = _read_fields(data)
     text = data[: data.index(b"\r\n")]
     line = _read_line(text) if len(text) > _LONGEST_REMEMBERED else _remembered_line(text)
-    host = headers.raw(b"host")
+    host = fields.get(b"host")
     if not isinstance(host, bytes) and (host is not None or line.modern):
         raise RequestError(400, "a request names its host once, in the field Host")
     if line.authority is not None and line.authority != (host or b"").lower():
         raise RequestError(400, "the target names another host than the field Host")
-    modern, length = line.modern, _read_length(headers, modern=line.modern)
-    head = RequestHead(line.verb, line.path, line.query, headers, length, data, modern, modern)
-    if headers.raw(b"connection") is not None or headers.raw(b"expect") is not None:
+    headers = Headers.of(fields)
+    head = RequestHead(line.verb, line.path, line.query, headers, 0, data, line.modern, line.modern)
+    # Most requests have none of these but the first.
+    if b"content-length" in fields or b"transfer-encoding" in fields:
+        head.length = _read_length(fields, modern=line.modern)
+    if b"connection" in fields or b"expect" in fields:
         _read_options(head)
     return head
 
 
-def _read_fields(data: bytes) -> Headers:
+def _read_fields(data: bytes) -> dict[bytes, bytes | tuple[bytes, ...]]:
     """Have llhttp read a head."""
-    found = _Fields()
+    fields = _Fields()
     # A new parser costs next to nothing, and has no state that one request could leave for the next.
-    parser = httptools.HttpRequestParser(found)
+    parser = httptools.HttpRequestParser(fields)
     try:
         parser.feed_data(data)
     except httptools.HttpParserUpgrade:
@@ -178,9 +189,7 @@ def _read_fields(data: bytes) -> Headers:
         raise RequestError(501, "the method is unknown") from None
     except httptools.HttpParserError as error:
         raise RequestError(400, f"the head is malformed: {error}") from None
-    if len(found.fields) > MOST_FIELDS:
-        raise RequestError(431, f"the head has more than {MOST_FIELDS} fields")
-    return Headers(found.fields)
+    return fields.found
 
 
 def _read_line(data: bytes) -> _Line:
@@ -210,10 +219,10 @@ _LONGEST_REMEMBERED: Final = 128
 _remembered_line = functools.lru_cache(maxsize=128)(_read_line)
 
 
-def _read_length(headers: Headers, *, modern: bool) -> int:
+def _read_length(fields: dict[bytes, bytes | tuple[bytes, ...]], *, modern: bool) -> int:
     """How long the body is (RFC 9112, section 6.3)."""
-    length = headers.raw(b"content-length")
-    coding = headers.raw(b"transfer-encoding")
+    length = fields.get(b"content-length")
+    coding = fields.get(b"transfer-encoding")
     if coding is not None:
         if length is not None:
             raise RequestError(
@@ -224,8 +233,6 @@ def _read_length(headers: Headers, *, modern: bool) -> int:
                 400, "the only Transfer-Encoding that is served is chunked, in HTTP/1.1 and given once"
             )
         return CHUNKED
-    if length is None:
-        return 0
     # int() takes signs and underscores too, and is slow on what is absurdly long.
     digits = length.strip(b" \t") if isinstance(length, bytes) else b""
     if not digits.isdigit() or len(digits) > _MOST_DIGITS:

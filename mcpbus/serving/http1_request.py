@@ -120,6 +120,8 @@ class Http1Request:
         """What the answer says of the connection; decided when its head is made."""
         head, connection = self._head, self._connection
         unread = connection.requests.unread
+        if unread is None and head.keeps and head.modern and not connection.retired:
+            return b""
         if unread is not None and (head.expects or unread > connection.options.unread_body_bytes):
             self.closes = True  # the client may send this body or not, or it is too long to wait for its end
         self.closes = self.closes or connection.retired

@@ -103,10 +103,12 @@ class DeadlineStream(trio.abc.Stream):
             trio.ClosedResourceError: The stream was closed on this side.
         """
         while True:
-            if self._fileno() == -1:
+            fileno = self._fileno()
+            if fileno == -1:
                 raise trio.ClosedResourceError("the connection was closed")
-            await trio.lowlevel.wait_readable(self.socket)
+            await trio.lowlevel.wait_readable(fileno)
             try:
+                # Asked anew: whoever closed it meanwhile may have left the number to another connection.
                 return os.read(self._fileno(), max_bytes or _MOST_AT_ONCE)
             except BlockingIOError:
                 continue

@@ -37,6 +37,13 @@ class Headers:
             kept[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
         self._fields = kept
 
+    @classmethod
+    def of(cls, fields: dict[bytes, bytes | tuple[bytes, ...]]) -> "Headers":
+        """Make one of a mapping from names in lower case, which is not copied, to values; several of them as a tuple."""
+        headers = cls.__new__(cls)
+        headers._fields = fields
+        return headers
+
     def raw(self, name: bytes) -> bytes | tuple[bytes, ...] | None:
         """The field as it arrived: its value, all of its values if it came several times, or None. For comparing.
 

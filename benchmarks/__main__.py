@@ -1,74 +1,96 @@
-"""Everything that is measured, in one run: ``make bench``, or ``python -m benchmarks``."""
+"""The command line: ``make bench``, or ``python -m benchmarks [SCENARIO ...] [--peer NAME ...]``."""
 
 import sys
+import time
+from pathlib import Path
 
-import attrs
-import trio
+import click
 
-from benchmarks import actors_bench, http_bench, memory_bench
-from benchmarks.http_bench import Measured
-from benchmarks.memory_bench import Memory
-from benchmarks.report import Row, write
+from benchmarks import machine
+from benchmarks.peers import PEERS
+from benchmarks.peers.peer import Peer
+from benchmarks.process import CACHE
+from benchmarks.progress import progress
+from benchmarks.report import markdown
+from benchmarks.results import FOLDER, Results, Subject
+from benchmarks.runner import Plan, Runner
+from benchmarks.scenarios import SCENARIOS
+from benchmarks.servers import OURS
 
-_ACTOR_AIMS = {"memory of an idle actor": "at most 410 bytes", "tell to an idle actor": "about 1 µs"}
+ALL: dict[str, Peer] = {peer.name: peer for peer in (*OURS, *PEERS)}
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
+class _Commands(click.Group):
+    """Runs what is named, where the first word is no command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] != "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Commands)
 def main() -> None:
-    """Measure, print one table, and write it to ``benchmarks/results/``."""
-    _say("requests per second over HTTP ...")
-    http = http_bench.measure()
-    _say("memory of idle sessions ...")
-    memory = trio.run(memory_bench.measure)
-    _say("actors ...")
-    actors = trio.run(actors_bench.measure)
-    write(
-        [*_http_rows(http), *_memory_rows(memory), *_actor_rows(actors)],
-        {
-            "http": [attrs.asdict(server) for server in http],
-            "memory": attrs.asdict(memory),
-            "actors": [attrs.asdict(figure) for figure in actors],
-        },
+    """Measure mcpbus beside its peers."""
+
+
+@main.command()
+@click.argument("names", metavar="[SCENARIO]...", nargs=-1, type=click.Choice(list(BY_NAME)))
+@click.option(
+    "--peer", "peers", multiple=True, type=click.Choice(list(ALL)), help="Only this server; may be repeated."
+)
+@click.option("--quick", is_flag=True, help="Few turns, short ones, small sizes.")
+@click.option("--rounds", type=click.IntRange(1), help="Turns of each server.")
+@click.option(
+    "--size", "--connections", "sizes", type=int, multiple=True, help="Only this size; may be repeated."
+)
+@click.option("--output", type=click.Path(path_type=Path), help="Where the report is written.")
+def run(  # noqa: PLR0917  click passes them by name
+    names: tuple[str, ...],
+    peers: tuple[str, ...],
+    quick: bool,
+    rounds: int | None,
+    sizes: tuple[int, ...],
+    output: Path | None,
+) -> None:
+    """Run scenarios, all if none is named.
+
+    A run of everything that is not quick writes its report to benchmarks/results/, any other to benchmarks/.cache/results/.
+    """
+    whole = not (names or peers or quick or rounds or sizes)
+    scenarios = [BY_NAME[name] for name in names] if names else list(SCENARIOS)
+    chosen = [ALL[name] for name in peers] if peers else list(ALL.values())
+    plan = Plan(quick, rounds, sizes)
+    machine.raise_file_limit()
+    start = time.monotonic()
+    with machine.on_core(machine.LOAD_CORE), progress(plan.turns(scenarios, chosen)) as step:
+        runner = Runner(plan, chosen, step)
+        try:
+            for scenario in scenarios:
+                runner.run(scenario)
+        finally:
+            runner.close()
+    results = Results(
+        machine=machine.describe(),
+        quick=quick,
+        seconds=time.monotonic() - start,
+        subjects={peer.name: _subject(peer) for peer in chosen},
+        measured=runner.measured,
+        missing=runner.missing,
     )
+    folder = output or (FOLDER if whole else CACHE / "results")
+    folder.mkdir(parents=True, exist_ok=True)
+    results.save(folder)
+    text = markdown(results, scenarios)
+    (folder / "bench.md").write_text(text)
+    print(text)
+    if any(missing.failed and missing.server.startswith("mcpbus") for missing in results.missing):
+        sys.exit(1)
 
 
-def _http_rows(measured: list[Measured]) -> list[Row]:
-    by_name = {server.name: server for server in measured}
-    rows = [
-        Row(
-            f"tools/call, JSON answer: {server.name}",
-            f"{server.rate:,.0f} requests/s",
-            f"{server.spread}; {server.microseconds:,.0f} µs of processor time each",
-        )
-        for server in measured
-    ]
-    for name, other in http_bench.PAIRS:
-        subject, base = by_name[name], by_name[other]
-        ratio, cost = subject.ratio_to(base), base.microseconds / subject.microseconds
-        rows.append(Row(f"{name} : {other}", f"{ratio:.2f}", f"by processor time {cost:.2f}", ">= 0.8"))
-    return rows
-
-
-def _memory_rows(memory: Memory) -> list[Row]:
-    return [
-        Row("an idle session", f"{memory.idle:,.0f} bytes", "", "at most 4,096 bytes"),
-        Row("what a deleted session leaves", f"{memory.left:,.0f} bytes", "", "0 bytes"),
-    ]
-
-
-def _actor_rows(figures: list[actors_bench.Figure]) -> list[Row]:
-    return [
-        Row(
-            f"actors: {figure.name}",
-            f"{figure.value:,.2f} {figure.unit}",
-            "",
-            _ACTOR_AIMS.get(figure.name, ""),
-        )
-        for figure in figures
-    ]
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _subject(peer: Peer) -> Subject:
+    return Subject(peer.title, peer.language, f"{peer.package} {peer.version}".strip(), peer.revision)
 
 
 if __name__ == "__main__":

@@ -1,93 +1,187 @@
-"""A load generator that costs little: ``python -m benchmarks.load PORT SECONDS CONNECTIONS``.
+"""A closed-loop load: each connection has one exchange in flight, and begins the next when it has the answer.
 
-Each connection is kept alive and has one request in flight. Answers must all be 200, with the body that is expected; they
-are told apart by their length, which is that of the first one. Prints requests per second and latencies as JSON.
+It runs in a process of its own, on a core of its own, over epoll and nothing else. How much of its core it needed is reported
+with every figure (``loader``): where that is near 1, the server may be faster than the figure says.
 """
 
-import selectors
+import gc
+import select
 import socket
-import sys
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 import attrs
-import msgspec
 
-from benchmarks.exchange import REQUEST, RESULT
+from benchmarks.answers import Answer, WrongAnswer
+from benchmarks.client import PIECE, ready
+from benchmarks.client import connect as open_socket
+from benchmarks.process import Target
+from benchmarks.usage import processor_seconds
 
-
-@attrs.define(eq=False)
-class _Connection:
-    sock: socket.socket
-    length: int
-    received: int = 0
-    sent_at: float = 0.0
-
-    def ask(self, now: float) -> None:
-        self.received = 0
-        self.sent_at = now
-        self.sock.sendall(REQUEST)
+STALLED_SECONDS = 10.0
+_OK = b"HTTP/1.1 200"
 
 
-def _open(port: int) -> _Connection:
-    """Connect, and make one request in full, to learn how long an answer is.
+class Conversation(ABC):
+    """One connection of the load."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.since = 0.0
+
+    @abstractmethod
+    def ask(self) -> None:
+        """Begin an exchange."""
+
+    @abstractmethod
+    def answered(self) -> bool:
+        """Read what has come, and return whether the exchange is complete.
+
+        Raises:
+            WrongAnswer: It is not what is expected.
+        """
+
+
+class Repeated(Conversation):
+    """The same HTTP/1.1 request again and again.
+
+    The first answer is read and judged in full. Of those after it, one that has its length and its body is the same; any other
+    is read and judged in full too.
+    """
+
+    def __init__(self, sock: socket.socket, request: bytes, check: Callable[[Answer], None]) -> None:
+        super().__init__(sock)
+        self._request = request
+        self._check = check
+        self._answer = Answer()
+        self._pieces: list[bytes] = []
+        self._length = -1
+        self._body = b""
+
+    def ask(self) -> None:
+        """Send the request."""
+        self.sock.sendall(self._request)
+
+    def answered(self) -> bool:
+        """Read a piece of the answer."""
+        data = self.sock.recv(PIECE)
+        if len(data) == self._length and data.endswith(self._body) and data.startswith(_OK):
+            return True
+        self._pieces.append(data)
+        if not self._answer.feed(data):
+            return False
+        self._check(self._answer)
+        if len(self._pieces) == 1 and data.endswith(bytes(self._answer.body)):
+            self._length, self._body = len(data), bytes(self._answer.body)
+        self._pieces.clear()
+        self._answer = Answer()
+        return True
+
+
+@attrs.frozen
+class Load:
+    """What a load saw.
+
+    Attributes:
+        latencies: Seconds from each question to its answer, in order of size.
+        seconds: How long it was.
+        late: Exchanges that were in flight at its end; they count for processor time alone.
+        server_seconds: Processor time of the server.
+        loader_seconds: Processor time of the load itself.
+    """
+
+    latencies: list[float]
+    seconds: float
+    late: int
+    server_seconds: float
+    loader_seconds: float
+
+    def figures(self) -> dict[str, float]:
+        """Return what is reported of it."""
+        return {
+            "rate": len(self.latencies) / self.seconds,
+            "p50_ms": percentile(self.latencies, 50) * 1e3,
+            "p99_ms": percentile(self.latencies, 99) * 1e3,
+            "cpu_us": self.server_seconds / (len(self.latencies) + self.late) * 1e6,
+            "loader": self.loader_seconds / self.seconds,
+        }
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Return a percentile of values that are in order of size.
 
     Raises:
-        RuntimeError: It was not answered as it should be.
+        WrongAnswer: There are none.
     """
-    sock = socket.create_connection(("127.0.0.1", port), timeout=10)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.sendall(REQUEST)
-    answer = b""
-    while not answer.endswith(RESULT):
-        chunk = sock.recv(65536)
-        answer += chunk
-        if not chunk or len(answer) > 10 * len(RESULT):
-            raise RuntimeError(f"not the answer that is measured: {answer!r}")
-    if not answer.startswith(b"HTTP/1.1 200 "):
-        raise RuntimeError(f"not a success: {answer!r}")
-    return _Connection(sock, len(answer))
+    if not ordered:
+        raise WrongAnswer("nothing was answered in time")
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-def load(port: int, seconds: float, connections: int) -> dict[str, float]:
-    """Load a server for some seconds.
-
-    Returns:
-        Requests, requests per second, and the median and the 99th percentile of the latency in milliseconds.
+def load(target: Target, conversations: Sequence[Conversation], seconds: float) -> Load:
+    """Load a server for some seconds, and let it answer what is then in flight.
 
     Raises:
-        RuntimeError: An answer is not as the first one was.
+        WrongAnswer: An answer is not what is expected, or none comes for a while.
     """
-    selector = selectors.DefaultSelector()
-    for _ in range(connections):
-        connection = _open(port)
-        selector.register(connection.sock, selectors.EVENT_READ, connection)
-    start = now = time.perf_counter()
-    for key in selector.get_map().values():
-        key.data.ask(now)
+    gc.collect()
+    gc.disable()
+    poller = select.epoll()
+    by_number = {conversation.sock.fileno(): conversation for conversation in conversations}
+    for number in by_number:
+        poller.register(number, select.EPOLLIN)
     latencies: list[float] = []
-    while now < start + seconds:
-        for key, _ in selector.select():
-            connection = key.data
-            chunk = connection.sock.recv(65536)
-            connection.received += len(chunk)
-            if connection.received < connection.length and chunk:
-                continue
-            if connection.received > connection.length or not chunk or not chunk.endswith(RESULT[-16:]):
-                raise RuntimeError(f"an answer is unlike the first one: {chunk!r}")
-            now = time.perf_counter()
-            latencies.append(now - connection.sent_at)
-            connection.ask(now)
-    for key in list(selector.get_map().values()):
-        key.data.sock.close()
+    clock, poll = time.perf_counter, poller.poll
+    server, own = processor_seconds(target.group), time.process_time()
+    start = now = clock()
+    for conversation in conversations:
+        conversation.since = now
+        conversation.ask()
+    end = start + seconds
+    try:
+        while now < end:
+            ready = poll(STALLED_SECONDS)
+            if not ready:
+                raise WrongAnswer(f"no answer within {STALLED_SECONDS:g} s")
+            for number, _ in ready:
+                conversation = by_number[number]
+                if conversation.answered():
+                    now = clock()
+                    latencies.append(now - conversation.since)
+                    conversation.since = now
+                    conversation.ask()
+            now = clock()
+        own = time.process_time() - own
+        _let_finish(poller, by_number)
+        server = processor_seconds(target.group) - server
+    finally:
+        poller.close()
+        gc.enable()
     latencies.sort()
-    return {
-        "requests": len(latencies),
-        "requests_per_second": len(latencies) / (now - start),
-        "p50_ms": latencies[len(latencies) // 2] * 1e3,
-        "p99_ms": latencies[len(latencies) * 99 // 100] * 1e3,
-    }
+    return Load(latencies, now - start, len(conversations), server, own)
 
 
-if __name__ == "__main__":
-    figures = load(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
-    sys.stdout.write(msgspec.json.encode(figures).decode())
+def _let_finish(poller: select.epoll, by_number: dict[int, Conversation]) -> None:
+    unanswered = set(by_number)
+    while unanswered:
+        ready = poller.poll(STALLED_SECONDS)
+        if not ready:
+            raise WrongAnswer(f"{len(unanswered)} answers did not come within {STALLED_SECONDS:g} s")
+        for number, _ in ready:
+            if by_number[number].answered():
+                unanswered.remove(number)
+
+
+def repeat(
+    target: Target, connections: int, request: Callable[..., bytes], check: Callable[[Answer], None]
+) -> list[Conversation]:
+    """Return connections that each repeat a request, which is made by a method of `Dialect`.
+
+    In a revision that has sessions, each has a session of its own.
+    """
+    conversations: list[Conversation] = []
+    for _ in range(connections):
+        sock = open_socket(target.port)
+        conversations.append(Repeated(sock, request(ready(sock, target.port, target.revision)), check))
+    return conversations

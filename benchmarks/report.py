@@ -1,85 +1,86 @@
-"""The report of a run: one table of everything that was measured, and what it was measured on."""
+"""The report of a run, as Markdown: a table for each scenario and size, and what is missing from them."""
 
-import datetime as dt
-import os
-import platform
-import sys
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-import attrs
-import msgspec
+from benchmarks.results import Measured, Results
+from benchmarks.scenarios.scenario import CPU, Metric, Scenario
 
-PACKAGES = ("mcpbus", "trio", "hypercorn", "h11", "msgspec", "attrs")
-RESULTS = Path(__file__).parent / "results"
+_RATIOS = {CPU.key: "ratio of processor time"}
 
 
-@attrs.frozen
-class Row:
-    """One figure.
-
-    Attributes:
-        what: What was measured.
-        figure: The figure, with its unit.
-        beside: What it is to be seen beside: a spread, or the figure of something bare.
-        aim: What it should be; empty if nothing was promised.
-    """
-
-    what: str
-    figure: str
-    beside: str = ""
-    aim: str = ""
+def markdown(results: Results, scenarios: Iterable[Scenario]) -> str:
+    """Return the whole report."""
+    parts = [f"# Benchmarks\n\n{_machine(results)}\n"]
+    parts += [section(results, scenario) for scenario in scenarios if _mentioned(results, scenario)]
+    return "\n".join(parts)
 
 
-def machine() -> dict[str, Any]:
-    """Return what figures depend on; nothing that tells whose machine it is."""
-    return {
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        "processor": _processor(),
-        "processors": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "packages": {package: _version(package) for package in PACKAGES},
-    }
+def section(results: Results, scenario: Scenario) -> str:
+    """Return what a scenario measured."""
+    lines = [f"## {scenario.title}", "", scenario.what, ""]
+    measured = results.of(scenario.name)
+    for size in sorted({row.size for row in measured}):
+        if scenario.size_title:
+            lines += [f"### {size:,} {scenario.size_title}", ""]
+        rows = [row for row in measured if row.size == size]
+        lines += [*_table(results, scenario, rows), ""]
+    if any(row.server == scenario.base for row in measured) and len({row.server for row in measured}) > 1:
+        lines += [f"Ratios are to {_title(results, scenario.base)}.", ""]
+    for missing in results.missing:
+        if missing.scenario == scenario.name:
+            kind = "failed" if missing.failed else "absent"
+            lines.append(f"- {_title(results, missing.server)}: {kind}: {missing.reason}")
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def markdown(rows: list[Row], on: dict[str, Any]) -> str:
-    """Return the report as Markdown."""
+def _table(results: Results, scenario: Scenario, rows: Sequence[Measured]) -> list[str]:
+    first = scenario.metrics[0]
+    metrics = [metric for metric in scenario.metrics if any(metric.key in row.turns[0] for row in rows)]
+    base = next((row for row in rows if row.server == scenario.base), None)
+    ratios = _ratios(scenario, rows) if base is not None else []
+    header = ["Server", *(metric.title for metric in metrics)]
+    header += [_RATIOS.get(metric.key, "ratio") for metric in ratios]
+    lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
+    for row in sorted(rows, key=lambda row: row.median(first.key), reverse=bool(first.more_is_better)):
+        cells = [_title(results, row.server)]
+        cells += [cell(row, metric, with_spread=metric is first) for metric in metrics]
+        cells += [f"{row.ratio(base, metric.key):.2f}" for metric in ratios if base is not None]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _ratios(scenario: Scenario, rows: Sequence[Measured]) -> list[Metric]:
+    """Return what ratios are made of: the first metric, and processor time; of one server alone there is none."""
+    if len(rows) < 2:
+        return []
+    return [metric for metric in scenario.metrics if metric in (scenario.metrics[0], CPU)]
+
+
+def cell(row: Measured, metric: Metric, *, with_spread: bool) -> str:
+    """Return a figure: its median, and on demand its lowest and highest value."""
+    if metric.key not in row.turns[0]:
+        return ""
+    median = metric.shown(row.median(metric.key))
+    if not with_spread or len(row.turns) < 2:
+        return median
+    low, high = row.spread(metric.key)
+    return f"{median} ({metric.shown(low)} to {metric.shown(high)})"
+
+
+def _mentioned(results: Results, scenario: Scenario) -> bool:
+    return any(known.scenario == scenario.name for known in (*results.measured, *results.missing))
+
+
+def _title(results: Results, server: str) -> str:
+    subject = results.subjects.get(server)
+    return server if subject is None else subject.title
+
+
+def _machine(results: Results) -> str:
+    on = results.machine
     packages = ", ".join(f"{name} {number}" for name, number in on["packages"].items())
-    lines = [
-        "| What | Figure | Beside | Aim |",
-        "|---|---|---|---|",
-        *(f"| {row.what} | {row.figure} | {row.beside} | {row.aim} |" for row in rows),
-        "",
-        f"{on['date']}, {on['processor']}, {on['processors']} processors, {on['system']}, {on['python']}; {packages}.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def write(rows: list[Row], raw: dict[str, Any], folder: Path = RESULTS) -> None:
-    """Write ``bench.md``, and ``bench.json`` with every round, into a folder that is made if need be."""
-    on = machine()
-    folder.mkdir(exist_ok=True)
-    (folder / "bench.md").write_text(markdown(rows, on))
-    document = msgspec.json.encode({"machine": on} | raw)
-    (folder / "bench.json").write_bytes(msgspec.json.format(document, indent=2) + b"\n")
-    sys.stdout.write(markdown(rows, on))
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    except FileNotFoundError:
-        pass
-    return platform.processor() or "unknown processor"
+    return (
+        f"{on['date']}, {on['processor']}, {on['processors']} processors, {on['system']}, {on['python']}; {packages}. "
+        f"{'A quick run, which proves nothing but that the suite works' if results.quick else 'The run took'}"
+        f"{f'; it took {results.seconds:,.0f} s' if results.quick else f' {results.seconds / 60:,.0f} minutes'}."
+    )

@@ -1,23 +1,21 @@
-"""What the actors cost: run as ``python -m benchmarks.actors_bench``.
+"""What the actors cost, and beside it what bare Python and trio cost.
 
-Every figure is the best of several rounds, because a round can only be slowed down by what else the
-machine does. The bare costs of Python and trio stand beside them, measured in the same run.
+Every figure is the best of several rounds, because a round can only be slowed down by what else the machine does.
 """
 
 import contextvars
 import gc
-import sys
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-import attrs
 import trio
 
 import actors
+from benchmarks.scenarios.scenario import Figures, Inside, Metric
 
-ROUNDS = 9
+ROUNDS = 7
 SIZE = 10_000
 BATCH = 100
 
@@ -102,15 +100,6 @@ async def nothing_in_a_scope(scope: trio.CancelScope) -> None:
     """Do nothing, but cancellably."""
     with scope:
         await nothing()
-
-
-@attrs.frozen
-class Figure:
-    """One line of the table."""
-
-    name: str
-    value: float
-    unit: str
 
 
 async def best(run: Callable[[], Awaitable[None]]) -> float:
@@ -212,33 +201,35 @@ class Stage:
                 await trio.lowlevel.checkpoint()
 
 
-async def measure() -> list[Figure]:
-    """Measure everything, one after the other."""
-    figures = [Figure("memory of an idle actor", await bytes_per_idle_actor(), "bytes")]
-    async with actors.open_system() as system, trio.open_nursery() as nursery:
-        stage = Stage(system, nursery)
-        for name, run in {
-            "a plain method call": stage.call,
-            "tell to an idle actor": stage.tell,
-            "tell in a burst": stage.burst,
-            "a bare trio checkpoint": stage.checkpoint,
-            "ask": stage.ask,
-            "spawn + stop, from a task": stage.spawn_from_task,
-            "spawn + stop, inside a turn": stage.spawn_in_turn,
-            "a bare trio task": stage.bare_task,
-            "a bare trio task with a scope": stage.scoped_task,
-            "task start + end": stage.task,
-        }.items():
-            figures.append(Figure(name, await best(run), "µs"))
-    return figures
+class Actors(Inside):
+    """Each operation of an actor, by itself."""
 
+    name = "actors"
+    title = "Actors"
+    what = f"The best of {ROUNDS} rounds of {SIZE:,} operations each, in one process, and what bare Python and trio take."
+    metrics = (
+        Metric("idle_bytes", "bytes of an idle actor"),
+        Metric("call", "a plain method call, µs", 2),
+        Metric("tell", "tell to an idle actor, µs", 2),
+        Metric("burst", "tell in a burst, µs", 2),
+        Metric("checkpoint", "a bare trio checkpoint, µs", 2),
+        Metric("ask", "ask, µs", 2),
+        Metric("spawn_from_task", "spawn + stop from a task, µs", 2),
+        Metric("spawn_in_turn", "spawn + stop inside a turn, µs", 2),
+        Metric("bare_task", "a bare trio task, µs", 2),
+        Metric("scoped_task", "a bare trio task with a scope, µs", 2),
+        Metric("task", "an actor's task, µs", 2),
+    )
+    rounds = 1
 
-def main() -> None:
-    """Print the table."""
-    print(f"Python {sys.version.split()[0]}, trio {trio.__version__}, best of {ROUNDS} rounds of {SIZE:,}")
-    for figure in trio.run(measure):
-        print(f"{figure.name:<32} {figure.value:>8.2f} {figure.unit}")
+    def turn(self, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002  as long as it takes
+        """Measure everything, one after the other."""
+        yield 0, trio.run(self._measure)
 
-
-if __name__ == "__main__":
-    main()
+    async def _measure(self) -> Figures:
+        figures = {"idle_bytes": await bytes_per_idle_actor()}
+        async with actors.open_system() as system, trio.open_nursery() as nursery:
+            stage = Stage(system, nursery)
+            for metric in self.metrics[1:]:
+                figures[metric.key] = await best(getattr(stage, metric.key))
+        return figures

@@ -1,18 +1,19 @@
-"""What an idle legacy session takes: run as ``python -m benchmarks.memory_bench``.
+"""What Python's allocator gives out for an idle legacy session, and what of it comes back.
 
-Sessions are opened through the ASGI application, without a server around it, and left alone. What Python's allocator gave
-out for them is divided by their number. Then all of them are deleted, and what has not come back is divided too.
+Sessions are opened through the ASGI application, without a server around it, and left alone. What was allocated for them is divided
+by their number. Then all of them are deleted, and what has not come back is divided too.
 """
 
 import gc
 import tracemalloc
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import attrs
 import msgspec
 import trio
 import trio.testing
 
+from benchmarks.scenarios.scenario import Figures, Inside, Metric
 from mcpbus import Limits, Server
 from mcpbus.transport.asgi import AsgiApp
 
@@ -35,21 +36,25 @@ _INITIALIZE = {
 _INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
-@attrs.frozen
-class Memory:
-    """Bytes of one session.
+class SessionBytes(Inside):
+    """Sessions are opened, left alone, and deleted."""
 
-    Attributes:
-        idle: While it is open and idle.
-        left: After it was deleted.
-    """
+    name = "session-bytes"
+    title = "Memory allocated for an idle session"
+    what = "What tracemalloc counts for a legacy session without a stream, after `initialize` and `initialized` over ASGI."
+    metrics = (
+        Metric("idle", "bytes of an idle session"),
+        Metric("left", "bytes that it leaves when it is deleted"),
+    )
+    rounds = 1
 
-    idle: float
-    left: float
+    def turn(self, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002  as long as it takes
+        """Measure once."""
+        yield 0, trio.run(measure)
 
 
-async def measure(count: int = SESSIONS) -> Memory:
-    """Open and delete sessions."""
+async def measure(count: int = SESSIONS) -> Figures:
+    """Open and delete sessions, and return the bytes of one."""
     server = Server("bench")
     async with server.open(limits=Limits(max_sessions=2 * count)) as bus:
         app = bus.asgi()
@@ -67,7 +72,7 @@ async def measure(count: int = SESSIONS) -> Memory:
         gc.collect()
         left = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
-    return Memory((idle - before) / count, (left - before) / count)
+    return {"idle": (idle - before) / count, "left": (left - before) / count}
 
 
 async def _open_and_delete(app: AsgiApp, count: int) -> None:
@@ -119,8 +124,3 @@ async def _request(
     scope = {"type": "http", "method": verb, "path": "/mcp", "headers": headers}
     await app(scope, receive, send)
     return answer
-
-
-if __name__ == "__main__":
-    memory = trio.run(measure)
-    print(f"idle session {memory.idle:,.0f} bytes, left of it after its end {memory.left:,.0f} bytes")

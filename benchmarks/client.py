@@ -1,0 +1,55 @@
+"""A client that waits for each answer: for what is done before and between measurements."""
+
+import socket
+
+from benchmarks.answers import Answer, WrongAnswer, result_of
+from benchmarks.dialect import Dialect
+from benchmarks.peers.peer import HOST
+
+PATIENCE_SECONDS = 30.0
+PIECE = 65536
+
+
+def connect(port: int) -> socket.socket:
+    """Connect to a server; writes leave at once."""
+    sock = socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def exchange(sock: socket.socket, request: bytes) -> Answer:
+    """Make one request, and return its whole answer.
+
+    Raises:
+        WrongAnswer: There was none in time.
+    """
+    sock.sendall(request)
+    answer = Answer()
+    try:
+        while not answer.feed(sock.recv(PIECE)):
+            pass
+    except TimeoutError as error:
+        raise WrongAnswer(f"no answer within {PATIENCE_SECONDS:g} s") from error
+    return answer
+
+
+def open_session(sock: socket.socket, port: int, revision: str) -> Dialect:
+    """Open a session, and return how to speak in it; without a session id, if the server gives none.
+
+    Raises:
+        WrongAnswer: It was refused.
+    """
+    answer = exchange(sock, Dialect(port, revision).initialize())
+    agreed = result_of(answer)["protocolVersion"]
+    if agreed != revision:
+        raise WrongAnswer(f"revision {revision} was answered with {agreed}")
+    dialect = Dialect(port, revision, answer.headers.get(b"mcp-session-id"))
+    if (status := exchange(sock, dialect.initialized()).status) >= 300:
+        raise WrongAnswer(f"notifications/initialized was answered with {status}")
+    return dialect
+
+
+def ready(sock: socket.socket, port: int, revision: str) -> Dialect:
+    """Return how to speak on a connection in a revision: in a session of its own, where the revision has them."""
+    dialect = Dialect(port, revision)
+    return dialect if dialect.is_modern else open_session(sock, port, revision)

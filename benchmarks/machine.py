@@ -1,0 +1,72 @@
+"""The machine that figures depend on, and how it is divided: servers on one processor core, the load on another."""
+
+import datetime as dt
+import os
+import platform
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("mcpbus", "trio", "hypercorn", "httptools", "h11", "h2", "msgspec", "attrs", "uvicorn", "uvloop")
+
+
+def cores() -> tuple[set[int], set[int]]:
+    """Return the core of the servers and that of the load; both are all there is, where there is but one."""
+    available = sorted(os.sched_getaffinity(0))
+    if len(available) < 2:
+        return set(available), set(available)
+    return {available[0]}, {available[-1]}
+
+
+SERVER_CORE, LOAD_CORE = cores()
+
+
+@contextmanager
+def on_core(core: set[int]) -> Iterator[None]:
+    """Run this thread, and let processes start, on a core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, core)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def raise_file_limit() -> int:
+    """Allow this process and those that it starts as many open files as they may have, and return how many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def describe() -> dict[str, Any]:
+    """Return what figures depend on; nothing that tells whose machine it is."""
+    return {
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "processor": _processor(),
+        "processors": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "packages": {package: _version(package) for package in PACKAGES},
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except FileNotFoundError:
+        pass
+    return platform.processor() or "unknown processor"

@@ -1,0 +1,108 @@
+"""A server that is measured, as a process of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import IO
+
+import attrs
+
+from benchmarks.machine import SERVER_CORE, on_core
+from benchmarks.peers.peer import HOST, Absent, Peer, Wire
+
+CACHE = Path(__file__).parent / ".cache"
+START_SECONDS = 30.0
+STOP_SECONDS = 5.0
+
+# Below the ports that the kernel gives to clients, so that no connection of the load takes a server's.
+_ports = count(21_000)
+
+
+@attrs.frozen
+class Target:
+    """What the load must know of a server that runs; it is sent to the processes of the load.
+
+    Attributes:
+        name: Its name.
+        port: Where it listens on the loopback interface.
+        group: Its process group.
+        revision: The revision in which its tools are called.
+        session_revision: The revision in which it opens sessions, if it does.
+        wire: What it is spoken to over.
+    """
+
+    name: str
+    port: int
+    group: int
+    revision: str
+    session_revision: str | None
+    wire: Wire
+
+
+@contextmanager
+def running(peer: Peer, environment: Mapping[str, str] | None = None) -> Iterator[Target]:
+    """Run a server on the core of the servers.
+
+    Raises:
+        Absent: It cannot be installed here, or does not start; the reason is the last that it said.
+    """
+    folder = CACHE / peer.name
+    peer.prepare(folder)
+    port = _free_port()
+    command = peer.command(folder, port)
+    with tempfile.TemporaryFile() as log:
+        with on_core(SERVER_CORE):
+            process = subprocess.Popen(
+                command.arguments,
+                cwd=command.folder,
+                env={**os.environ, **command.environment, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            _wait_until_it_listens(process, port, log)
+            yield Target(peer.name, port, process.pid, peer.revision, peer.session_revision, peer.wire)
+        finally:
+            _stop(process)
+
+
+def _free_port() -> int:
+    for port in _ports:
+        with socket.socket() as candidate:
+            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                candidate.bind((HOST, port))
+                return port
+    raise AssertionError
+
+
+def _wait_until_it_listens(process: "subprocess.Popen[bytes]", port: int, log: IO[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        with suppress(ConnectionRefusedError), socket.create_connection((HOST, port), timeout=1):
+            return
+        if process.poll() is not None or time.monotonic() > deadline:
+            log.seek(0)
+            said = log.read().decode(errors="replace").strip().splitlines()
+            raise Absent(f"it does not start: {said[-1][:200] if said else 'and says nothing'}")
+        time.sleep(0.02)
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, sign)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+            break
+    with suppress(ProcessLookupError):  # what it started and left behind
+        os.killpg(process.pid, signal.SIGKILL)

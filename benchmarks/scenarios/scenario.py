@@ -1,0 +1,110 @@
+"""What a scenario is: one thing that is measured, of all servers alike."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import attrs
+
+from benchmarks.peers.peer import Ability, Peer, Wire
+from benchmarks.process import Target
+
+Figures = dict[str, float]
+"""What one turn of a server measured, by the keys of the scenario's metrics."""
+
+
+@attrs.frozen
+class Metric:
+    """One figure of a scenario.
+
+    Attributes:
+        key: Its name in the results.
+        title: What the report calls it, with its unit.
+        decimals: With how many decimals it is printed.
+        more_is_better: Which way is better; None for what is neither.
+        scale: What it is multiplied by to be printed.
+    """
+
+    key: str
+    title: str
+    decimals: int = 0
+    more_is_better: bool | None = False
+    scale: float = 1.0
+
+    def shown(self, value: float) -> str:
+        """Return a value as it is printed."""
+        return f"{value * self.scale:,.{self.decimals}f}"
+
+
+RATE = Metric("rate", "requests/s", more_is_better=True)
+P50 = Metric("p50_ms", "p50, ms", 2)
+P99 = Metric("p99_ms", "p99, ms", 2)
+CPU = Metric("cpu_us", "µs of processor time each", 1)
+RESIDENT = Metric("resident", "resident, MB", 1, scale=1e-6)
+LOADER = Metric("loader", "load's use of its core", 2, more_is_better=None)
+
+
+class Scenario:
+    """One thing that is measured.
+
+    Attributes:
+        name: A word for the command line.
+        title: Its heading in the report.
+        what: How it is measured, in a sentence or two of the report.
+        size_title: What its sizes count; empty where it has none.
+        sizes: In which sizes; ``(0,)`` where it has none.
+        quick_sizes: Those of a quick run.
+        metrics: What is measured; the first one orders the report and is plotted.
+        base: The server that ratios are made to.
+        grows: The metric whose growth with the size is told, if any.
+        grows_up: Whether one server is measured in all sizes one after the other, smallest first, in one turn.
+        rounds: How many turns each server has; quick runs have at most two.
+        seconds: How long what is timed goes on in one turn.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    what: ClassVar[str]
+    size_title: ClassVar[str] = ""
+    sizes: ClassVar[Sequence[int]] = (0,)
+    quick_sizes: ClassVar[Sequence[int]] = (0,)
+    metrics: ClassVar[Sequence[Metric]]
+    base: ClassVar[str] = "mcpbus"
+    grows: ClassVar[str | None] = None
+    grows_up: ClassVar[bool] = False
+    rounds: ClassVar[int] = 5
+    seconds: ClassVar[float] = 1.0
+
+
+class Served(Scenario, ABC):
+    """What is measured of servers.
+
+    Attributes:
+        wires: What they may be spoken to over.
+        needs: What they must be able to do.
+        environment: What they are started with.
+    """
+
+    wires: ClassVar[frozenset[Wire]] = frozenset({Wire.HTTP1})
+    needs: ClassVar[Ability | None] = None
+    environment: ClassVar[Mapping[str, str]] = {}
+
+    def measures(self, peer: Peer) -> bool:
+        """Return whether a server can be measured in this."""
+        return peer.wire in self.wires and (self.needs is None or self.needs in peer.abilities)
+
+    @abstractmethod
+    def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
+        """Measure one server once; runs in a process of the load.
+
+        Raises:
+            WrongAnswer: It did not answer as is expected.
+        """
+
+
+class Inside(Scenario, ABC):
+    """What is measured without a server, in a process of its own on the core of the servers."""
+
+    @abstractmethod
+    def turn(self, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
+        """Measure once."""

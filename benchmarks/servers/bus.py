@@ -1,0 +1,66 @@
+"""mcpbus as a server that is measured: ``python -m benchmarks.servers.bus SHELL PORT``.
+
+SHELL is ``lane`` or ``hypercorn``, as ``mcpbus serve --http1=SHELL`` serves it, or ``asgi``: an application of plain hypercorn.
+"""
+
+import os
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import trio
+
+from benchmarks.dialect import CHANGED_URI
+from benchmarks.peers.peer import HOST
+from benchmarks.servers.plain import serve_plain
+from mcpbus import Context, Limits, ServeOptions, Server
+from mcpbus.program import until_signalled
+from mcpbus.stores import MemoryEventStore
+
+server = Server("bench", version="1")
+# Beyond the defaults, because ten thousand are measured, and some more are there before.
+LIMITS = Limits(max_sessions=20_000, max_requests=20_000)
+
+
+@server.tool
+async def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+@server.tool
+async def chatter(count: int, ctx: Context) -> str:
+    """Say something many times."""
+    for _ in range(count):
+        await ctx.info(f"clock={time.monotonic_ns()}")
+    return "said"
+
+
+@server.tool
+async def change(ctx: Context) -> str:
+    """Announce one change to all who asked for it."""
+    clock = time.monotonic_ns()
+    ctx.bus.resource_updated(CHANGED_URI)
+    return f"clock={clock}"
+
+
+@server.resource(CHANGED_URI)
+async def value() -> str:
+    """What is changed."""
+    return "value"
+
+
+def main(shell: str, port: int) -> None:
+    """Serve until terminated."""
+    store = MemoryEventStore(max_items=1_000_000) if "BENCH_RESUMPTION" in os.environ else None
+    app: Any = {"limits": LIMITS, "event_store": store}
+    if shell == "asgi":
+        trio.run(serve_plain, server.asgi(**app), port)
+    else:
+        served = partial(server.serve, bind=f"{HOST}:{port}", options=ServeOptions(http1=shell), **app)
+        trio.run(until_signalled, "bench", served)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -3,7 +3,7 @@
 import base64
 import itertools
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -97,8 +97,10 @@ class AsgiProbe:
         self._nursery.start_soon(recording.run, self._app, scope, body)
         return recording
 
-    def post(self, message: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Recording:
-        """POST a JSON-RPC message."""
+    def post(
+        self, message: Mapping[str, Any] | Sequence[Any], headers: Mapping[str, str] | None = None
+    ) -> Recording:
+        """POST a JSON-RPC message, or an array of them."""
         fields = {"accept": _BOTH, "content-type": "application/json", **(headers or {})}
         return self.send("POST", json.dumps(message).encode(), fields)
 

@@ -81,7 +81,7 @@ class Inbound(msgspec.Struct, frozen=True, gc=False):
 OpenStream = Callable[[Line], Stream]
 
 
-def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream:
+def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream, *, hosted: bool = False) -> bytes | Stream:
     """Serve a request, `initialize` apart.
 
     Args:
@@ -89,6 +89,7 @@ def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stre
         inbound: The request.
         open_stream: Opens the stream for its reply, or returns the channel that has it; called only once
             nothing can be refused any more.
+        hosted: Whether whoever asks runs the handler, where there is one: see `Stream.guest`.
 
     Returns:
         The encoded result object, where it was there at once; otherwise the stream on which the reply comes.
@@ -117,7 +118,9 @@ def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stre
         return _retry(bus, inbound, caller, prepared, open_stream)
     slot = bus.admission.admit(request.id, inbound.table)
     carrier = Carrier(bus, caller, request, rounds=rounds)
-    return _start(bus, _ticket(bus, inbound, slot, open_stream(Line.OWN)), carrier, prepared)
+    ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
+    ticket.hosted = hosted
+    return _start(bus, ticket, carrier, prepared)
 
 
 def _start(bus: "Bus", ticket: Ticket, carrier: Carrier, handler: Handler) -> Stream:

@@ -269,7 +269,7 @@ class Writer:
             await trio.lowlevel.checkpoint()
             if self._stream._outbox:
                 break
-        return self._take()
+        return self.take_now()
 
     async def take(self, timeout: float = float("inf")) -> list[Outgoing] | None:  # noqa: ASYNC109
         """Wait for messages, and take all that there are.
@@ -291,9 +291,10 @@ class Writer:
             else:
                 with trio.move_on_after(timeout):
                     await ready.wait()
-        return self._take()
+        return self.take_now()
 
-    def _take(self) -> list[Outgoing] | None:
+    def take_now(self) -> list[Outgoing] | None:
+        """Take all messages that are there; otherwise as `take`."""
         outbox = self._stream._outbox
         batch = outbox.take()
         if self._held_back:

@@ -1,5 +1,6 @@
 """How one HTTP request is answered from a stream: the form chosen late, each batch in one write."""
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
@@ -15,10 +16,22 @@ from mcpbus.transport.decisions import Answer, Head
 from mcpbus.transport.sse import COMMENT, encode_event
 
 
+class Host(Protocol):
+    """The task of a connection, which runs handlers itself as long as they do not wait for anything."""
+
+    scope: trio.CancelScope
+    """Encloses what the task does for one request after the other."""
+
+    def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
+        """Stay with a handler that waits: another task is to answer the request, and then go on with the connection."""
+
+
 class HttpRequest(Protocol):
     """One HTTP request, as a shell hands it in."""
 
     head: Head
+    host: Host | None
+    """Runs the handler; None where each request has a task of its own, which ends with the answer."""
 
     async def read_body(self, limit: int) -> bytes | None:
         """Read the whole body; None if it is longer than `limit` bytes.
@@ -28,7 +41,11 @@ class HttpRequest(Protocol):
         """
 
     async def answer(self, reply: Answer) -> None:
-        """Send a whole response. Returns, having done nothing, where the client has gone."""
+        """Send a whole response. Returns, having done nothing, where the client has gone.
+
+        Raises:
+            trio.BrokenResourceError: The client accepted nothing for the write deadline.
+        """
 
     async def start_stream(self, headers: HeaderList) -> None:
         """Begin a response of status 200 that `write` goes on with."""
@@ -71,18 +88,30 @@ class Answering:
         self._batch: list[Outgoing] | None = []
         self._held = 0
 
-    async def at_once(self, limits: Limits) -> bool:
+    async def at_once(self, *, hosted: bool) -> bool:
         """Answer in JSON if the reply is there within a few turns of the scheduler, and return whether it was.
 
-        A client that disconnects meanwhile is noticed by the write, or not at all: the reply was made.
+        A client that disconnects meanwhile is noticed by the write, or not at all: the reply was made. The shell bounds
+        the time that the write takes.
+
+        Args:
+            hosted: Whether the handler has ended already, so that there is nothing to wait for.
         """
-        batch = self._batch = await self._writer.take_soon()
+        batch = self._batch = self._writer.take_now() if hosted else await self._writer.take_soon()
         if not batch or not self._is_whole(batch):
             return False
-        with trio.move_on_after(limits.write_deadline):
-            await self._http.answer(self._whole(batch))
-            self._writer.written()
+        await self._http.answer(self._whole(batch))
+        self._writer.written()
         return True
+
+    async def run(self, limits: Limits) -> None:
+        """Write what comes until the stream or the connection ends."""
+        async with trio.open_nursery() as nursery:
+            self._writer.connection = nursery.cancel_scope
+            nursery.start_soon(watch, self._http, nursery.cancel_scope)
+            while await self.step(nursery.cancel_scope, limits):
+                pass
+            nursery.cancel_scope.cancel()
 
     async def step(self, connection: trio.CancelScope, limits: Limits) -> bool:
         """Write the next batch, or a comment where there was none for the keep-alive time.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
+from mcpbus.transport.answering import Host
 from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import Answer, Head
 from mcpbus.transport.endpoint import Endpoint, ResponseMode
@@ -50,7 +51,8 @@ class AsgiApp:
             head = _head(scope, scope["method"])
             cors = self._endpoint.cors_headers(head)
             try:
-                await self._endpoint.serve(_AsgiRequest(head, receive, send, cors))
+                deadline = self._bus.limits.write_deadline
+                await self._endpoint.serve(_AsgiRequest(head, receive, send, cors, deadline))
             except trio.BrokenResourceError:
                 # The client went away in the middle of its request: there is nobody to answer.
                 return
@@ -75,10 +77,12 @@ def _head(scope: Scope, verb: str) -> Head:
 class _AsgiRequest:
     """An `HttpRequest` of the ASGI shell."""
 
-    __slots__ = ("_cors", "_receive", "_send", "head")
+    __slots__ = ("_cors", "_deadline", "_receive", "_send", "head", "host")
 
-    def __init__(self, head: Head, receive: Receive, send: Send, cors: HeaderList) -> None:
+    def __init__(self, head: Head, receive: Receive, send: Send, cors: HeaderList, deadline: float) -> None:
         self.head = head
+        self.host: Host | None = None
+        self._deadline = deadline
         self._receive = receive
         self._send = send
         self._cors = cors
@@ -100,8 +104,11 @@ class _AsgiRequest:
 
     async def answer(self, reply: Answer) -> None:
         headers = [*reply.headers, *self._cors]
-        await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": reply.body})
+        with trio.move_on_after(self._deadline):
+            await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            await self._send({"type": "http.response.body", "body": reply.body})
+            return
+        raise trio.BrokenResourceError(f"the client accepted nothing for {self._deadline:g} s")
 
     async def start_stream(self, headers: HeaderList) -> None:
         headers = [*headers, *self._cors]

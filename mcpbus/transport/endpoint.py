@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 import msgspec
-import trio
 
 from mcpbus import dispatch
 from mcpbus.admission import Overloaded
@@ -23,9 +22,9 @@ from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.revisions import Revision
 from mcpbus.routing import Line
 from mcpbus.session import Close, OpenGet, Session
-from mcpbus.stream import Stream
+from mcpbus.stream import Stream, Writer
 from mcpbus.transport import answers
-from mcpbus.transport.answering import Answering, HttpRequest, watch
+from mcpbus.transport.answering import Answering, HttpRequest
 from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form, HeaderList
 from mcpbus.transport.batches import begin_batch
 from mcpbus.transport.decisions import (
@@ -86,7 +85,7 @@ class Endpoint:
         """Serve one request, to its end.
 
         Raises:
-            trio.BrokenResourceError: The client went away before its request was complete.
+            trio.BrokenResourceError: The client went away before its request was complete, or did not take the answer.
         """
         head, exchange = http.head, self.exchange
         if self._bus.admission.closed and exchange.is_health(head):
@@ -154,7 +153,7 @@ class Endpoint:
         )
         try:
             open_stream = partial(self._bus.open_stream, session=decision.session)
-            result = dispatch.serve(self._bus, inbound, open_stream)
+            result = dispatch.serve(self._bus, inbound, open_stream, hosted=http.host is not None)
         except ProtocolError as error:
             await http.answer(answers.error_reply(error, inbound.request.id, inbound.revision))
             return
@@ -227,26 +226,33 @@ class Endpoint:
         receipt = self._bus.ledger.enter(inbound.request.method)
         data = encode_result(inbound.request.id, result)
         try:
-            with trio.move_on_after(self._bus.limits.write_deadline):
-                if form.json:
-                    await http.answer(answers.whole(data, session_id))
-                else:
-                    headers = [*HEADERS, *answers.session_header(session_id)]
-                    await http.answer(Answer(200, headers, encode_event(data)))
-                receipt.settle(DELIVERED)
+            if form.json:
+                await http.answer(answers.whole(data, session_id))
+            else:
+                headers = [*HEADERS, *answers.session_header(session_id)]
+                await http.answer(Answer(200, headers, encode_event(data)))
+            receipt.settle(DELIVERED)
         finally:
             if receipt.fate is None:
                 receipt.discard(Reason.LOST)
 
     async def _stream(self, http: HttpRequest, stream: Stream, form: Form, revision: Revision | None) -> None:
         """Attach the request's connection to a stream, and write what comes until one of them ends."""
-        with stream.attach() as writer:
-            answering = Answering(http, stream, writer, form, revision)
-            if form.json and await answering.at_once(self._bus.limits):
+        writer = stream.attach()
+        answering = Answering(http, stream, writer, form, revision)
+        guest, host = stream.guest, http.host
+        if guest is not None and host is not None:
+            stream.guest = None
+
+            def leave() -> None:
+                host.leave(partial(self._answer, answering, writer))
+
+            if not await guest.run(host.scope, leave):
                 return
-            async with trio.open_nursery() as nursery:
-                writer.connection = nursery.cancel_scope
-                nursery.start_soon(watch, http, nursery.cancel_scope)
-                while await answering.step(nursery.cancel_scope, self._bus.limits):
-                    pass
-                nursery.cancel_scope.cancel()
+        with writer:
+            if not form.json or not await answering.at_once(hosted=guest is not None):
+                await answering.run(self._bus.limits)
+
+    async def _answer(self, answering: Answering, writer: Writer) -> None:
+        with writer:
+            await answering.run(self._bus.limits)

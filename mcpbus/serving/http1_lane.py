@@ -1,5 +1,7 @@
 """The HTTP/1.1 lane of one server: what its connections share, and the one task that watches their deadlines."""
 
+import logging
+import math
 from contextvars import copy_context
 
 import trio
@@ -8,15 +10,18 @@ from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.options import ServeOptions
 
-# No deadline is missed by more; and a wait of no time at all does not become a loop.
-_PRECISION = 0.01
+_logger = logging.getLogger("mcpbus.serving")
+
+# How late a deadline may be noticed, as a part of the shortest one, and in seconds at least and at most.
+_PRECISION = 0.05
+_FINEST, _COARSEST = 0.001, 1.0
 
 
 class Lane:
     """Serves an application over HTTP/1.1 without ASGI in between.
 
     A cancel scope or a timer for each request would cost a tenth of a short one. So a connection says until when it may
-    wait, and `run` looks at all of them just often enough to find each that is over its time.
+    wait, and `run` looks at all of them when the first of these times has come.
 
     Args:
         app: The application.
@@ -24,12 +29,15 @@ class Lane:
 
     Attributes:
         context: The context variables with which each request begins.
+        next_look: When `run` looks next, by trio's clock.
     """
 
     def __init__(self, app: DirectApp, options: ServeOptions) -> None:
         self.app = app
         self.options = options
         self.context = copy_context()
+        self.next_look = math.inf
+        self._sleeping = trio.CancelScope()
         self._connections: set[Http1Connection] = set()
         waits = (
             options.keep_alive_seconds,
@@ -37,20 +45,26 @@ class Lane:
             options.body_seconds,
             options.unread_body_seconds,
         )
-        self._shortest = max(_PRECISION, min(waits))
+        self._precision = min(_COARSEST, max(_FINEST, _PRECISION * min(waits)))
 
     async def run(self) -> None:
         """End what waits for too long, until cancelled."""
         while True:
             now = trio.current_time()
-            # A wait that begins after this look cannot end before the next one.
-            next_look = now + self._shortest
+            soonest = math.inf
             for connection in self._connections:
                 if connection.expires <= now:
                     connection.expire()
                 else:
-                    next_look = min(next_look, max(connection.expires, now + _PRECISION))
-            await trio.sleep_until(next_look)
+                    soonest = min(soonest, connection.expires)
+            # With ten thousand idle connections some deadline passes all the time.
+            self.next_look = max(soonest, now + self._precision)
+            with trio.CancelScope(deadline=self.next_look) as self._sleeping:
+                await trio.sleep_forever()
+
+    def look_at(self, time: float) -> None:
+        """Have `run` look at this time too."""
+        self.next_look = self._sleeping.deadline = time
 
     def enter(self, connection: Http1Connection) -> None:
         """Watch a connection's deadlines."""
@@ -59,3 +73,7 @@ class Lane:
     def leave(self, connection: Http1Connection) -> None:
         """Stop to watch them."""
         self._connections.discard(connection)
+
+    def report(self, failure: BaseExceptionGroup[Exception], verb: str, path: str) -> None:
+        """Tell that the application raised while it served a request, which is then answered 500."""
+        _logger.error("the application raised while it served %s %s", verb, path, exc_info=failure)

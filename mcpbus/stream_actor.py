@@ -77,6 +77,7 @@ class StreamActor:
         self._outbox = stream._outbox
         self._owner = owner
         self._finishing = False
+        self._leaving = False
         self._keeper: Task | None = None
         self._next: Writer | None = None
         self._patience: Timer | None = None
@@ -146,7 +147,9 @@ class StreamActor:
     def _give(self) -> None:
         """Give the stream, which nobody writes or keeps, to whoever is next: a connection, or the keeper."""
         stream = self._stream
-        if self._next is not None:
+        if self._leaving:
+            self._cell.stop()
+        elif self._next is not None:
             stream._writer, self._next = self._next, None
             if self._patience is not None:
                 self._patience.cancel()
@@ -172,7 +175,7 @@ class StreamActor:
             self._give()
 
     def _forsaken(self, _message: _Forsaken) -> None:
-        self._cell.stop()
+        self._leave()
 
     def _poll(self, message: Poll) -> None:
         writer, log = self._stream._writer, self._stream.log
@@ -205,12 +208,18 @@ class StreamActor:
 
     def _supersede(self, _message: Supersede) -> None:
         self._finishing = True
+        self._leave()
+
+    def _leave(self) -> None:
+        """Stop when whoever writes or keeps has let go: only then is it known what was kept, and what was lost."""
+        self._leaving = True
         writer = self._stream._writer
-        if writer is None or writer.connection is None:
-            self._cell.stop()
-        else:
-            # The actor stays until the connection's task has let go: only then is it known what was lost.
+        if self._keeper is not None:
+            self._keeper.cancel()
+        elif writer is not None and writer.connection is not None:
             writer.connection.cancel()
+        else:
+            self._cell.stop()
 
     def _purge(self, message: Purge) -> None:
         for purged in self._outbox.purge(message.unwanted):

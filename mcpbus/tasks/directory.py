@@ -108,6 +108,7 @@ class TaskDirectory:
         if support is None or not declares(carrier.caller.client_capabilities, carrier.caller.revision):
             return False
         if carrier.ended is not None or carrier.beginning:
+            await trio.lowlevel.checkpoint_if_cancelled()  # a request that was cancelled has ended as well
             raise RuntimeError(
                 "begin_task(): this call waits for its client, or begins already, in another of its tasks"
             )

@@ -1,5 +1,7 @@
 """How long tasks live, how many there may be, and what is left of them in the end: nothing."""
 
+import json
+
 import pytest
 import trio
 from task_stage import DECLARED, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
@@ -7,6 +9,9 @@ from task_stage import DECLARED, SlowTaskStore, accept, begin, look, look_until_
 from mcpbus import Context, ProtocolError
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
 from mcpbus.testing import settle
+from mcpbus.transport.channel import Channel
+
+CLAIM = {"protocolVersion": "2026-07-28", "clientCapabilities": DECLARED}
 
 
 async def gone(client, task):
@@ -50,6 +55,22 @@ async def test_the_result_of_a_long_task_is_kept_as_long_and_the_client_is_told(
         assert (await look(client, task))["status"] == "completed"
         await trio.sleep(2)
         assert await gone(client, task)
+
+
+async def test_a_call_that_is_cancelled_before_it_becomes_a_task_is_not_said_to_have_failed(
+    autojump_clock, caplog
+):
+    meta = {f"io.modelcontextprotocol/{key}": value for key, value in CLAIM.items()}
+    call = {"method": "tools/call", "id": 1, "params": {"name": "hold", "arguments": {}, "_meta": meta}}
+    cancel = {"method": "notifications/cancelled", "params": {"requestId": 1}}
+    async with tasking() as stage:
+        with Channel(stage.bus, None) as channel:
+            # Both in one turn: the handler's task has not begun to run.
+            for message in (call, cancel):
+                await channel.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+            await settle(stage.bus)
+        await stage.assert_nothing_is_left()
+        assert (stage.jobs, caplog.text) == ([], "")
 
 
 async def test_a_task_that_does_not_end_in_time_fails_and_says_so(autojump_clock):

@@ -23,11 +23,12 @@ class Answer:
         self._parser = httptools.HttpResponseParser(self)
         self.headers: dict[bytes, bytes] = {}
         self.body = bytearray()
+        self.headers_complete = False
         self.complete = False
 
     @property
     def status(self) -> int:
-        """The status, once there is one."""
+        """The status; 0 until there is one."""
         return self._parser.get_status_code()  # type: ignore[no-any-return]
 
     @property
@@ -65,6 +66,10 @@ class Answer:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header."""
         self.headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """Note the end of the head."""
+        self.headers_complete = True
 
     def on_body(self, data: bytes) -> None:
         """Keep a piece of the body."""

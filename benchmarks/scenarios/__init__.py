@@ -1,9 +1,31 @@
 """What is measured, in the order of the report."""
 
 from benchmarks.scenarios.actors import Actors
+from benchmarks.scenarios.chatter import Chatter
+from benchmarks.scenarios.fan_out import GetFanOut, ListenFanOut
 from benchmarks.scenarios.in_process import InProcess
+from benchmarks.scenarios.latency import Latency
+from benchmarks.scenarios.memory import IdleGets, IdleListens, IdleSessions
+from benchmarks.scenarios.resume import Resume
 from benchmarks.scenarios.scenario import Scenario
 from benchmarks.scenarios.session_bytes import SessionBytes
 from benchmarks.scenarios.short_call import ShortCall
+from benchmarks.scenarios.stalled import Stalled
+from benchmarks.scenarios.storm import Storm
 
-SCENARIOS: tuple[Scenario, ...] = (ShortCall(), InProcess(), SessionBytes(), Actors())
+SCENARIOS: tuple[Scenario, ...] = (
+    ShortCall(),
+    Chatter(),
+    Latency(),
+    ListenFanOut(),
+    GetFanOut(),
+    IdleSessions(),
+    IdleListens(),
+    IdleGets(),
+    Storm(),
+    Stalled(),
+    Resume(),
+    InProcess(),
+    SessionBytes(),
+    Actors(),
+)

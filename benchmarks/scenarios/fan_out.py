@@ -1,0 +1,86 @@
+"""One change, and all who want to know of it."""
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+
+from benchmarks.answers import CLOCK, WrongAnswer, result_of, text_of
+from benchmarks.client import connect, exchange, ready
+from benchmarks.crowd import Crowd
+from benchmarks.peers.peer import Ability
+from benchmarks.process import Target
+from benchmarks.scenarios.scenario import Figures, Metric, Served
+from benchmarks.usage import processor_seconds
+
+LEAST_CHANGES = 5
+
+
+class FanOut(Served):
+    """A tool announces a change; each of many streams is told of it."""
+
+    sizes = (10, 100, 1_000, 5_000)
+    quick_sizes = (10, 100)
+    metrics = (
+        Metric("last_ms", "last one told, ms", 2),
+        Metric("half_ms", "half of them told, ms", 2),
+        Metric("cpu_us", "µs of processor time for each", 2),
+        Metric("changes", "changes", more_is_better=None),
+    )
+    grows = "last_ms"
+    grows_up = True
+    rounds = 1
+
+    def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
+        """Announce changes for a while, to more and more streams."""
+        if self.needs is None:
+            raise NotImplementedError
+        sock = connect(target.port)
+        # What is announced on behalf of a session must not be held for a stream that it does not have.
+        change = ready(sock, target.port, target.revision).call("change")
+        crowd = Crowd(target, self.needs)
+        try:
+            for size in sizes:
+                crowd.grow(size)
+                lasts, halves = [], []
+                used, end = processor_seconds(target.group), time.monotonic() + seconds
+                while len(lasts) < LEAST_CHANGES or time.monotonic() < end:
+                    sock.sendall(change)
+                    arrivals = crowd.arrivals()
+                    text = text_of(result_of(exchange(sock, b"")))
+                    if (clock := CLOCK.search(text.encode())) is None:
+                        raise WrongAnswer(f"no clock in {text!r}")
+                    lasts.append(arrivals[-1] - int(clock[1]))
+                    halves.append(arrivals[len(arrivals) // 2] - int(clock[1]))
+                used = processor_seconds(target.group) - used
+                yield (
+                    size,
+                    {
+                        "last_ms": statistics.median(lasts) / 1e6,
+                        "half_ms": statistics.median(halves) / 1e6,
+                        "cpu_us": used / size / len(lasts) * 1e6,
+                        "changes": len(lasts),
+                    },
+                )
+        finally:
+            crowd.close()
+            sock.close()
+
+
+class ListenFanOut(FanOut):
+    """To streams of 2026-07-28."""
+
+    name = "fan-out-listens"
+    title = "Fan-out of a change to listens"
+    what = "From the making of a change until it has arrived on every `subscriptions/listen` of 2026-07-28; medians of many changes."
+    size_title = "listens"
+    needs = Ability.LISTENS
+
+
+class GetFanOut(FanOut):
+    """To streams of sessions."""
+
+    name = "fan-out-gets"
+    title = "Fan-out of a change to GET streams"
+    what = "The same with sessions that subscribed to the resource, each with its GET stream."
+    size_title = "GET streams"
+    needs = Ability.GET_STREAMS

@@ -1,0 +1,104 @@
+"""What a server holds in memory for clients that do nothing."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from benchmarks.client import connect
+from benchmarks.crowd import Crowd, open_sessions
+from benchmarks.peers.peer import Ability
+from benchmarks.process import Target
+from benchmarks.scenarios.scenario import Figures, Metric, Served
+from benchmarks.usage import resident_bytes
+
+BEFORE = 20
+CONNECTIONS = 8
+SETTLE_SECONDS = 0.5
+
+_METRICS = (
+    Metric("each", "KiB each", 1, scale=1 / 1024),
+    Metric("all", "MB for all of them", 1, scale=1e-6),
+    Metric("resident", "MB with the server", 1, scale=1e-6),
+)
+
+
+class Idle(Served):
+    """More and more of something that does nothing."""
+
+    sizes = (100, 1_000, 10_000)
+    quick_sizes = (100, 1_000)
+    metrics = _METRICS
+    grows = "all"
+    grows_up = True
+    rounds = 1
+
+
+class IdleSessions(Idle):
+    """Sessions without a stream."""
+
+    name = "idle-sessions"
+    title = "Resident memory of idle sessions"
+    what = (
+        "Growth of the server's resident memory by sessions (`initialize`, `initialized`) that have no stream, "
+        f"opened over {CONNECTIONS} connections. With a garbage collector, what it has not collected is counted."
+    )
+    size_title = "sessions"
+    needs = Ability.SESSIONS
+
+    def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002
+        """Open sessions."""
+        sockets = [connect(target.port) for _ in range(CONNECTIONS)]
+        open_sessions(target, BEFORE, sockets)  # what is made once is made now
+        before, opened = _settled(target), 0
+        for size in sizes:
+            open_sessions(target, size - opened, sockets)
+            opened = size
+            yield size, _figures(before, _settled(target), size)
+        for sock in sockets:
+            sock.close()
+
+
+class IdleStreams(Idle):
+    """Streams on which nothing is said."""
+
+    def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002
+        """Open streams."""
+        if self.needs is None:
+            raise NotImplementedError
+        crowd = Crowd(target, self.needs)
+        try:
+            crowd.grow(BEFORE)
+            before = _settled(target)
+            for size in sizes:
+                crowd.grow(BEFORE + size)
+                yield size, _figures(before, _settled(target), size)
+        finally:
+            crowd.close()
+
+
+class IdleListens(IdleStreams):
+    """Streams of 2026-07-28."""
+
+    name = "idle-listens"
+    title = "Resident memory of idle listens"
+    what = "The same for `subscriptions/listen` of 2026-07-28: a connection and a stream each."
+    size_title = "listens"
+    needs = Ability.LISTENS
+
+
+class IdleGets(IdleStreams):
+    """Streams of sessions."""
+
+    name = "idle-gets"
+    title = "Resident memory of idle sessions with a GET stream"
+    what = "The same for sessions that each have their GET stream: a session, a connection and a stream each."
+    size_title = "GET streams"
+    needs = Ability.GET_STREAMS
+
+
+def _settled(target: Target) -> int:
+    time.sleep(SETTLE_SECONDS)
+    return resident_bytes(target.group)
+
+
+def _figures(before: int, now: int, size: int) -> Figures:
+    return {"each": (now - before) / size, "all": now - before, "resident": now}

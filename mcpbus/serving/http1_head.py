@@ -37,7 +37,7 @@ _FAULTS: Final = {
     "lf": "a line of the head ends in a line feed without a carriage return",
     "fold": "a header field is folded over several lines",
 }
-_LINE: Final = re.compile(rb"([A-Z-]+) ([!-~]+) HTTP/(\d\.\d)")
+_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d\.\d)")
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
 _MOST_DIGITS: Final = 18
 _FIELDS_IN_DOUBT: Final = 4 * MOST_FIELDS
@@ -158,9 +158,9 @@ def read_head(data: bytes, longest: int) -> RequestHead:
         return RequestHead("PRI", "*", "", Headers(()), 0, PREFACE, modern=True, keeps=False, leaves=True)
     if len(data) > _FIELDS_IN_DOUBT and data.count(b"\n") > MOST_FIELDS + 2:
         raise RequestError(431, f"the head has more than {MOST_FIELDS} fields")
-    fields = _read_fields(data)
     text = data[: data.index(b"\r\n")]
     line = _read_line(text) if len(text) > _LONGEST_REMEMBERED else _remembered_line(text)
+    fields = _read_fields(data)
     host = fields.get(b"host")
     if not isinstance(host, bytes) and (host is not None or line.modern):
         raise RequestError(400, "a request names its host once, in the field Host")

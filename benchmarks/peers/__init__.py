@@ -1,5 +1,5 @@
 """The servers of others that are measured, each written for its published package."""
 
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.published import PEERS
 
-PEERS: tuple[Peer, ...] = ()
+__all__ = ["PEERS"]

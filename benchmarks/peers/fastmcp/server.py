@@ -1,0 +1,52 @@
+"""The peer written for FastMCP: ``server.py PORT``.
+
+Its application answers all calls with JSON, and drops what they would send before, or all that send something with streams: JSON
+unless ``BENCH_STREAMS`` is set. It is sessionful, as it is by default; requests of 2026-07-28 have no session in any case. It runs
+under uvicorn with uvloop and httptools, as it does by itself.
+
+There is no tool ``change``: FastMCP serves no ``subscriptions/listen``, and tells no session of another's.
+"""
+
+import os
+import sys
+import time
+
+import uvicorn
+from fastmcp import Context, FastMCP
+from fastmcp.server.event_store import EventStore
+
+# Beyond the default of 100 events for each stream, because as many are measured, and more.
+MANY_EVENTS = 20_000
+
+server = FastMCP("bench", version="1")
+
+
+@server.tool(output_schema=None)
+async def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+@server.tool(output_schema=None)
+async def chatter(count: int, context: Context) -> str:
+    """Report progress as often as asked for."""
+    for number in range(1, count + 1):
+        await context.report_progress(number, message=f"clock={time.monotonic_ns()}")
+    return "done"
+
+
+def main(port: int) -> None:
+    """Serve until terminated."""
+    application = server.http_app(
+        json_response="BENCH_STREAMS" not in os.environ,
+        event_store=EventStore(max_events_per_stream=MANY_EVENTS)
+        if "BENCH_RESUMPTION" in os.environ
+        else None,
+    )
+    uvicorn.run(
+        application, port=port, loop="uvloop", http="httptools", log_level="warning", access_log=False
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,111 @@
+// The peer written for the official Go SDK: go-sdk PORT.
+//
+// The SDK serves 2026-07-28 by a stateless handler and sessions of the older
+// revisions by a stateful one, so there are two over one server, told apart
+// by the header that names the revision. A handler answers all calls with
+// JSON, and a call's notifications do not reach its client, or all of them
+// with streams: JSON unless BENCH_STREAMS is set.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	value    = "bench://value"
+	modern   = "2026-07-28"
+	revision = "Mcp-Protocol-Version"
+)
+
+type echoArguments struct {
+	Text string `json:"text"`
+}
+
+type chatterArguments struct {
+	Count int `json:"count"`
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: go-sdk PORT")
+	}
+	bench := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, &mcp.ServerOptions{
+		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
+		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+	})
+	mcp.AddTool(bench, &mcp.Tool{Name: "echo", Description: "Return the text."}, echo)
+	mcp.AddTool(bench, &mcp.Tool{Name: "chatter", Description: "Report progress as often as asked for."}, chatter)
+	mcp.AddTool(bench, &mcp.Tool{Name: "change", Description: "Announce a change to all who asked for it."},
+		func(ctx context.Context, _ *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			made := clock()
+			err := bench.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: value})
+			return text(made), nil, err
+		})
+	bench.AddResource(&mcp.Resource{URI: value, Name: "value"}, read)
+
+	serve := func(*http.Request) *mcp.Server { return bench }
+	options := mcp.StreamableHTTPOptions{JSONResponse: os.Getenv("BENCH_STREAMS") == ""}
+	stateless := options
+	stateless.Stateless = true
+	if os.Getenv("BENCH_RESUMPTION") != "" {
+		options.EventStore = mcp.NewMemoryEventStore(nil)
+	}
+	requests := mcp.NewStreamableHTTPHandler(serve, &stateless)
+	sessions := mcp.NewStreamableHTTPHandler(serve, &options)
+	http.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(revision) >= modern {
+			requests.ServeHTTP(w, r)
+		} else {
+			sessions.ServeHTTP(w, r)
+		}
+	})
+	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Args[1], nil))
+}
+
+func echo(_ context.Context, _ *mcp.CallToolRequest, arguments echoArguments) (*mcp.CallToolResult, any, error) {
+	return text(arguments.Text), nil, nil
+}
+
+func chatter(
+	ctx context.Context, request *mcp.CallToolRequest, arguments chatterArguments,
+) (*mcp.CallToolResult, any, error) {
+	token := request.Params.GetProgressToken()
+	if token == nil {
+		return nil, nil, errors.New("no progress token")
+	}
+	for number := 1; number <= arguments.Count; number++ {
+		err := request.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: token,
+			Progress:      float64(number),
+			Message:       clock(),
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return text("done"), nil, nil
+}
+
+func read(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: value, Text: "value"}}}, nil
+}
+
+func text(said string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: said}}}
+}
+
+func clock() string {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		log.Fatal(err)
+	}
+	return fmt.Sprintf("clock=%d", now.Nano())
+}

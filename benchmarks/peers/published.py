@@ -1,0 +1,67 @@
+"""The servers of others, each written for its published package. What they are set to, and why, says README.md beside this."""
+
+from benchmarks.peers.built import GoPeer, NodePeer, PythonPeer, RustPeer
+from benchmarks.peers.peer import Ability, Peer
+
+_NOTIFYING = frozenset({Ability.CHATTER, Ability.SESSIONS, Ability.GET_STREAMS, Ability.LISTENS})
+
+PEERS: tuple[Peer, ...] = (
+    PythonPeer(
+        name="python-sdk-uvicorn",
+        title="official Python SDK, uvicorn",
+        package="mcp",
+        version="2.3.0",
+        source="python-sdk",
+        arguments=("uvicorn",),
+        abilities=_NOTIFYING,
+    ),
+    PythonPeer(
+        name="python-sdk-hypercorn",
+        title="official Python SDK, hypercorn on trio",
+        package="mcp",
+        version="2.3.0",
+        source="python-sdk",
+        arguments=("hypercorn",),
+        abilities=_NOTIFYING,
+    ),
+    PythonPeer(
+        name="fastmcp",
+        title="FastMCP, uvicorn",
+        package="fastmcp",
+        version="4.1.2",
+        source="fastmcp",
+        abilities=frozenset({Ability.CHATTER, Ability.SESSIONS, Ability.RESUMPTION}),
+    ),
+    NodePeer(
+        name="typescript-sdk",
+        title="official TypeScript SDK",
+        package="@modelcontextprotocol/server",
+        version="2.4.0",
+        source="typescript-sdk",
+        abilities=_NOTIFYING,
+    ),
+    GoPeer(
+        name="mcp-go",
+        title="mcp-go",
+        package="github.com/mark3labs/mcp-go",
+        version="1.2.1",
+        source="mcp-go",
+        abilities=_NOTIFYING | {Ability.RESUMPTION},
+    ),
+    GoPeer(
+        name="go-sdk",
+        title="official Go SDK",
+        package="github.com/modelcontextprotocol/go-sdk",
+        version="1.8.0",
+        source="go-sdk",
+        abilities=_NOTIFYING | {Ability.RESUMPTION},
+    ),
+    RustPeer(
+        name="rmcp",
+        title="rmcp, the official Rust SDK",
+        package="rmcp",
+        version="3.9.0",
+        source="rmcp",
+        abilities=_NOTIFYING,
+    ),
+)

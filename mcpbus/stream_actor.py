@@ -277,6 +277,8 @@ async def _keep(stream: Stream, actor: Address[object]) -> None:
     assert stream.log is not None  # noqa: S101 - the actor looked
     with Writer(stream, None) as keeper:
         while (batch := await keeper.take()) is not None:
+            if not batch:
+                continue  # what woke it was purged, or handed over to another stream
             if await keeper.keep() is None:
                 return
             actor.tell(_Kept(batch))

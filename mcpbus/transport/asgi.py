@@ -53,9 +53,9 @@ class AsgiApp:
             try:
                 deadline = self._bus.limits.write_deadline
                 await self._endpoint.serve(_AsgiRequest(head, receive, send, cors, deadline))
-            except trio.BrokenResourceError:
-                # The client went away in the middle of its request: there is nobody to answer.
-                return
+            except* trio.BrokenResourceError:
+                # The client went away in the middle of its request, or did not take its answer: nobody is to be told.
+                pass
         elif scope["type"] == "lifespan":
             await _pass_lifespan(receive, send)
         else:

@@ -2,19 +2,21 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from benchmarks import machine
+from benchmarks import machine, readme_table
 from benchmarks.peers import PEERS
 from benchmarks.peers.peer import Peer
+from benchmarks.plots import draw
 from benchmarks.process import CACHE
 from benchmarks.progress import progress
 from benchmarks.report import markdown
-from benchmarks.results import FOLDER, Results, Subject
+from benchmarks.results import FOLDER, Results, Subject, read
 from benchmarks.runner import Plan, Runner
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.scenarios import SCENARIOS, Scenario
 from benchmarks.servers import OURS
 
 ALL: dict[str, Peer] = {peer.name: peer for peer in (*OURS, *PEERS)}
@@ -82,15 +84,34 @@ def run(  # noqa: PLR0917  click passes them by name
     folder = output or (FOLDER if whole else CACHE / "results")
     folder.mkdir(parents=True, exist_ok=True)
     results.save(folder)
-    text = markdown(results, scenarios)
-    (folder / "bench.md").write_text(text)
-    print(text)
+    print(_write(results, scenarios, folder))
     if any(missing.failed and missing.server.startswith("mcpbus") for missing in results.missing):
         sys.exit(1)
 
 
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True), default=FOLDER)
+def report(folder: Path) -> None:
+    """Write the report and the pictures of a run anew, from its bench.json."""
+    _write(read(folder), list(SCENARIOS), folder)
+
+
+@main.command()
+def table() -> None:
+    """Write the table of the report that is committed into the README."""
+    readme_table.update(read())
+
+
+def _write(results: Results, scenarios: Sequence[Scenario], folder: Path) -> str:
+    pictures = draw(results, scenarios, folder)
+    text = markdown(results, scenarios, pictures)
+    (folder / "bench.md").write_text(text)
+    return text
+
+
 def _subject(peer: Peer) -> Subject:
-    return Subject(peer.title, peer.language, f"{peer.package} {peer.version}".strip(), peer.revision)
+    version = peer.version or machine.version_of(peer.package)
+    return Subject(peer.title, peer.language, f"{peer.package} {version}", peer.revision)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,8 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 def load(target: Target, conversations: Sequence[Conversation], seconds: float) -> Load:
     """Load a server for some seconds, and let it answer what is then in flight.
 
+    It takes longer if the server has not even given as many answers as there are connections by then.
+
     Raises:
         WrongAnswer: An answer is not what is expected, or none comes for a while.
     """
@@ -140,7 +142,7 @@ def load(target: Target, conversations: Sequence[Conversation], seconds: float) 
         conversation.ask()
     end = start + seconds
     try:
-        while now < end:
+        while now < end or len(latencies) < len(conversations):
             ready = poll(STALLED_SECONDS)
             if not ready:
                 raise WrongAnswer(f"no answer within {STALLED_SECONDS:g} s")

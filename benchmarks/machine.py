@@ -50,11 +50,12 @@ def describe() -> dict[str, Any]:
         "processors": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "packages": {package: _version(package) for package in PACKAGES},
+        "packages": {package: version_of(package) for package in PACKAGES},
     }
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """Return the version of a package that is installed, or say that it is not."""
     try:
         return version(package)
     except PackageNotFoundError:

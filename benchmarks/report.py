@@ -1,36 +1,55 @@
 """The report of a run, as Markdown: a table for each scenario and size, and what is missing from them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
+from benchmarks import aims, growth
 from benchmarks.results import Measured, Results
-from benchmarks.scenarios.scenario import CPU, Metric, Scenario
+from benchmarks.scenarios.scenario import CPU, Inside, Metric, Scenario
 
 _RATIOS = {CPU.key: "ratio of processor time"}
 
 
-def markdown(results: Results, scenarios: Iterable[Scenario]) -> str:
-    """Return the whole report."""
-    parts = [f"# Benchmarks\n\n{_machine(results)}\n"]
-    parts += [section(results, scenario) for scenario in scenarios if _mentioned(results, scenario)]
-    return "\n".join(parts)
+def markdown(results: Results, scenarios: Sequence[Scenario], pictures: Collection[str] = ()) -> str:
+    """Return the whole report, with the pictures that were drawn."""
+    parts = ["# Benchmarks", _machine(results)]
+    for title, lines in (("Aims", aims.table(results)), ("Growth", growth.table(results, scenarios))):
+        if lines:
+            parts += [f"## {title}", "\n".join(lines)]
+    for scenario in scenarios:
+        if _mentioned(results, scenario):
+            parts += section(results, scenario, scenario.name in pictures)
+    return "\n\n".join(parts) + "\n"
 
 
-def section(results: Results, scenario: Scenario) -> str:
-    """Return what a scenario measured."""
-    lines = [f"## {scenario.title}", "", scenario.what, ""]
+def section(results: Results, scenario: Scenario, has_picture: bool) -> list[str]:
+    """Return the paragraphs of what a scenario measured."""
     measured = results.of(scenario.name)
+    parts = [f"## {scenario.title}", scenario.what]
+    if has_picture:
+        parts.append(f"![{scenario.title}]({scenario.name}.svg)")
+    servers = {row.server for row in measured}
     for size in sorted({row.size for row in measured}):
         if scenario.size_title:
-            lines += [f"### {size:,} {scenario.size_title}", ""]
+            parts.append(f"### {size:,} {scenario.size_title}")
         rows = [row for row in measured if row.size == size]
-        lines += [*_table(results, scenario, rows), ""]
-    if any(row.server == scenario.base for row in measured) and len({row.server for row in measured}) > 1:
-        lines += [f"Ratios are to {_title(results, scenario.base)}.", ""]
-    for missing in results.missing:
-        if missing.scenario == scenario.name:
-            kind = "failed" if missing.failed else "absent"
-            lines.append(f"- {_title(results, missing.server)}: {kind}: {missing.reason}")
-    return "\n".join(lines).rstrip() + "\n"
+        lines = _list(scenario, rows[0]) if isinstance(scenario, Inside) else _table(results, scenario, rows)
+        parts.append("\n".join(lines))
+    if scenario.base in servers and len(servers) > 1:
+        parts.append(f"Ratios are to {results.title(scenario.base)}, turn by turn.")
+    missing = [
+        f"- {results.title(missing.server)} is {'incomplete' if missing.failed else 'absent'}: {missing.reason}"
+        for missing in results.missing
+        if missing.scenario == scenario.name
+    ]
+    return [*parts, "\n".join(missing)] if missing else parts
+
+
+def _list(scenario: Scenario, row: Measured) -> list[str]:
+    lines = ["| Figure | |", "|---|---:|"]
+    return [
+        *lines,
+        *(f"| {metric.title} | {cell(row, metric, with_spread=True)} |" for metric in scenario.metrics),
+    ]
 
 
 def _table(results: Results, scenario: Scenario, rows: Sequence[Measured]) -> list[str]:
@@ -42,7 +61,7 @@ def _table(results: Results, scenario: Scenario, rows: Sequence[Measured]) -> li
     header += [_RATIOS.get(metric.key, "ratio") for metric in ratios]
     lines = ["| " + " | ".join(header) + " |", "|---|" + "---:|" * (len(header) - 1)]
     for row in sorted(rows, key=lambda row: row.median(first.key), reverse=bool(first.more_is_better)):
-        cells = [_title(results, row.server)]
+        cells = [results.title(row.server)]
         cells += [cell(row, metric, with_spread=metric is first) for metric in metrics]
         cells += [f"{row.ratio(base, metric.key):.2f}" for metric in ratios if base is not None]
         lines.append("| " + " | ".join(cells) + " |")
@@ -71,16 +90,10 @@ def _mentioned(results: Results, scenario: Scenario) -> bool:
     return any(known.scenario == scenario.name for known in (*results.measured, *results.missing))
 
 
-def _title(results: Results, server: str) -> str:
-    subject = results.subjects.get(server)
-    return server if subject is None else subject.title
-
-
 def _machine(results: Results) -> str:
     on = results.machine
     packages = ", ".join(f"{name} {number}" for name, number in on["packages"].items())
-    return (
-        f"{on['date']}, {on['processor']}, {on['processors']} processors, {on['system']}, {on['python']}; {packages}. "
-        f"{'A quick run, which proves nothing but that the suite works' if results.quick else 'The run took'}"
-        f"{f'; it took {results.seconds:,.0f} s' if results.quick else f' {results.seconds / 60:,.0f} minutes'}."
-    )
+    took = f"The run took {results.seconds / 60:,.1f} minutes."
+    if results.quick:
+        took += " It was a quick one, which proves nothing but that the suite works."
+    return f"{on['date']}, {on['processor']}, {on['processors']} processors, {on['system']}, {on['python']}; {packages}. {took}"

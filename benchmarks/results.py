@@ -110,6 +110,11 @@ class Results:
                 return measured
         return None
 
+    def title(self, server: str) -> str:
+        """Return what the report calls a server."""
+        subject = self.subjects.get(server)
+        return server if subject is None else subject.title
+
     def save(self, folder: Path) -> None:
         """Write all of it, as ``bench.json``."""
         document = msgspec.json.format(msgspec.json.encode(self), indent=1)

@@ -29,3 +29,5 @@ SCENARIOS: tuple[Scenario, ...] = (
     SessionBytes(),
     Actors(),
 )
+
+__all__ = ["SCENARIOS", "Scenario"]

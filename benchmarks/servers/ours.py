@@ -16,12 +16,14 @@ class Own(Peer):
     """A module of ours in the interpreter that runs the suite.
 
     Attributes:
+        version: Empty: it is the one that is installed.
         module: Its name in this package.
         variant: Which of the servers in it, if there are several.
         imports: What else must be installed.
     """
 
     language: str = "Python"
+    version: str = ""
     module: str
     variant: str = ""
     imports: tuple[str, ...] = ()
@@ -45,56 +47,42 @@ class Own(Peer):
 _ALL = frozenset(Ability)
 
 OURS: tuple[Peer, ...] = (
-    Own(
-        name="mcpbus",
-        title="mcpbus",
-        package="mcpbus",
-        version="",
-        module="bus",
-        variant="lane",
-        abilities=_ALL,
-    ),
+    Own(name="mcpbus", title="mcpbus", package="mcpbus", module="bus", variant="lane", abilities=_ALL),
     Own(
         name="mcpbus-hypercorn",
-        title="mcpbus, its hypercorn",
+        title="mcpbus, --http1=hypercorn",
         package="mcpbus",
-        version="",
         module="bus",
         variant="hypercorn",
         abilities=_ALL,
     ),
     Own(
         name="mcpbus-asgi",
-        title="mcpbus, plain hypercorn",
+        title="mcpbus, plain hypercorn on trio",
         package="mcpbus",
-        version="",
         module="bus",
         variant="asgi",
-        abilities=_ALL,
     ),
     Own(
         name="mcpbus-http2",
         title="mcpbus, HTTP/2",
         package="mcpbus",
-        version="",
         module="bus",
-        variant="hypercorn",
+        variant="lane",
         wire=Wire.HTTP2,
     ),
     Own(
         name="mcpbus-websocket",
         title="mcpbus, WebSocket",
         package="mcpbus",
-        version="",
         module="bus",
-        variant="hypercorn",
+        variant="lane",
         wire=Wire.WEBSOCKET,
     ),
     Own(
         name="trio-httptools",
         title="trio + httptools, a fixed answer",
         package="trio",
-        version="",
         module="limit",
         imports=("httptools",),
     ),
@@ -102,7 +90,6 @@ OURS: tuple[Peer, ...] = (
         name="bare-hypercorn",
         title="hypercorn on trio, a fixed answer",
         package="hypercorn",
-        version="",
         module="plain",
         variant="hypercorn",
     ),
@@ -110,7 +97,6 @@ OURS: tuple[Peer, ...] = (
         name="bare-uvicorn",
         title="uvicorn (uvloop, httptools), a fixed answer",
         package="uvicorn",
-        version="",
         module="plain",
         variant="uvicorn",
         imports=("uvicorn", "uvloop", "httptools"),

@@ -1,0 +1,162 @@
+"""What the project promises of its figures, and whether a run kept it. All are ratios within the run, or stated with their unit."""
+
+from collections.abc import Callable
+
+import attrs
+
+from benchmarks.growth import fit, points
+from benchmarks.results import Results
+
+BEST_OF = (
+    "python-sdk-uvicorn",
+    "python-sdk-hypercorn",
+    "fastmcp",
+    "typescript-sdk",
+    "mcp-go",
+    "go-sdk",
+    "rmcp",
+)
+"""Who is meant by the best peer."""
+
+
+@attrs.frozen
+class Aim:
+    """One promise.
+
+    Attributes:
+        what: The figure, in words.
+        measure: Takes it from a run; None if the run does not have it.
+        bound: What it should be.
+        at_least: Whether that is the least it should be, or the most.
+        unit: What is written behind it.
+    """
+
+    what: str
+    measure: Callable[[Results], float | None]
+    bound: float
+    at_least: bool
+    unit: str = ""
+
+    def kept(self, value: float) -> bool:
+        """Return whether a value is as promised."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+def _figure(
+    scenario: str, server: str, size: int, key: str, scale: float = 1.0
+) -> Callable[[Results], float | None]:
+    def measure(results: Results) -> float | None:
+        row = results.find(scenario, server, size)
+        return None if row is None or key not in row.turns[0] else row.median(key) * scale
+
+    return measure
+
+
+def _ratio(scenario: str, size: int, server: str, base: str) -> Callable[[Results], float | None]:
+    def measure(results: Results) -> float | None:
+        own, its = results.find(scenario, server, size), results.find(scenario, base, size)
+        return None if own is None or its is None else own.ratio(its, "rate")
+
+    return measure
+
+
+def _ratio_to_best(scenario: str, size: int, server: str) -> Callable[[Results], float | None]:
+    def measure(results: Results) -> float | None:
+        own = results.find(scenario, server, size)
+        peers = [row for name in BEST_OF if (row := results.find(scenario, name, size)) is not None]
+        return min(own.ratio(peer, "rate") for peer in peers) if own is not None and peers else None
+
+    return measure
+
+
+def _exponent(scenario: str, server: str, key: str, least: int) -> Callable[[Results], float | None]:
+    def measure(results: Results) -> float | None:
+        law = fit(point for point in points(results, scenario, server, key) if point[0] >= least)
+        return None if law is None else law.exponent
+
+    return measure
+
+
+def _short(base: str, bound: float) -> Aim:
+    what = f"short call, 32 connections: mcpbus over {base}"
+    return Aim(what, _ratio("short-call", 32, "mcpbus", base), bound, at_least=True)
+
+
+AIMS = (
+    _short("trio-httptools", 0.5),
+    _short("python-sdk-uvicorn", 8),
+    _short("typescript-sdk", 5),
+    _short("mcp-go", 1),
+    _short("go-sdk", 1),
+    _short("rmcp", 1),
+    Aim(
+        "short call, 32 connections: mcpbus over bare ASGI, both on plain hypercorn",
+        _ratio("short-call", 32, "mcpbus-asgi", "bare-hypercorn"),
+        0.85,
+        at_least=True,
+    ),
+    Aim(
+        "call with 10 notifications: mcpbus over the best peer",
+        _ratio_to_best("chatter", 10, "mcpbus"),
+        3,
+        at_least=True,
+    ),
+    Aim(
+        "notification, made to received, idle: p50",
+        _figure("latency", "mcpbus", 0, "p50_ms"),
+        1,
+        at_least=False,
+        unit="ms",
+    ),
+    Aim(
+        "fan-out to 1,000 listens: the last one told",
+        _figure("fan-out-listens", "mcpbus", 1_000, "last_ms"),
+        50,
+        at_least=False,
+        unit="ms",
+    ),
+    Aim(
+        "fan-out to 100 listens and more: exponent of its growth",
+        _exponent("fan-out-listens", "mcpbus", "last_ms", 100),
+        1.1,
+        at_least=False,
+    ),
+    Aim(
+        "idle session without a stream, of 10,000: resident",
+        _figure("idle-sessions", "mcpbus", 10_000, "each", 1 / 1024),
+        4,
+        at_least=False,
+        unit="KiB",
+    ),
+    Aim(
+        "idle stream, of 10,000: resident",
+        _figure("idle-listens", "mcpbus", 10_000, "each", 1 / 1024),
+        12,
+        at_least=False,
+        unit="KiB",
+    ),
+    Aim(
+        "one stalled reader among 100: the others' p99 with it over without",
+        _figure("stalled", "mcpbus", 1, "p99_ratio"),
+        1.2,
+        at_least=False,
+    ),
+    Aim("calls in process", _figure("in-process", "mcpbus", 1, "rate"), 50_000, at_least=True, unit="/s"),
+    Aim("idle actor", _figure("actors", "mcpbus", 0, "idle_bytes"), 410, at_least=False, unit="bytes"),
+)
+
+
+def table(results: Results) -> list[str]:
+    """Return the promises that a run has a figure of, as Markdown."""
+    lines = ["| Figure | Measured | Aim | |", "|---|---:|---:|---|"]
+    for aim in AIMS:
+        if (value := aim.measure(results)) is not None:
+            sign = ">=" if aim.at_least else "<="
+            unit = f" {aim.unit}" if aim.unit else ""
+            kept = "kept" if aim.kept(value) else "**missed**"
+            lines.append(f"| {aim.what} | {_shown(value)}{unit} | {sign} {aim.bound:,g}{unit} | {kept} |")
+    return lines if len(lines) > 2 else []
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

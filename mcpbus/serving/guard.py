@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Iterator
 
 import trio
+from h2.exceptions import DenialOfServiceError
 
 from mcpbus.serving.asgi import AsgiApp, DirectApp
 from mcpbus.serving.connection import Connection, Service, Stream
@@ -35,7 +36,7 @@ class Guard:
         counters: Counters,
     ) -> None:
         context = WorkerContext(max_requests=None)
-        self._service = Service(app, options, configure(options), context, state, Flusher())
+        self._service = Service(app, options, configure(options), context, state, Flusher(), counters)
         self._counters = counters
         self._tls = tls
         self._lane = None
@@ -56,6 +57,9 @@ class Guard:
             await self._serve(transport)
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
             _logger.debug("connection from %s was lost: %s", peer, _reasons(gone))
+        except* DenialOfServiceError as abuse:
+            self._counters.abusive += 1
+            _logger.warning("connection from %s was ended for abuse: %s", peer, _reasons(abuse))
         except* Exception as failure:
             self._counters.failed += 1
             _logger.warning(
@@ -83,17 +87,23 @@ class Guard:
         stream: Stream = transport
         if self._tls is not None:
             stream = trio.SSLStream(transport, self._tls, server_side=True, https_compatible=True)
-        data: bytes | None = b""
-        if self._lane is not None and await self._may_be_http1(stream):
-            lane = Http1Connection(self._lane, stream)
+
+        async def finish(data: bytes | None) -> None:
+            if data is None:
+                await stream.aclose()
+            else:
+                connection = Connection(self._service, stream)
+                self._enter(transport, connection)
+                await connection.run(data)
+
+        if self._lane is None or not await self._may_be_http1(stream):
+            await finish(b"")
+            return
+        # What the client asked for may go on without it.
+        async with trio.open_nursery() as nursery:
+            lane = Http1Connection(self._lane, stream, nursery, finish)
             self._enter(transport, lane)
-            data = await lane.run()
-        if data is None:
-            await stream.aclose()
-        else:
-            connection = Connection(self._service, stream)
-            self._enter(transport, connection)
-            await connection.run(data)
+            await lane.run()
 
     def _enter(self, transport: DeadlineStream, connection: Connection | Http1Connection) -> None:
         self._open[transport] = connection

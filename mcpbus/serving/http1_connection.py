@@ -1,15 +1,18 @@
-"""One HTTP/1.1 connection of the lane: its requests are served one after the other, in its own task."""
+"""One HTTP/1.1 connection of the lane: its requests are served one after the other, by one task at a time.
 
-import logging
+That task runs handlers itself. When one waits, the task stays with it, and another one goes on with the connection.
+"""
+
 import math
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1 import Requests
 from mcpbus.serving.http1_answer import CLOSE, encode_answer
 from mcpbus.serving.http1_head import RequestError, RequestHead
@@ -20,7 +23,7 @@ from mcpbus.transport.decisions import Head
 if TYPE_CHECKING:
     from mcpbus.serving.http1_lane import Lane
 
-_logger = logging.getLogger("mcpbus.serving")
+Answer = Callable[[], Awaitable[None]]
 
 _READ_BYTES: Final = 64 * 1024
 _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
@@ -49,6 +52,9 @@ class Http1Connection:
     Args:
         lane: What all connections of a server share.
         stream: The connection. It is not closed.
+        nursery: Where its tasks live.
+        finish: What to do in the end. It is given what the client has sent and is not for this lane, from the beginning of
+            a request on: it wants another protocol, or a path that is not served directly. None if the connection is over.
 
     Attributes:
         requests: What the client has sent.
@@ -61,7 +67,9 @@ class Http1Connection:
 
     __slots__ = (
         "_doing",
+        "_finish",
         "_lane",
+        "_nursery",
         "_over",
         "_scope",
         "_socket",
@@ -74,9 +82,17 @@ class Http1Connection:
         "retired",
     )
 
-    def __init__(self, lane: "Lane", stream: trio.abc.Stream) -> None:
+    def __init__(
+        self,
+        lane: "Lane",
+        stream: trio.abc.Stream,
+        nursery: trio.Nursery,
+        finish: Callable[[bytes | None], Awaitable[None]],
+    ) -> None:
         self._lane = lane
         self._stream = stream
+        self._nursery = nursery
+        self._finish = finish
         self._socket = stream if isinstance(stream, DeadlineStream) else None
         self._scope = trio.CancelScope()
         self._over = False
@@ -88,27 +104,33 @@ class Http1Connection:
         self.gone = False
         self.fault: RequestError | None = None
 
-    async def run(self) -> bytes | None:
-        """Serve the connection to its end.
-
-        Returns:
-            What the client has sent and is not for this lane, from the beginning of a request on: it wants another
-            protocol, or a path that is not served directly. None if the connection is over.
-        """
+    async def run(self) -> None:
+        """Serve the connection, to its end unless another task goes on with it."""
         self._lane.enter(self)
+        await self._work(self._scope)
+
+    async def _work(
+        self, scope: trio.CancelScope, request: Http1Request | None = None, answer: Answer | None = None
+    ) -> None:
+        """Serve requests, beginning with one that another task stays with if there is one."""
+        rest = None
         try:
-            with self._scope:
+            with scope:
                 try:
-                    return await self._serve_all()
+                    if request is None or answer is None or await self._serve(request, answer):
+                        rest = await self._serve_all()
                 except _GONE:
-                    return None
+                    pass
                 except RequestError as fault:
                     await self._refuse(fault)
-            if self._scope.cancelled_caught and not self.retired and self._doing in {Doing.HEAD, Doing.BODY}:
+            if self._scope is not scope:
+                return
+            if scope.cancelled_caught and not self.retired and self._doing in {Doing.HEAD, Doing.BODY}:
                 await self._say(_TOO_SLOW)
         finally:
-            self._lane.leave(self)
-        return None
+            if self._scope is scope:
+                self._lane.leave(self)
+        await self._finish(rest)
 
     def retire(self) -> None:
         """End as soon as no request is under way; at once if none is."""
@@ -124,6 +146,16 @@ class Http1Connection:
             self._scope.cancel()
 
     # -- for the request -------------------------------------------------------------------------
+
+    @property
+    def scope(self) -> trio.CancelScope:
+        """Encloses what the task does that serves the connection at the moment."""
+        return self._scope
+
+    def leave(self, request: Http1Request, answer: Answer) -> None:
+        """Have another task answer a request, and then go on with the connection."""
+        self._scope = trio.CancelScope()
+        self._nursery.start_soon(self._work, self._scope, request, answer)
 
     async def receive(self) -> bytes:
         """Wait for what the client sends; nothing once it has gone, or its time is over."""
@@ -167,22 +199,25 @@ class Http1Connection:
                     raise RequestError(400, "HTTP/2 begins with the connection")
                 return head.raw + self.requests.take_rest()
             first = False
-            if not await self._serve(head, endpoint):
+            judged = Head(head.verb, head.path, head.headers, head.query)
+            request = Http1Request(self, head, judged, endpoint.cors_headers(judged))
+            if not await self._serve(request, partial(endpoint.serve, request)):
                 break
         return None
 
-    async def _serve(self, head: RequestHead, endpoint: Endpoint) -> bool:
-        """Serve one request, and return whether there may be another one."""
-        judged = Head(head.verb, head.path, head.headers, head.query)
-        request = Http1Request(self, head, judged, endpoint.cors_headers(judged))
+    async def _serve(self, request: Http1Request, answer: Answer) -> bool:
+        """Serve one request, and return whether there may be another one for this task."""
+        scope = self._scope
         try:
-            await endpoint.serve(request)
+            await answer()
         except* trio.BrokenResourceError:
             pass  # of the client, which is seen below
-        except* Exception:
-            _logger.exception("the application raised while it served %s %s", head.verb, head.path)
+        except* Exception as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
+            self._lane.report(failure, request.head.verb, request.head.path)
             if not request.started:
                 self.fault = _FAILED
+        if self._scope is not scope:
+            return False
         if self.fault is not None:
             raise self.fault
         if self.gone or not request.ended:
@@ -219,6 +254,8 @@ class Http1Connection:
     def _wait(self, doing: Doing, seconds: float) -> None:
         self._doing = doing
         self.expires = trio.current_time() + seconds
+        if self.expires < self._lane.next_look:
+            self._lane.look_at(self.expires)
 
     def _stop_waiting(self) -> None:
         self._doing = Doing.SERVING

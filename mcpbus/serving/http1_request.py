@@ -1,6 +1,7 @@
 """One request of the HTTP/1.1 lane, as whoever serves it sees it: its body is read, its answer is written."""
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
@@ -35,8 +36,6 @@ class Http1Request:
         closes: Whether the connection ends with it; the client knows.
     """
 
-    host: Any = None
-
     __slots__ = ("_connection", "_cors", "_head", "_unsaid", "closes", "ended", "head", "started")
 
     def __init__(
@@ -50,6 +49,20 @@ class Http1Request:
         self.started = False
         self.ended = False
         self.closes = not head.keeps
+
+    @property
+    def host(self) -> Self:
+        """See `HttpRequest`: the connection's task."""
+        return self
+
+    @property
+    def scope(self) -> trio.CancelScope:
+        """See `Host`."""
+        return self._connection.scope
+
+    def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
+        """See `Host`."""
+        self._connection.leave(self, answer)
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`. A fault in the body is kept for the connection to answer, and the client is as good as gone."""
@@ -81,7 +94,7 @@ class Http1Request:
         fields = [*reply.headers, *self._cors] if self._cors else reply.headers
         bodiless = self._head.verb == "HEAD"
         self.started = True
-        await self._connection.send(
+        await self._send(
             encode_answer(reply.status, fields, reply.body, self._say_connection(), bodiless=bodiless)
         )
         self.ended = True
@@ -102,8 +115,13 @@ class Http1Request:
         if self._unsaid is not None:
             data, self._unsaid = self._unsaid + data, None
         self.started = True
-        await self._connection.send(data)
+        await self._send(data)
         self.ended = not more
+
+    async def _send(self, data: bytes) -> None:
+        await self._connection.send(data)
+        if self._connection.gone:
+            raise trio.BrokenResourceError("the client has gone, or accepted nothing for too long")
 
     async def disconnected(self) -> None:
         """See `HttpRequest`. What comes meanwhile is kept for the next requests, up to a bound."""

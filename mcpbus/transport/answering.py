@@ -19,8 +19,9 @@ from mcpbus.transport.sse import COMMENT, encode_event
 class Host(Protocol):
     """The task of a connection, which runs handlers itself as long as they do not wait for anything."""
 
-    scope: trio.CancelScope
-    """Encloses what the task does for one request after the other."""
+    @property
+    def scope(self) -> trio.CancelScope:
+        """Encloses what the task does for one request after the other."""
 
     def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
         """Stay with a handler that waits: another task is to answer the request, and then go on with the connection."""
@@ -30,8 +31,10 @@ class HttpRequest(Protocol):
     """One HTTP request, as a shell hands it in."""
 
     head: Head
-    host: Host | None
-    """Runs the handler; None where each request has a task of its own, which ends with the answer."""
+
+    @property
+    def host(self) -> Host | None:
+        """Who runs its handler; None where each request has a task of its own, which ends with the answer."""
 
     async def read_body(self, limit: int) -> bytes | None:
         """Read the whole body; None if it is longer than `limit` bytes.
@@ -41,10 +44,10 @@ class HttpRequest(Protocol):
         """
 
     async def answer(self, reply: Answer) -> None:
-        """Send a whole response. Returns, having done nothing, where the client has gone.
+        """Send a whole response. May return, having done nothing, where the client has gone.
 
         Raises:
-            trio.BrokenResourceError: The client accepted nothing for the write deadline.
+            trio.BrokenResourceError: The client has gone, or accepted nothing for the write deadline.
         """
 
     async def start_stream(self, headers: HeaderList) -> None:

@@ -76,14 +76,14 @@ class Link:
         return listen(self.session, **wanted)
 
 
-async def handshake(session, revision):
+async def handshake(session, revision, capabilities=None):
     """Connect as a client of that revision does. The SDK's own `initialize` proposes its latest one only."""
     if revision == MODERN:
         await session.discover()
         return
     params = types.InitializeRequestParams(
         protocol_version=revision,
-        capabilities=types.ClientCapabilities(),
+        capabilities=capabilities or types.ClientCapabilities(),
         client_info=types.Implementation(name="interop", version="1"),
     )
     result = await session.send_request(types.InitializeRequest(params=params), types.InitializeResult)
@@ -102,8 +102,9 @@ class Served:
 
 
 @asynccontextmanager
-async def served(**options):
-    async with interop_server.make_server().open(drain_seconds=0) as bus, trio.open_nursery() as nursery:
+async def served(server=None, event_store=None, **options):
+    opening = (server or interop_server.make_server()).open(drain_seconds=0, event_store=event_store)
+    async with opening as bus, trio.open_nursery() as nursery:
         scope = trio.CancelScope()
 
         async def serve(task_status):
@@ -117,14 +118,14 @@ async def served(**options):
 
 
 @asynccontextmanager
-async def connected(transport, streams, revision, log_level=None):
+async def connected(transport, streams, revision, log_level=None, capabilities=None, **callbacks):
     heard = Heard()
     with trio.fail_after(DEADLINE):
         async with (
             streams as (reader, writer),
-            ClientSession(reader, writer, message_handler=heard, log_level=log_level) as session,
+            ClientSession(reader, writer, message_handler=heard, log_level=log_level, **callbacks) as session,
         ):
-            await handshake(session, revision)
+            await handshake(session, revision, capabilities)
             yield Link(session, revision, heard, transport)
 
 
@@ -138,10 +139,13 @@ async def over_http(revision, **options):
         yield link
 
 
-def stdio_program():
+def stdio_program(*arguments):
     root = str(Path(mcpbus.__file__).parents[1])
     return StdioServerParameters(
-        command=sys.executable, args=[interop_server.__file__], env={"PYTHONPATH": root, **os.environ}
+        command=sys.executable,
+        args=list(arguments or [interop_server.__file__]),
+        env={"PYTHONPATH": root, **os.environ},
+        cwd=root,
     )
 
 

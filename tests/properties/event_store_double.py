@@ -1,0 +1,43 @@
+"""An event store that remembers all that it was ever given, whatever becomes of it, and may be slow, or fail."""
+
+from collections.abc import Sequence
+
+import trio
+
+from mcpbus.stores import MemoryEventStore
+
+
+class WitnessStore(MemoryEventStore):
+    """An event store in memory, with a record beside it.
+
+    Attributes:
+        record: The events of each stream by session and stream, in order.
+        finals: The streams that have ended.
+    """
+
+    def __init__(self, manner: str) -> None:
+        super().__init__(max_items=40 if manner == "small" else 100_000)
+        self._manner = manner
+        self._turns = 0
+        self.record: dict[tuple[str, str], list[bytes]] = {}
+        self.finals: set[tuple[str, str]] = set()
+
+    async def append(
+        self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
+    ) -> None:
+        self._turns += 1
+        if self._manner == "slow":
+            await trio.sleep((0, 0.5, 2)[self._turns % 3])
+        if self._manner == "failing" and self._turns % 7 == 0:
+            raise OSError("disk full")
+        await super().append(session, stream, first, events, final=final)
+        kept = self.record.setdefault((session, stream), [])
+        assert first == len(kept) + 1, "the events of a stream are numbered one by one"
+        kept += events
+        if final:
+            self.finals.add((session, stream))
+
+    def __contains__(self, stream: tuple[str, str]) -> bool:
+        """Tell whether nothing of a stream was dropped, nor forgotten with its session."""
+        kept = self._streams.get(stream)
+        return kept is not None and kept.first == 1

@@ -2,7 +2,7 @@
 """What an actor is given of the world: its own address, and the powers it has."""
 
 import contextvars
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
 
 import trio
@@ -11,7 +11,6 @@ from actors import _ending, _spawning, _tasks
 from actors._address import Address
 from actors._ask import Ask
 from actors._errors import LifecycleError
-from actors._guests import Guest
 from actors._lifecycle import STARTING, STOPPED, STOPPING, State
 from actors._messages import Discard, Stopped, StopReason
 from actors._supervision import Strategy
@@ -172,30 +171,8 @@ class Cell(Generic[M]):
             raise self._gone()
         return _tasks.start(self, function, args, context, function if name is None else name)
 
-    def start_guest(
-        self,
-        function: Callable[[*Args], Coroutine[Any, Any, Any]],
-        *args: *Args,
-        context: contextvars.Context,
-    ) -> Guest:
-        """Prepare a task that somebody else's trio task is to run: see `Guest.run`. Its end arrives as that of any other.
-
-        Args:
-            function: The async function to run.
-            *args: What it is given.
-            context: The contextvars it runs in, which nothing else may run in meanwhile.
-
-        Raises:
-            LifecycleError: This actor has stopped.
-        """
-        if self._state >= STOPPING:
-            raise self._gone()
-        guest = Guest(self, function, args, context)
-        _tasks.enter(self, guest)
-        return guest
-
     def adopt(self, task: Task) -> bool:
-        """Take over another actor's task: its end arrives here, and it is cancelled when this actor ends.
+        """Take over a guest, or another actor's task: its end arrives here, and it is cancelled when this actor ends.
 
         Returns:
             Whether it was; not if it has ended already.

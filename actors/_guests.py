@@ -1,7 +1,7 @@
-"""Guests: tasks of an actor that run in a trio task of somebody else's, their host.
+"""Guests: tasks that run in a trio task of somebody else's, their host.
 
 Most tasks end without ever waiting for anything. Run by whoever waits for them anyway, they cost no task, no turn of the
-scheduler, and no cancel scope of their own.
+scheduler, and no cancel scope of their own; and until one waits, nobody else can notice that it is there.
 """
 
 import contextvars
@@ -12,91 +12,120 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from actors._messages import Failed, Outcome, Succeeded
-from actors._tasks import CANCELLED, Task, is_cancellation
+from actors._tasks import CANCELLED, Task, enter, is_cancellation
 
 if TYPE_CHECKING:
     from actors._cell import Cell
 
 
 class Guest(Task):
-    """A task of an actor that waits for its host. Its end arrives at the actor as that of any other task.
+    """A task for a host: ``if not guest.begin(): await guest.go_on()``.
 
-    Made by `Cell.start_guest`, and run once, by `run`.
+    It belongs to no actor until one adopts it, see `Cell.adopt`. From then on its end arrives there as that of any other
+    task, and the actor's end cancels it.
+
+    Args:
+        function: The async function to run.
+        args: What it is given.
+        context: The contextvars it runs in, which nothing else may run in meanwhile.
+        scope: Encloses its host, and nothing that must outlive a cancellation: cancelling the task cancels it.
+
+    Attributes:
+        outcome: What came of it; None until it has ended.
     """
 
-    __slots__ = ("_args", "_cancelled", "_context", "_function")
+    __slots__ = ("_args", "_cancelled", "_context", "_coroutine", "_function", "_trap", "outcome")
+
+    _coroutine: Coroutine[Any, Any, Any]
 
     def __init__(
         self,
-        cell: "Cell[Any]",
         function: Callable[..., Coroutine[Any, Any, Any]],
-        args: tuple[Any, ...],
+        *args: Any,
         context: contextvars.Context,
+        scope: trio.CancelScope,
     ) -> None:
-        self.owner = cell.address
-        self._cell = cell
-        self._scope = None
+        self.owner = None
+        self.outcome: Outcome | None = None
+        self._cell = None
+        self._scope = scope
         self._cancelled = False
         self._context = context
         self._function = function
         self._args = args
+        self._trap: Any = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled, and its host's scope with it."""
+        return self._cancelled
 
     def cancel(self) -> None:
-        """Cancel the task; one that has not begun will not. Harmless once it has ended."""
-        self._cancelled = True
+        """Cancel the task, and its host. Harmless once it has ended."""
         if self._scope is not None:
+            self._cancelled = True
             self._scope.cancel()
 
-    def abandon(self) -> None:
-        """Cancel the task on behalf of an instance that has ended and is to hear nothing more of it."""
-        self._cell = None
-        self.cancel()
-
-    @types.coroutine
-    def run(self, scope: trio.CancelScope, waits: Callable[[], object]) -> Generator[Any, Any, bool]:
-        """Run the task in the present trio task, but in the contextvars that it was given.
-
-        Args:
-            scope: Encloses this call and nothing that must outlive a cancellation. Cancelling the task cancels it.
-            waits: Called once, when the task waits for the first time or was cancelled: from now on the host is busy
-                with it for as long as it takes, and whatever else the host had to do is for somebody else to do.
+    def move(self, cell: "Cell[Any]") -> bool:
+        """Belong to an actor from now on, which is told of the end; for this package.
 
         Returns:
-            Whether `waits` was not called: then the task has ended, and the host is free.
+            Whether it does; it does not if it has ended, or if its actor did without handing it on.
+        """
+        if self.owner is not None:
+            return super().move(cell)
+        if self.outcome is not None:
+            return False
+        self._cell, self.owner = cell, cell.address
+        enter(cell, self)
+        return True
+
+    def begin(self) -> bool:
+        """Run it until it waits for the first time, or ends. No schedule point.
+
+        Returns:
+            Whether it has ended. If not, the host must call `go_on` before it does anything else that waits.
+        """
+        self._coroutine = coroutine = self._function(*self._args)
+        try:
+            # What trio's functions yield is for trio's run loop, and what it sends is for them.
+            self._trap = self._context.run(coroutine.send, None)
+        except StopIteration as end:
+            self._conclude(Succeeded(end.value))
+        except Exception as error:  # noqa: BLE001 - whoever asks for the outcome is told
+            self._conclude(Failed(error))
+        except BaseException as error:
+            self._conclude(Failed(error))
+            raise
+        else:
+            return False
+        return True
+
+    @types.coroutine
+    def go_on(self) -> Generator[Any, Any, None]:
+        """Run it to its end.
 
         Raises:
-            trio.Cancelled: The scope, or one around it, was cancelled.
+            trio.Cancelled: Its scope, or one around it, was cancelled.
         """
-        if self._cancelled:
-            self._end(self._cell, CANCELLED)
-            waits()
-            return False
-        self._scope = scope
-        hosting = True
-        outcome: Outcome
-        coroutine = self._function(*self._args)
-        step, send, received = self._context.run, coroutine.send, None
+        step, send, trap = self._context.run, self._coroutine.send, self._trap
+        self._trap = None
         try:
             while True:
-                # What trio's functions yield is for trio's run loop, and what it sends is for them.
-                trap = step(send, received)
-                if hosting:
-                    hosting = False
-                    waits()
-                received = yield trap
+                trap = step(send, (yield trap))
         except StopIteration as end:
-            outcome = Succeeded(end.value)
-        except Exception as error:  # noqa: BLE001 - the owner is told
+            outcome: Outcome = Succeeded(end.value)
+        except Exception as error:  # noqa: BLE001 - whoever asks for the outcome is told
             outcome = Failed(error)
         except BaseException as error:
-            self._scope = None
-            coroutine.close()
-            self._end(self._cell, CANCELLED if is_cancellation(error) else Failed(error))
+            self._coroutine.close()
+            self._conclude(CANCELLED if is_cancellation(error) else Failed(error))
             raise
-        self._scope = None
-        self._end(self._cell, outcome)
+        self._conclude(outcome)
         del outcome  # the traceback of an exception in it holds this frame: without this, a cycle
-        if hosting and self._cancelled:
-            hosting = False
-            waits()
-        return hosting
+
+    def _conclude(self, outcome: Outcome) -> None:
+        self._scope = None
+        self.outcome = outcome
+        if self.owner is not None:
+            self._end(self._cell, outcome)

@@ -25,12 +25,12 @@ class Task:
     """A running task of an actor. Its end arrives there as ``TaskEnded(task, outcome)``.
 
     Attributes:
-        owner: The address of the actor that started it.
+        owner: The address of the actor that started or adopted it; None of a guest that no actor has adopted.
     """
 
     __slots__ = ("_cell", "_scope", "owner")
 
-    owner: "Address[Any]"
+    owner: "Address[Any] | None"
     _cell: "Cell[Any] | None"
     _scope: trio.CancelScope | None
 
@@ -73,7 +73,7 @@ class Task:
 
     def _end_unheard(self, outcome: Outcome) -> None:
         """Report the end of a task whose owner is gone: it was cancelled, so anything else is news."""
-        if outcome is not CANCELLED:
+        if outcome is not CANCELLED and self.owner is not None:
             dead_letters = self.owner._cell.system.dead_letters
             dead_letters.refuse(self.owner, TaskEnded(self, outcome), self.owner.refusal)
 

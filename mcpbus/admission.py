@@ -6,7 +6,7 @@ An `InFlight` table belongs to each legacy session and to each shared channel, w
 flight; on modern and stateless HTTP every POST stands alone and two of them may carry the same id.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -65,14 +65,15 @@ class Slot:
     """The place of one request in flight.
 
     Attributes:
-        address: The request's actor, once there is one.
+        appear: Starts the request's actor, where there is none for as long as nobody asks for it.
         listens: Whether it is a listen, which ends only when somebody ends it.
     """
 
-    __slots__ = ("_admission", "_id", "_table", "address", "listens")
+    __slots__ = ("_address", "_admission", "_id", "_table", "appear", "listens")
 
     def __init__(self, admission: "Admission", table: InFlight | None, request_id: RequestId) -> None:
-        self.address: Address[object] | None = None
+        self._address: Address[object] | None = None
+        self.appear: Callable[[], None] | None = None
         self.listens = False
         self._admission = admission
         self._table = table
@@ -81,9 +82,16 @@ class Slot:
         if table is not None:
             table._slots[request_id] = self
 
+    @property
+    def address(self) -> "Address[object] | None":
+        """The request's actor, once there is one."""
+        if self._address is None and self.appear is not None:
+            self.appear()
+        return self._address
+
     def occupy(self, address: "Address[object]") -> None:
         """Say which actor the request has got."""
-        self.address = address
+        self._address = address
 
     def release(self) -> None:
         """Give the place back. Harmless when it was given back before."""

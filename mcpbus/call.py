@@ -103,7 +103,7 @@ class Carrier:
     """The request by which a call speaks to its client; after a retry it is another one, or it is a task.
 
     Attributes:
-        address: The request's actor, or the task's.
+        appear: Starts the request's actor, where there is none for as long as nobody needs it; see `Brief`.
         running: The handler's task.
         bus: The bus.
         caller: Who asks.
@@ -120,10 +120,11 @@ class Carrier:
     """
 
     __slots__ = (
+        "_address",
         "_call",
         "_keys",
-        "address",
         "answers",
+        "appear",
         "beginning",
         "bus",
         "caller",
@@ -138,10 +139,11 @@ class Carrier:
         "used",
     )
 
-    address: Address[object]
+    _address: Address[object]
 
     def __init__(self, bus: "Bus", caller: "Caller", request: Request, *, rounds: bool) -> None:
         self.bus = bus
+        self.appear: Callable[[], None] | None = None
         self.running: Task | None = None
         self._call: Address[object] | None = None
         self.ended: Reason | None = None
@@ -163,9 +165,22 @@ class Carrier:
         self.ended = None
 
     @property
+    def address(self) -> Address[object]:
+        """The request's actor, or the task's."""
+        if self.appear is not None:
+            self.appear()
+        return self._address
+
+    @address.setter
+    def address(self, address: Address[object]) -> None:
+        self._address = address
+
+    @property
     def call(self) -> Address[object]:
         """The call's actor, which the handler's task is handed over to when it is first needed."""
         if self._call is None:
+            if self.appear is not None:
+                self.appear()
             self._call = self.bus.system.spawn(CallActor, self, self.bus.parking)
         return self._call
 

@@ -4,14 +4,16 @@
 what does. The transports differ only in the stream that the reply goes to.
 """
 
-import contextvars
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import msgspec
+import trio
 
+from actors import Guest
 from mcpbus.admission import InFlight, Overloaded, Slot
 from mcpbus.asking.state import Binding
+from mcpbus.brief import Brief
 from mcpbus.call import Carrier, Handler, Resume
 from mcpbus.context import Context
 from mcpbus.features.calls import ToolCall
@@ -81,7 +83,15 @@ class Inbound(msgspec.Struct, frozen=True, gc=False):
 OpenStream = Callable[[Line], Stream]
 
 
-def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream, *, hosted: bool = False) -> bytes | Stream:
+@overload
+def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream: ...
+@overload
+def serve(
+    bus: "Bus", inbound: Inbound, open_stream: OpenStream, scope: trio.CancelScope | None
+) -> bytes | Stream | Brief: ...
+def serve(
+    bus: "Bus", inbound: Inbound, open_stream: OpenStream, scope: trio.CancelScope | None = None
+) -> bytes | Stream | Brief:
     """Serve a request, `initialize` apart.
 
     Args:
@@ -89,10 +99,11 @@ def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream, *, hosted: bool
         inbound: The request.
         open_stream: Opens the stream for its reply, or returns the channel that has it; called only once
             nothing can be refused any more.
-        hosted: Whether whoever asks runs the handler, where there is one: see `Stream.guest`.
+        scope: That of whoever asks, if they run the handler where there is one; see `actors.Guest`.
 
     Returns:
-        The encoded result object, where it was there at once; otherwise the stream on which the reply comes.
+        The encoded result object, where it was there at once; what is to be run, if there was a scope; otherwise the stream
+        on which the reply comes.
 
     Raises:
         ProtocolError: What to answer instead.
@@ -118,15 +129,21 @@ def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream, *, hosted: bool
         return _retry(bus, inbound, caller, prepared, open_stream)
     slot = bus.admission.admit(request.id, inbound.table)
     carrier = Carrier(bus, caller, request, rounds=rounds)
-    ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
-    ticket.hosted = hosted
-    return _start(bus, ticket, carrier, prepared)
+    if isinstance(prepared, ToolCall):
+        carrier.task_support = prepared.tool.task
+    if scope is None:
+        return _start(bus, _ticket(bus, inbound, slot, open_stream(Line.OWN)), carrier, prepared)
+
+    def appear(guest: Guest) -> Stream:
+        ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
+        bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, guest)
+        return ticket.stream
+
+    return Brief(carrier, prepared, slot, appear, scope)
 
 
 def _start(bus: "Bus", ticket: Ticket, carrier: Carrier, handler: Handler) -> Stream:
     """Start the actor of an admitted request."""
-    if isinstance(handler, ToolCall):
-        carrier.task_support = handler.tool.task
     bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, (handler, Context(bus, carrier)))
     return ticket.stream
 
@@ -166,6 +183,8 @@ def _retry(
         carrier.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
         carrier.state = None if state.author is None else msgspec.json.decode(state.author)
     carrier.answers |= responses
+    if isinstance(prepared, ToolCall):
+        carrier.task_support = prepared.tool.task
     return _start(bus, ticket, carrier, prepared)
 
 
@@ -256,7 +275,6 @@ def _ticket(bus: "Bus", inbound: Inbound, slot: Slot, stream: Stream) -> Ticket:
         inbound.routing.meta.progress_token,
         threshold,
         bus.limits.abandoned_timeout,
-        contextvars.copy_context(),
         session,
     )
 

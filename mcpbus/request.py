@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from actors import Cell, Permit, Stopped, StopReason, TaskEnded
+from actors import Cell, Guest, Permit, Stopped, StopReason, TaskEnded
 from mcpbus.admission import Slot
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
@@ -85,10 +85,8 @@ class Ticket(msgspec.Struct, eq=False):
         log_level: From which level it wants log lines; None for none. Asked at each line, since a legacy
             client may change it meanwhile.
         abandoned_timeout: Seconds that a legacy request runs on without a stream.
-        context: The contextvars that its handler runs in: those of when it arrived.
         session: Its legacy session; None in the modern era and in stateless serving.
         session_id: The id of the session that its success opens, if it is an HTTP initialize.
-        hosted: Whether its handler runs in the task that waits for the answer; see `Stream.guest`.
     """
 
     id: RequestId
@@ -100,10 +98,8 @@ class Ticket(msgspec.Struct, eq=False):
     progress_token: RequestId | None
     log_level: "LogThreshold"
     abandoned_timeout: float
-    context: contextvars.Context
     session: "Session | None" = None
     session_id: str | None = None
-    hosted: bool = False
 
 
 class LogThreshold:
@@ -123,7 +119,7 @@ class RequestActor:
         ticket: The request.
         ledger: Where what it says is entered.
         carrier: What its call speaks through.
-        handler: What to run for it; None for a retry, which carries a call that runs already.
+        handler: What to run for it, or what runs already; None for a retry, which carries a call.
     """
 
     _progress = float("-inf")
@@ -138,7 +134,7 @@ class RequestActor:
         ticket: Ticket,
         ledger: Ledger,
         carrier: Carrier,
-        handler: "tuple[Handler, Context] | None",
+        handler: "tuple[Handler, Context] | Guest | None",
     ) -> None:
         self._cell = cell
         self._ticket = ticket
@@ -149,12 +145,13 @@ class RequestActor:
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
-        if handler is not None:
-            run, context = partial(run_rounds, *handler, carrier), ticket.context
-            if ticket.hosted:
-                carrier.running = ticket.stream.guest = cell.start_guest(run, context=context)
-            else:
-                carrier.running = cell.start_task(run, context=context)
+        if isinstance(handler, Guest):
+            carrier.running = handler
+            cell.adopt(handler)
+        elif handler is not None:
+            carrier.running = cell.start_task(
+                run_rounds, *handler, carrier, context=contextvars.copy_context()
+            )
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""

@@ -19,7 +19,7 @@ from typing import Self
 import msgspec
 import trio
 
-from actors import Address, Guest, Permit
+from actors import Address, Permit
 from mcpbus.fate import Reason
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
@@ -134,7 +134,6 @@ class Stream:
         owed: How many replies are still to come before it ends: one, unless it is set anew for a batch of requests.
         log: What it has said, if its client can come back for it.
         registry: Where its session finds it by its log's name, if it has one.
-        guest: The handler that whoever attaches first is to run; None if it runs by itself.
     """
 
     __slots__ = (
@@ -146,7 +145,6 @@ class Stream:
         "_writing",
         "address",
         "ending",
-        "guest",
         "line",
         "log",
         "owed",
@@ -159,7 +157,6 @@ class Stream:
         self.line = line
         self.log = log
         self.registry: ResumableStreams | None = None
-        self.guest: Guest | None = None
         self._patience = limits.abandoned_timeout
         self._open = open_streams
         self.ending: Ending | None = None

@@ -91,16 +91,13 @@ class Answering:
         self._batch: list[Outgoing] | None = []
         self._held = 0
 
-    async def at_once(self, *, hosted: bool) -> bool:
+    async def at_once(self) -> bool:
         """Answer in JSON if the reply is there within a few turns of the scheduler, and return whether it was.
 
         A client that disconnects meanwhile is noticed by the write, or not at all: the reply was made. The shell bounds
         the time that the write takes.
-
-        Args:
-            hosted: Whether the handler has ended already, so that there is nothing to wait for.
         """
-        batch = self._batch = self._writer.take_now() if hosted else await self._writer.take_soon()
+        batch = self._batch = await self._writer.take_soon()
         if not batch or not self._is_whole(batch):
             return False
         await self._http.answer(self._whole(batch))

@@ -83,6 +83,12 @@ def whole_batch(replies: list[Outgoing]) -> Answer:
     return whole(b"[%b]" % b",".join([reply.data for reply in replies]))
 
 
+def failed(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:
+    """Return the answer of a request that failed before it said anything."""
+    error = revision.admissible(error)
+    return answer(status_of(error.code, revision), _JSON, encode_error(request_id, error))
+
+
 def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:
     """Return the answer of a request that was refused."""
     status = 503 if isinstance(error, Overloaded) else status_of(error.code, revision)

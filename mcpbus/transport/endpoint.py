@@ -13,6 +13,7 @@ import msgspec
 from mcpbus import dispatch
 from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
+from mcpbus.brief import Brief
 from mcpbus.dispatch import LISTEN, Inbound
 from mcpbus.fate import DELIVERED, Reason
 from mcpbus.handshake import Registration
@@ -153,11 +154,14 @@ class Endpoint:
         )
         try:
             open_stream = partial(self._bus.open_stream, session=decision.session)
-            result = dispatch.serve(self._bus, inbound, open_stream, hosted=http.host is not None)
+            host = http.host
+            result = dispatch.serve(self._bus, inbound, open_stream, None if host is None else host.scope)
         except ProtocolError as error:
             await http.answer(answers.error_reply(error, inbound.request.id, inbound.revision))
             return
-        if isinstance(result, Stream):
+        if isinstance(result, Brief):
+            await self._run(http, inbound, form, result)
+        elif isinstance(result, Stream):
             form = LISTEN_FORM if decision.request.method == LISTEN else form
             await self._stream(http, result, form, inbound.revision)
         else:
@@ -220,39 +224,60 @@ class Endpoint:
         await http.answer(Answer(204))
 
     async def _reply(
-        self, http: HttpRequest, inbound: Inbound, form: Form, result: bytes, session_id: str | None = None
+        self,
+        http: HttpRequest,
+        inbound: Inbound,
+        form: Form,
+        result: bytes | ProtocolError,
+        session_id: str | None = None,
     ) -> None:
-        """Answer with a result that was there at once."""
+        """Answer with a result, or an error, that was there at once."""
         receipt = self._bus.ledger.enter(inbound.request.method)
-        data = encode_result(inbound.request.id, result)
-        try:
+        if isinstance(result, ProtocolError):
+            reply = answers.failed(result, inbound.request.id, inbound.revision)
+        else:
+            data = encode_result(inbound.request.id, result)
             if form.json:
-                await http.answer(answers.whole(data, session_id))
+                reply = answers.whole(data, session_id)
             else:
-                headers = [*HEADERS, *answers.session_header(session_id)]
-                await http.answer(Answer(200, headers, encode_event(data)))
+                reply = Answer(200, [*HEADERS, *answers.session_header(session_id)], encode_event(data))
+        try:
+            await http.answer(reply)
             receipt.settle(DELIVERED)
         finally:
             if receipt.fate is None:
                 receipt.discard(Reason.LOST)
 
-    async def _stream(self, http: HttpRequest, stream: Stream, form: Form, revision: Revision | None) -> None:
+    async def _stream(
+        self,
+        http: HttpRequest,
+        stream: Stream,
+        form: Form,
+        revision: Revision | None,
+        attached: Writer | None = None,
+    ) -> None:
         """Attach the request's connection to a stream, and write what comes until one of them ends."""
-        writer = stream.attach()
-        answering = Answering(http, stream, writer, form, revision)
-        guest, host = stream.guest, http.host
-        if guest is not None and host is not None:
-            stream.guest = None
-
-            def leave() -> None:
-                host.leave(partial(self._answer, answering, writer))
-
-            if not await guest.run(host.scope, leave):
-                return
-        with writer:
-            if not form.json or not await answering.at_once(hosted=guest is not None):
+        with attached or stream.attach() as writer:
+            answering = Answering(http, stream, writer, form, revision)
+            if not form.json or not await answering.at_once():
                 await answering.run(self._bus.limits)
 
-    async def _answer(self, answering: Answering, writer: Writer) -> None:
-        with writer:
-            await answering.run(self._bus.limits)
+    async def _run(self, http: HttpRequest, inbound: Inbound, form: Form, brief: Brief) -> None:
+        """Run a handler, and answer with what comes of it; if it waits, another task does."""
+        if not form.json:
+            brief.appear()  # what an event stream needs, a stream knows
+        result = brief.begin()
+        if result is not None:
+            await self._reply(http, inbound, form, result)
+            return
+        stream, guest, host = brief.stream, brief.guest, http.host
+        assert stream is not None  # noqa: S101 - there is no result
+        assert host is not None  # noqa: S101 - there would be no brief
+        answer = partial(self._stream, http, stream, form, inbound.revision, brief.writer)
+        if guest.outcome is None:
+            host.leave(answer)
+            await guest.go_on()
+        elif guest.cancelled:
+            host.leave(answer)  # the scope of this task is cancelled too
+        else:
+            await answer()

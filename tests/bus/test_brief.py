@@ -1,0 +1,127 @@
+"""Requests in brief: an actor and a stream appear as soon as somebody needs them, and otherwise not at all."""
+
+import pytest
+import trio
+from staging import staged
+
+from mcpbus import Context, Elicit, InputRequired, ToolError
+from mcpbus.fate import DELIVERED
+
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+
+@pytest.fixture(autouse=True)
+def over_http1(monkeypatch):
+    """Only the lane runs handlers in its connections' tasks."""
+    monkeypatch.setattr("mcpbus.testing.probe.DEFAULT_SHELL", "http1")
+
+
+async def call(stage, era, name, **options):
+    params = {"name": name, "arguments": {}}
+    if era == "legacy":
+        return (await stage.probe.initialize(**options)).request("tools/call", params)
+    return stage.probe.request("tools/call", params, **options)
+
+
+@ERAS
+async def test_a_handler_that_does_not_wait_has_no_actor(era, autojump_clock):
+    async with staged() as stage:
+        seen = []
+
+        @stage.server.tool
+        async def short(ctx: Context) -> str:
+            statistics = ctx.bus.statistics()
+            seen.append((statistics.requests, ctx.bus.system.statistics().spawned))
+            return "done"
+
+        posts = [await call(stage, era, "short") for _ in range(2)]
+        for post in posts:
+            assert (await post.reply())["result"]["content"][0]["text"] == "done"
+        before = seen[0][1]
+        again = await call(stage, "modern", "short")
+        await again.ended()
+        assert [requests for requests, _ in seen] == [1, 1, 1]
+        assert seen[-1][1] == stage.bus.system.statistics().spawned
+        assert before <= seen[-1][1]
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+@ERAS
+async def test_what_a_handler_that_does_not_wait_raises_is_answered(era, autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.tool
+        async def fails() -> str:
+            raise ToolError("not today")
+
+        answer = await (await call(stage, era, "fails")).reply()
+        assert answer["result"]["isError"]
+        assert answer["result"]["content"][0]["text"] == "not today"
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+async def test_a_session_that_its_own_handler_closes_finds_the_request(autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.tool
+        async def closes(ctx: Context) -> str:
+            ctx.session.close()
+            return "too late"
+
+        post = await call(stage, "legacy", "closes")
+        answer = await post.reply()
+        assert answer["error"]["code"] == -32603
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+@ERAS
+async def test_a_handler_that_speaks_before_it_waits_is_heard_at_once(era, autojump_clock):
+    async with staged() as stage:
+        spoken, go = [], trio.Event()
+
+        @stage.server.tool
+        async def speaks(ctx: Context) -> str:
+            spoken.append(await ctx.info("hello"))
+            await go.wait()
+            return "done"
+
+        level = {} if era == "legacy" else {"log_level": "debug"}
+        post = await call(stage, era, "speaks", **level)
+        assert (await post.message())["params"]["data"] == "hello"
+        assert spoken[0].fate == DELIVERED
+        go.set()
+        await post.ended()
+        assert post.messages[-1]["result"]["content"][0]["text"] == "done"
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+async def test_a_handler_that_wants_to_be_run_again_is_answered_with_its_questions(autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.tool
+        async def wants() -> str:
+            return InputRequired({"name": Elicit("Who?", str)})
+
+        post = await call(stage, "modern", "wants", capabilities={"elicitation": {}})
+        assert (await post.reply())["result"]["resultType"] == "input_required"
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+async def test_a_parked_call_does_not_keep_its_connection(autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.tool
+        async def asks(ctx: Context) -> str:
+            return repr(await ctx.elicit("Who?", str))
+
+        first = await call(stage, "modern", "asks", capabilities={"elicitation": {}})
+        assert (await first.reply())["result"]["resultType"] == "input_required"
+        await first.ended()
+        second = stage.probe.request("tools/call", {"name": "quick", "arguments": {}})
+        assert (await second.reply())["result"]["content"]
+        assert len(stage.bus.parking) == 1

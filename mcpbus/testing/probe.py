@@ -1,11 +1,11 @@
-"""HTTP clients of an ASGI application, in memory."""
+"""HTTP clients of an application, in memory."""
 
 import base64
 import itertools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import trio
 
@@ -13,18 +13,30 @@ from mcpbus.nursery import background
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
-from mcpbus.testing.recording import AsgiApp, Recording
+from mcpbus.serving.asgi import DirectApp
+from mcpbus.testing.over_asgi import AsgiApp, OverAsgi
+from mcpbus.testing.over_http1 import OverHttp1
+from mcpbus.testing.recording import Recording, Sent
 
 _INFO = {"name": "mcpbus test client", "version": "1"}
 _BOTH = "application/json, text/event-stream"
 _GRACE_SECONDS = 1.0
 
+Shell: TypeAlias = Literal["asgi", "http1"]
+
+DEFAULT_SHELL: Shell = "asgi"
+"""What `open_probe` takes where its caller leaves it open, and the application allows it."""
+
 
 @asynccontextmanager
 async def open_probe(
-    app: AsgiApp, *, path: str = "/mcp", headers: Mapping[str, str] | None = None
+    app: AsgiApp,
+    *,
+    path: str = "/mcp",
+    headers: Mapping[str, str] | None = None,
+    shell: Shell | None = None,
 ) -> AsyncIterator["AsgiProbe"]:
-    """Drive an ASGI application in memory.
+    """Drive an application in memory.
 
     At the end of the block all clients go away, and the application has a second of trio's clock to notice.
 
@@ -32,12 +44,15 @@ async def open_probe(
         app: `Bus.asgi()`, or any other application. Its lifespan is not run.
         path: Where the endpoint is.
         headers: What every request carries, such as an Authorization.
+        shell: How requests reach the application: "asgi", the default, calls it as an ASGI server does, and "http1" sends
+            bytes through the HTTP/1.1 server of `Bus.serve`, over connections in memory.
 
     Raises:
+        TypeError: The application is not mcpbus's own, so that it has no other shell than ASGI.
         Exception: What the application raises ends the block, and comes in a group.
     """
     async with background() as nursery:
-        probe = AsgiProbe(app, nursery, path, headers or {})
+        probe = AsgiProbe(_carrier(app, nursery, shell), path, headers or {})
         try:
             yield probe
         finally:
@@ -45,17 +60,24 @@ async def open_probe(
             nursery.cancel_scope.deadline = trio.current_time() + _GRACE_SECONDS
 
 
+def _carrier(app: AsgiApp, nursery: trio.Nursery, shell: Shell | None) -> OverAsgi | OverHttp1:
+    if isinstance(app, DirectApp) and (shell or DEFAULT_SHELL) == "http1":
+        return OverHttp1(app, nursery)
+    if shell == "http1":
+        raise TypeError(f"{app!r} is served through ASGI only: use shell='asgi'")
+    return OverAsgi(app, nursery)
+
+
 class AsgiProbe:
-    """HTTP clients of an ASGI application, in memory. Made by `open_probe`.
+    """HTTP clients of an application, in memory. Made by `open_probe`.
 
     Attributes:
         recordings: All exchanges so far, in the order in which they began.
     """
 
-    def __init__(self, app: AsgiApp, nursery: trio.Nursery, path: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, carrier: OverAsgi | OverHttp1, path: str, headers: Mapping[str, str]) -> None:
         self.recordings: list[Recording] = []
-        self._app = app
-        self._nursery = nursery
+        self._carrier = carrier
         self._path = path
         self._headers = headers
         self._ids = itertools.count(1)
@@ -78,23 +100,10 @@ class AsgiProbe:
         """
         path, _, query = (self._path if target is None else target).partition("?")
         fields = {"host": "localhost", **self._headers, **(headers or {})}
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": "1.1",
-            "method": verb,
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "root_path": "",
-            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()],
-            "client": ("127.0.0.1", 0),
-            "server": ("localhost", 80),
-        }
+        kept = [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
         recording = Recording()
         self.recordings.append(recording)
-        self._nursery.start_soon(recording.run, self._app, scope, body)
+        self._carrier.send(Sent(verb, path, query, kept, body), recording)
         return recording
 
     def post(

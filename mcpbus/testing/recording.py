@@ -1,16 +1,26 @@
-"""One HTTP exchange in memory, from the client's side and from the application's."""
+"""One HTTP exchange in memory, as its client sees it."""
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
 import trio
-
-AsgiApp = Callable[..., Awaitable[None]]
 
 
 class StreamEnded(Exception):  # noqa: N818 - the word says what happened
     """No further message comes: the answer is complete, or its client has gone."""
+
+
+@attrs.frozen
+class Sent:
+    """A request as its client sends it; the names of its fields are in lower case."""
+
+    verb: str
+    path: str
+    query: str
+    fields: list[tuple[bytes, bytes]]
+    body: bytes
 
 
 class Recording:
@@ -43,7 +53,6 @@ class Recording:
         self.aborted = False
         self._parsed = 0
         self._read = 0
-        self._requests: list[MutableMapping[str, Any]] = []
         self._stalled = False
         self._changed = trio.Event()
 
@@ -70,7 +79,7 @@ class Recording:
         Raises:
             trio.TooSlowError: It did not come within `timeout` seconds.
         """
-        await self._wait(lambda: self.status is not None or self.over, timeout)
+        await self.wait_for(lambda: self.status is not None or self.over, timeout)
         return self
 
     async def ended(self, timeout: float = 60.0) -> "Recording":  # noqa: ASYNC109
@@ -79,7 +88,7 @@ class Recording:
         Raises:
             trio.TooSlowError: It did not come within `timeout` seconds.
         """
-        await self._wait(lambda: self.over, timeout)
+        await self.wait_for(lambda: self.over, timeout)
         return self
 
     async def message(self, timeout: float = 60.0) -> dict[str, Any]:  # noqa: ASYNC109
@@ -89,7 +98,7 @@ class Recording:
             StreamEnded: The answer ended without another one.
             trio.TooSlowError: None came within `timeout` seconds.
         """
-        await self._wait(lambda: self._read < len(self.messages) or self.over, timeout)
+        await self.wait_for(lambda: self._read < len(self.messages) or self.over, timeout)
         if self._read == len(self.messages):
             raise StreamEnded(f"no further message; so far: {self.messages!r}")
         self._read += 1
@@ -117,7 +126,7 @@ class Recording:
     def resume(self) -> None:
         """Accept bytes again."""
         self._stalled = False
-        self._notify()
+        self.notify()
 
     def disconnect(self) -> None:
         """Go away. A `send` that waits then waits for ever; later ones return, and reach nobody.
@@ -126,42 +135,43 @@ class Recording:
         """
         if not self.complete:
             self.disconnected = True
-            self._notify()
+            self.notify()
 
-    # -- the application's side ------------------------------------------------------------------
+    # -- the server's side, for whoever carries the exchange -------------------------------------
 
-    async def run(self, app: AsgiApp, scope: dict[str, Any], body: bytes) -> None:
-        """Run the application on this exchange. For the probe."""
-        self._requests = [{"type": "http.request", "body": body, "more_body": False}]
-        await app(scope, self._receive, self._send)
+    def begin(self, status: int, fields: Iterable[tuple[bytes, bytes]]) -> None:
+        """Note the head of the answer."""
+        self.status = status
+        self.headers = {name.decode(): value.decode("latin-1") for name, value in fields}
+        self.notify()
+
+    def take(self, body: bytes, *, complete: bool) -> None:
+        """Note a part of the body, and whether it is the last one."""
+        self.body += body
+        self.complete = complete
+        self._parse()
+        self.notify()
+
+    def abort(self) -> None:
+        """Note that the connection has ended, or nobody goes on with the answer."""
         if not self.over:
             self.aborted = True
-            self._notify()
+            self.notify()
 
-    async def _receive(self) -> MutableMapping[str, Any]:
-        await trio.lowlevel.checkpoint()
-        if self._requests:
-            return self._requests.pop()
-        await self._wait(lambda: self.disconnected or self.complete)
-        return {"type": "http.disconnect"}
+    async def wait_for(self, condition: Callable[[], bool], seconds: float = float("inf")) -> None:
+        """Wait until something about the exchange is true.
 
-    async def _send(self, message: MutableMapping[str, Any]) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.disconnected:
-            return
-        await self._wait(lambda: not self._stalled)
-        if self.disconnected:
-            await trio.sleep_forever()
-        if self.complete or (self.status is None) is not (message["type"] == "http.response.start"):
-            raise AssertionError(f"{message['type']} out of turn: {self!r}")
-        if self.status is None:
-            self.status = message["status"]
-            self.headers = {name.decode(): value.decode("latin-1") for name, value in message["headers"]}
-        else:
-            self.body += message.get("body", b"")
-            self.complete = not message.get("more_body", False)
-            self._parse()
-        self._notify()
+        Raises:
+            trio.TooSlowError: It did not become true in time.
+        """
+        with trio.fail_after(seconds):
+            while not condition():
+                await self._changed.wait()
+
+    def notify(self) -> None:
+        """Have everybody who waits look again."""
+        self._changed.set()
+        self._changed = trio.Event()
 
     def _parse(self) -> None:
         if not self.streams:
@@ -181,15 +191,6 @@ class Recording:
                 self.endpoint = data.decode()
             elif data:
                 self.messages.append(json.loads(data))
-
-    async def _wait(self, condition: Callable[[], bool], seconds: float = float("inf")) -> None:
-        with trio.fail_after(seconds):
-            while not condition():
-                await self._changed.wait()
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
 
     def __repr__(self) -> str:
         ends = ("complete", "aborted", "disconnected")

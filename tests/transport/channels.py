@@ -145,7 +145,7 @@ async def sse(probe, revision=None, **headers):
     """Connect over HTTP+SSE; initialized, if a revision is given."""
     stream = probe.send("GET", headers={"accept": "text/event-stream", **headers}, target="/sse")
     await stream.begun()
-    await stream._wait(lambda: stream.endpoint is not None or stream.over, 60)
+    await stream.wait_for(lambda: stream.endpoint is not None or stream.over, 60)
     client = SseClient(probe, stream, headers)
     if revision is not None:
         result = (await client.ask(initialize(revision)))["result"]

@@ -19,6 +19,7 @@ from channels import (
 
 from mcpbus import HttpOptions
 from mcpbus.fate import Reason
+from mcpbus.testing import open_probe
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 
@@ -45,8 +46,7 @@ async def test_the_address_names_where_the_application_is_mounted(autojump_clock
         async def mounted(scope, receive, send):
             await home.app({**scope, "root_path": "/über", "path": "/über" + scope["path"]}, receive, send)
 
-        home.probe._app = mounted
-        async with sse(home.probe) as client:
+        async with open_probe(mounted) as probe, sse(probe) as client:
             assert client.stream.endpoint.startswith("/%C3%BCber/sse?session_id=")
 
 

@@ -1,0 +1,196 @@
+"""A lane in memory: an endpoint that does what its path says, and clients that say exactly what a test wants said."""
+
+from contextlib import asynccontextmanager
+
+import trio
+import trio.testing
+
+from mcpbus.serving import ServeOptions
+from mcpbus.serving.http1_connection import Http1Connection
+from mcpbus.serving.http1_lane import Lane
+from mcpbus.transport import Answer
+
+LIMIT = 1000
+
+
+def post(body=b"", *lines, path="/echo", version="1.1", verb="POST"):
+    fields = [b"host: localhost", *lines]
+    if body is not None:
+        fields.append(b"content-length: %d" % len(body))
+    return b"\r\n".join([f"{verb} {path} HTTP/{version}".encode(), *fields, b"", body or b""])
+
+
+def get(path="/", *lines, version="1.1"):
+    return post(None, *lines, path=path, version=version, verb="GET")
+
+
+class Endpoint:
+    """Serves requests by their paths, and remembers them."""
+
+    def __init__(self):
+        self.heads = []
+        self.bodies = []
+        self.gone = []
+        self.waiting = trio.Event()
+        self.go_on = trio.Event()
+
+    def direct(self, path):
+        return None if path.startswith("/elsewhere") else self
+
+    def cors_headers(self, head):
+        return [(b"vary", b"Origin")] if head.headers.get(b"origin") else []
+
+    async def serve(self, http):
+        self.heads.append(http.head)
+        await getattr(self, http.head.path.strip("/") or "root")(http)
+
+    async def root(self, http):
+        await http.answer(Answer(200, [(b"content-length", b"4")], b"root"))
+
+    async def echo(self, http):
+        body = await http.read_body(LIMIT)
+        self.bodies.append(body)
+        if body is None:
+            await http.answer(Answer(413, [], b"too long"))
+        else:
+            await http.answer(Answer(200, [(b"content-type", b"text/plain")], body))
+
+    async def empty(self, http):
+        await http.answer(Answer(204))
+
+    async def silent(self, http):
+        pass
+
+    async def fail(self, http):
+        raise RuntimeError("a mistake of the application's")
+
+    async def fail_later(self, http):
+        await http.start_stream([])
+        await http.write(b"half", more=True)
+        raise RuntimeError("a mistake of the application's")
+
+    async def stream(self, http):
+        """Says something at once, and something else when it is told, unless its client goes away before."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, http, nursery.cancel_scope)
+            await http.start_stream([(b"content-type", b"text/event-stream")])
+            await http.write(b"first", more=True)
+            self.waiting.set()
+            await self.go_on.wait()
+            await http.write(b"last", more=False)
+            nursery.cancel_scope.cancel()
+
+    async def wait(self, http):
+        """Answers when it is told, unless its client goes away before."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, http, nursery.cancel_scope)
+            self.waiting.set()
+            await self.go_on.wait()
+            await http.answer(Answer(200, [], b"waited"))
+            nursery.cancel_scope.cancel()
+
+    async def _watch(self, http, scope):
+        await http.disconnected()
+        self.gone.append(http.head.path)
+        scope.cancel()
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.data = b""
+        self.over = trio.Event()
+        self.rest = None
+        self.connection = None
+
+    async def say(self, data):
+        await self.stream.send_all(data)
+
+    async def _more(self):
+        data = await self.stream.receive_some()
+        assert data, f"the connection ended after {self.data!r}"
+        self.data += data
+
+    async def until(self, end):
+        while end not in self.data:
+            await self._more()
+        found, _, self.data = self.data.partition(end)
+        return found
+
+    async def exactly(self, size):
+        while len(self.data) < size:
+            await self._more()
+        found, self.data = self.data[:size], self.data[size:]
+        return found
+
+    async def head(self):
+        line, *lines = (await self.until(b"\r\n\r\n")).decode().split("\r\n")
+        return int(line.split()[1]), dict(line.lower().split(": ", 1) for line in lines)
+
+    async def answer(self, *, bodiless=False):
+        status, fields = await self.head()
+        if bodiless or status in {100, 204}:
+            return status, fields, b""
+        if fields.get("transfer-encoding") == "chunked":
+            body = b""
+            while size := int(await self.until(b"\r\n"), 16):
+                body += await self.exactly(size)
+                assert await self.exactly(2) == b"\r\n"
+            assert await self.exactly(2) == b"\r\n"
+            return status, fields, body
+        if "content-length" in fields:
+            return status, fields, await self.exactly(int(fields["content-length"]))
+        return status, fields, await self.all()
+
+    async def all(self):
+        """What comes until the server closes the connection."""
+        while data := await self.stream.receive_some():
+            self.data += data
+        found, self.data = self.data, b""
+        return found
+
+    async def ended(self):
+        """Wait until the server has closed the connection, having said nothing more."""
+        assert await self.all() == b""
+
+    async def leave(self):
+        await self.stream.aclose()
+
+
+class House:
+    """A lane, and who is connected to it."""
+
+    def __init__(self, lane, endpoint, nursery):
+        self.lane = lane
+        self.endpoint = endpoint
+        self._nursery = nursery
+
+    async def connect(self, **options):
+        near, far = trio.testing.memory_stream_pair()
+        client = Client(near)
+        self._nursery.start_soon(self._run, client, far)
+        await trio.testing.wait_all_tasks_blocked()
+        return client
+
+    async def _run(self, client, stream):
+        async def finish(rest):
+            client.rest = rest
+            client.over.set()
+            await stream.aclose()
+
+        async with trio.open_nursery() as nursery:
+            client.connection = Http1Connection(self.lane, stream, nursery, finish)
+            await client.connection.run()
+
+
+@asynccontextmanager
+async def open_lane(**options):
+    endpoint = Endpoint()
+    lane = Lane(endpoint, ServeOptions(**options))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lane.run)
+        with trio.fail_after(3600):
+            yield House(lane, endpoint, nursery)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,473 @@
+"""One connection of the lane: requests in order, answers in order, and every wait with an end. In memory, on virtual time."""
+
+import pytest
+import trio
+from lanes import LIMIT, get, open_lane, post
+from trio.testing import wait_all_tasks_blocked
+
+CHUNKED = b"transfer-encoding: chunked"
+CONTINUE = b"expect: 100-continue"
+
+
+async def test_a_connection_carries_one_request_after_the_other(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        for body in (b"one", b"", b"three"):
+            await client.say(post(body))
+            status, fields, answer = await client.answer()
+            assert (status, answer) == (200, body)
+            assert fields["content-type"] == "text/plain"
+            assert "connection" not in fields
+            assert "date" in fields
+
+
+async def test_requests_sent_in_one_go_are_answered_in_order(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(post(b"1") + get("/wait") + post(b"2") + get("/stream") + post(b"3"))
+        assert (await client.answer())[2] == b"1"
+        await house.endpoint.waiting.wait()
+        await wait_all_tasks_blocked()
+        assert client.data == b""
+        assert len(house.endpoint.heads) == 2  # the others wait their turn
+        house.endpoint.go_on.set()
+        assert [(await client.answer())[2] for _ in range(4)] == [b"waited", b"2", b"firstlast", b"3"]
+
+
+async def test_a_body_in_chunks_is_read(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        head = b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % CHUNKED
+        for piece in (
+            head,
+            b"3\r\nab",
+            b"c\r\n2;x=",
+            b"y\r\nde\r\n0\r\ntrailer: t\r\n",
+            b"\r\n" + post(b"next"),
+        ):
+            await client.say(piece)
+            await wait_all_tasks_blocked()
+        assert (await client.answer())[2] == b"abcde"
+        assert (await client.answer())[2] == b"next"
+
+
+async def test_a_stream_goes_out_in_chunks_its_head_with_the_first(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(get("/stream"))
+        assert b"first" in await client.stream.receive_some()  # one write
+        await wait_all_tasks_blocked()
+        house.endpoint.go_on.set()
+        assert await client.until(b"0\r\n\r\n") == b"4\r\nlast\r\n"
+        await client.say(post(b"next"))
+        assert (await client.answer())[2] == b"next"
+
+
+async def test_head_gets_the_head_of_the_answer(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(get("/").replace(b"GET", b"HEAD") + post(b"next"))
+        status, fields, _ = await client.answer(bodiless=True)
+        assert (status, fields["content-length"]) == (200, "4")
+        assert (await client.answer())[2] == b"next"
+
+
+async def test_an_answer_without_a_body_has_no_length(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(get("/empty") + post(b"next"))
+        status, fields, _ = await client.answer()
+        assert status == 204
+        assert "content-length" not in fields
+        assert (await client.answer())[2] == b"next"
+
+
+async def test_what_cross_origin_pages_need_is_added(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        house.endpoint.go_on.set()
+        for path in ("/", "/stream"):
+            await client.say(get(path, b"origin: http://x"))
+            assert (await client.answer())[1]["vary"] == "origin"
+
+
+# -- the end of a connection -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "connection"),
+    [
+        (post(b"x", b"connection: close"), "close"),
+        (post(b"x", version="1.0"), "close"),
+        (post(b"x", b"connection: keep-alive", version="1.0"), "keep-alive"),
+    ],
+)
+async def test_the_client_says_whether_the_connection_goes_on(request_bytes, connection, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(request_bytes)
+        status, fields, body = await client.answer()
+        assert (status, fields["connection"], body) == (200, connection, b"x")
+        if connection == "close":
+            await client.ended()
+        else:
+            await client.say(request_bytes)
+            assert (await client.answer())[0] == 200
+
+
+async def test_a_stream_to_http_1_0_ends_with_the_connection(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        house.endpoint.go_on.set()
+        await client.say(get("/stream", b"connection: keep-alive", version="1.0"))
+        status, fields, body = await client.answer()
+        assert (status, fields["connection"], body) == (200, "close", b"firstlast")
+        assert "transfer-encoding" not in fields
+
+
+async def test_an_idle_connection_is_closed_after_a_while(autojump_clock):
+    async with open_lane(keep_alive_seconds=75) as house:
+        client = await house.connect()
+        await trio.sleep(70)
+        await client.say(post(b"x"))
+        await client.answer()
+        await trio.sleep(70)
+        await client.say(post(b"x"))
+        await client.answer()
+        start = trio.current_time()
+        await client.ended()
+        assert 75 <= trio.current_time() - start < 76.1
+
+
+async def test_a_request_is_not_idle_however_long_it_takes(autojump_clock):
+    async with open_lane(keep_alive_seconds=75) as house:
+        client = await house.connect()
+        await client.say(get("/stream"))
+        await client.until(b"first")
+        await trio.sleep(1000)
+        house.endpoint.go_on.set()
+        await client.until(b"last")
+
+
+async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(autojump_clock):
+    async with open_lane(head_seconds=10) as house:
+        client = await house.connect()
+        start = trio.current_time()
+        data = post(b"x" * 100)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drip, client, data)
+            status, fields, body = await client.answer()
+            nursery.cancel_scope.cancel()
+        assert (status, fields["connection"]) == (408, "close")
+        assert b"in time" in body
+        assert 10 <= trio.current_time() - start < 12
+        await client.ended()
+        assert house.endpoint.heads == []
+
+
+async def drip(client, data, *, step=1, seconds=1):
+    """Say it piece by piece, as far as it is listened to."""
+    for n in range(0, len(data), step):
+        try:
+            await client.say(data[n : n + step])
+        except trio.BrokenResourceError:
+            return
+        await trio.sleep(seconds)
+        await wait_all_tasks_blocked()
+
+
+async def test_a_body_may_take_its_time_as_long_as_it_comes(autojump_clock):
+    async with open_lane(body_seconds=30) as house:
+        client = await house.connect()
+        head, _, body = post(b"x" * 100).rpartition(b"\r\n\r\n")
+        await client.say(head + b"\r\n\r\n")
+        await drip(client, body, seconds=29)
+        assert (await client.answer())[2] == body
+        start = trio.current_time()
+        await client.say(post(b"x" * 100)[:-1])
+        assert (await client.answer())[0] == 408
+        assert 30 <= trio.current_time() - start < 32
+        await client.ended()
+
+
+# -- bodies that nobody reads, and clients that wait before they send one ----------------------------------------------
+
+
+async def test_an_early_answer_comes_before_the_body_and_the_connection_goes_on(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        data = post(b"x" * 100_000, path="/")
+        await client.say(data[:1000])
+        status, fields, _ = await client.answer()
+        assert status == 200
+        assert "connection" not in fields
+        await client.say(data[1000:] + post(b"next"))
+        assert (await client.answer())[2] == b"next"
+
+
+@pytest.mark.parametrize("in_chunks", [False, True])
+async def test_an_unread_body_is_thrown_away_up_to_a_cap(in_chunks, autojump_clock):
+    async with open_lane(unread_body_bytes=50_000) as house:
+        client = await house.connect()
+        if in_chunks:
+            await client.say(b"POST / HTTP/1.1\r\nhost: x\r\n%b\r\n\r\nFFFFFF\r\n" % CHUNKED)
+        else:
+            await client.say(post(b"x" * 10_000_000, path="/")[:1000])
+        status, fields, _ = await client.answer()
+        assert status == 200
+        assert fields.get("connection") == (None if in_chunks else "close")
+        await drip(client, b"x" * 200_000, step=1000, seconds=0)
+        assert client.over.is_set()
+
+
+async def test_an_unread_body_is_not_waited_for_long(autojump_clock):
+    async with open_lane(unread_body_seconds=5) as house:
+        client = await house.connect()
+        await client.say(post(b"x" * 100, path="/")[:-1])
+        assert (await client.answer())[0] == 200
+        start = trio.current_time()
+        await client.ended()
+        assert 5 <= trio.current_time() - start < 6
+
+
+@pytest.mark.parametrize("in_chunks", [False, True])
+async def test_a_body_that_is_too_long_is_not_read_to_its_end(in_chunks, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        body = b"x" * (LIMIT + 1)
+        if in_chunks:
+            await client.say(
+                b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n%x\r\n%b" % (CHUNKED, LIMIT + 1, body)
+            )
+            assert (await client.answer())[0] == 413
+            await client.say(b"\r\n0\r\n\r\n")
+        else:
+            await client.say(post(body))
+            assert (await client.answer())[0] == 413
+        await client.say(post(b"next"))
+        assert (await client.answer())[2] == b"next"
+
+
+async def test_a_client_that_asks_is_told_to_go_on(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        head, _, body = post(b"hello", CONTINUE).rpartition(b"\r\n\r\n")
+        await client.say(head + b"\r\n\r\n")
+        assert (await client.answer())[0] == 100
+        await client.say(body)
+        assert (await client.answer())[2] == b"hello"
+        # One that does not wait is not told.
+        await client.say(post(b"hello", CONTINUE))
+        assert (await client.answer())[0] == 200
+
+
+async def test_a_client_that_asks_is_refused_instead_and_may_keep_its_body(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        head, _, _ = post(b"hello", CONTINUE, path="/").rpartition(b"\r\n\r\n")
+        await client.say(head + b"\r\n\r\n")
+        status, fields, _ = await client.answer()
+        # Whether it sends the body is not known, and so not where the next request begins.
+        assert (status, fields["connection"]) == (200, "close")
+        await client.ended()
+
+
+# -- what is no request ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET / HTTP/1.1\nhost: x\n\n", 400),
+        (post(b"x", b"content-length: 1"), 400),
+        (post(b"x", CHUNKED), 400),
+        (b"FETCH / HTTP/1.1\r\nhost: x\r\n\r\n", 501),
+        (get("/" + "a" * 9000), 414),
+        (get("/", b"x: " + b"a" * 40_000), 431),
+        (b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\nnope\r\n" % CHUNKED, 400),
+    ],
+)
+async def test_what_is_no_request_is_answered_and_ends_the_connection(data, status, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(post(b"first") + data + get("/smuggled"))
+        assert (await client.answer())[2] == b"first"
+        answered, fields, body = await client.answer()
+        assert (answered, fields["connection"]) == (status, "close")
+        assert fields["content-type"].startswith("text/plain")
+        assert body.endswith(b"\n")
+        await client.leave()
+        await client.over.wait()
+        assert house.endpoint.bodies == [b"first"]
+
+
+async def test_what_comes_after_a_fault_is_read_for_a_while_so_that_the_client_sees_it(autojump_clock):
+    async with open_lane(unread_body_seconds=5) as house:
+        client = await house.connect()
+        await client.say(b"nonsense\r\n\r\n")
+        for _ in range(4):
+            await trio.sleep(1)
+            await client.say(b"x" * 1000)  # would raise if the connection had been closed
+        assert (await client.answer())[0] == 400
+        await client.ended()
+
+
+# -- clients that go away ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/wait", "/stream"])
+async def test_a_client_that_goes_away_is_noticed_while_it_is_served(path, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(get(path))
+        await house.endpoint.waiting.wait()
+        await client.leave()
+        await client.over.wait()
+        assert house.endpoint.gone == [path]
+
+
+async def test_it_is_noticed_with_further_requests_before_the_end_too(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(get("/wait"))
+        await house.endpoint.waiting.wait()
+        await client.say(post(b"unserved"))
+        await wait_all_tasks_blocked()
+        await client.leave()
+        await client.over.wait()
+        assert (house.endpoint.gone, house.endpoint.bodies) == (["/wait"], [])
+
+
+async def test_reading_ahead_is_bounded(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(get("/wait"))
+        await house.endpoint.waiting.wait()
+        for _ in range(100):
+            await client.say(post(b"x" * 500) * 10)
+            await wait_all_tasks_blocked()
+        assert client.connection.requests.waiting < 200 * 1024
+        house.endpoint.go_on.set()
+        for _ in range(1001):
+            assert (await client.answer())[0] == 200
+
+
+@pytest.mark.parametrize("end", [10, -2])
+async def test_a_request_that_breaks_off_is_not_served(end, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(post(b"hello")[:end])
+        await wait_all_tasks_blocked()
+        await client.leave()
+        await client.over.wait()
+        assert house.endpoint.bodies == []
+
+
+# -- the application's mistakes ----------------------------------------------------------------------------------------
+
+
+async def test_an_application_that_raises_is_answered_500_and_logged(caplog, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(get("/fail"))
+        status, fields, body = await client.answer()
+        assert (status, fields["connection"]) == (500, "close")
+        assert b"mistake" not in body
+        await client.leave()
+        await client.over.wait()
+    assert "a mistake of the application's" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/fail_later", "/silent"])
+async def test_an_answer_that_does_not_come_to_its_end_is_cut_off(path, caplog, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(get(path) + post(b"next"))
+        assert not (await client.all()).endswith(b"0\r\n\r\n")
+        assert house.endpoint.bodies == []
+
+
+# -- who speaks something else -----------------------------------------------------------------------------------------
+
+UPGRADE = get("/", b"connection: upgrade", b"upgrade: websocket", b"sec-websocket-key: x")
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "data", [UPGRADE + b"\x81\x01a", PREFACE + b"\0\0\0\4\0", get("/elsewhere") + post(b"x")]
+)
+async def test_another_protocol_or_path_is_for_somebody_else_from_its_first_byte_on(data, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(data)
+        await client.over.wait()
+        assert client.rest == data
+        assert house.endpoint.heads == []
+
+
+async def test_a_websocket_may_come_after_requests_and_http2_may_not(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(post(b"x") + UPGRADE)
+        assert (await client.answer())[0] == 200
+        await client.over.wait()
+        assert client.rest == UPGRADE
+        client = await house.connect()
+        await client.say(post(b"x") + PREFACE)
+        assert (await client.answer())[0] == 200
+        assert (await client.answer())[0] == 400
+
+
+# -- a shutdown --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [b"", b"POST /ec", post(b"x")])
+async def test_an_idle_connection_is_closed_at_once(said, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        if said:
+            await client.say(said)
+            await wait_all_tasks_blocked()
+            if said.endswith(b"x"):
+                await client.answer()
+        start = trio.current_time()
+        client.connection.retire()
+        await client.ended()
+        assert trio.current_time() == start
+
+
+@pytest.mark.parametrize("path", ["/wait", "/stream"])
+async def test_a_request_under_way_is_the_last_one(path, autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(get(path))
+        await house.endpoint.waiting.wait()
+        client.connection.retire()
+        await trio.sleep(100)
+        house.endpoint.go_on.set()
+        status, fields, body = await client.answer()
+        assert status == 200
+        assert body in {b"waited", b"firstlast"}
+        assert fields.get("connection") == ("close" if path == "/wait" else None)
+        await client.ended()
+
+
+async def test_a_body_under_way_is_the_last_one(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(post(b"hello")[:-1])
+        await wait_all_tasks_blocked()
+        client.connection.retire()
+        await client.say(b"o")
+        status, fields, body = await client.answer()
+        assert (status, fields["connection"], body) == (200, "close", b"hello")
+        await client.ended()
+
+
+async def test_a_request_that_comes_at_the_moment_of_the_end_is_not_half_served(autojump_clock):
+    async with open_lane() as house:
+        client = await house.connect()
+        await client.say(post(b"hello"))  # it lies in the stream; the connection's task has not run yet
+        client.connection.retire()
+        await client.ended()
+        assert house.endpoint.heads == []

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
 from mcpbus.asking.ask import Ask
-from mcpbus.asking.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
+from mcpbus.asking.questions import Elicit, ElicitUrl, ListRoots, Question, Sample, check_questions
 
 T = TypeVar("T")
 
@@ -125,6 +125,10 @@ class Asking:
         Args:
             questions: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots`, by key.
             timeout: Seconds to wait for all of them at most, in the legacy eras.
+
+        Raises:
+            TypeError: `questions` does not map keys to questions.
         """
+        check_questions(questions)
         answers = await self._ask(dict(questions), timeout)
         return dict(zip(questions, answers, strict=True))

@@ -43,6 +43,22 @@ class Question(Protocol):
         """
 
 
+def check_questions(questions: Any) -> None:
+    """Refuse what cannot be asked.
+
+    Raises:
+        TypeError: It does not map keys to questions.
+    """
+    if not isinstance(questions, Mapping):
+        raise TypeError(f"questions are given by key, as in {{'name': Elicit(...)}}, not as {questions!r}")
+    for key, question in questions.items():
+        if not isinstance(key, str) or isinstance(question, type) or not isinstance(question, Question):
+            kinds = "Elicit, ElicitUrl, Sample and ListRoots"
+            raise TypeError(
+                f"under {key!r} is {question!r}; what is asked by a text as key is one of {kinds}"
+            )
+
+
 class _ElicitResult(msgspec.Struct):
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from mcpbus.asking.questions import Question
+from mcpbus.asking.questions import Question, check_questions
 
 
 @attrs.frozen
@@ -22,12 +22,14 @@ class InputRequired:
 
     Raises:
         ValueError: Neither questions nor state were given.
+        TypeError: `questions` does not map keys to questions.
     """
 
     questions: Mapping[str, Question] = attrs.field(factory=dict)
     state: Any = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse to ask for nothing."""
+        """Refuse to ask for nothing, or for what cannot be asked."""
+        check_questions(self.questions)
         if not self.questions and self.state is None:
             raise ValueError("InputRequired needs questions, or a state to come back with")

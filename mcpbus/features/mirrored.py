@@ -13,6 +13,7 @@ import attrs
 from mcpbus.features.errors import RegistrationError
 
 _KEY = "x-mcp-header"
+_KINDS = ("string", "integer", "boolean")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -43,7 +44,7 @@ def mirrored_parameters(schema: dict[str, Any], owner: str) -> tuple[MirroredPar
             raise RegistrationError(f"{owner}: {_KEY} of {name!r} is not a header token: {token!r}")
         if token.lower() in seen:
             raise RegistrationError(f"{owner}: {_KEY} {token!r} is used twice; header names ignore case")
-        if kind not in {"string", "integer", "boolean"}:
+        if kind not in _KINDS:
             raise RegistrationError(
                 f"{owner}: {_KEY} on {name!r}, which is not a string, integer or boolean: {kind!r}"
             )

@@ -8,11 +8,13 @@ from mcpbus.asking import (
     Declined,
     Elicit,
     ElicitUrl,
+    InputRequired,
     InvalidAnswerError,
     ListRoots,
     Root,
     Sample,
 )
+from mcpbus.asking.interface import Asking
 from mcpbus.protocol.messages import ImageContent, TextContent
 from mcpbus.protocol.revisions import REVISIONS
 
@@ -163,6 +165,17 @@ def test_a_sample_may_have_several_blocks_of_several_kinds():
 def test_roots():
     answer = {"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]}
     assert ROOTS.read(answer) == [Root("file:///a", "A"), Root("file:///b")]
+
+
+@pytest.mark.parametrize(
+    "questions", [[FORM], FORM, None, {"a": "x"}, {"a": Elicit}, {1: FORM}, {None: FORM}]
+)
+async def test_what_is_no_question_is_the_authors_error(questions):
+    for ask in (InputRequired, lambda asked: Asking.ask_all(None, asked)):
+        with pytest.raises(
+            TypeError, match=r"questions are given by key|one of Elicit, ElicitUrl, Sample and ListRoots"
+        ):
+            await ask(questions)
 
 
 INVALID = [

@@ -153,6 +153,8 @@ async def test_an_output_schema_by_hand_that_is_no_object_is_left_out_where_only
         ({"a": {"type": "string", "x-mcp-header": ""}}, "not a header token"),
         ({"a": {"type": "string", "x-mcp-header": "a b"}}, "not a header token"),
         ({"a": {"type": "number", "x-mcp-header": "A"}}, "not a string, integer or boolean"),
+        ({"a": {"type": ["string", "null"], "x-mcp-header": "A"}}, "not a string, integer or boolean"),
+        ({"a": {"x-mcp-header": "A"}}, "not a string, integer or boolean"),
         (
             {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}},
             "twice",

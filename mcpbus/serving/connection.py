@@ -7,6 +7,7 @@ import attrs
 import trio
 
 from mcpbus.serving.asgi import AsgiApp
+from mcpbus.serving.counters import Counters
 from mcpbus.serving.h11 import GuardedH11Protocol
 from mcpbus.serving.held import Flusher, Held
 from mcpbus.serving.http2 import GuardedH2Protocol
@@ -47,6 +48,7 @@ class Service:
         context: Tells hypercorn's protocols that the server is terminating.
         state: What the application's lifespan left for its requests.
         flusher: Ends the wait of what is held back.
+        counters: What has happened to all of them.
     """
 
     app: AsgiApp
@@ -55,6 +57,7 @@ class Service:
     context: WorkerContext
     state: dict[str, object]
     flusher: Flusher
+    counters: Counters
 
 
 class Connection:
@@ -87,7 +90,9 @@ class Connection:
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self._tasks = Tasks(nursery, self._service.options, flush=self.flush)
+            self._tasks = Tasks(
+                nursery, self._service.options, flush=self.flush, counters=self._service.counters
+            )
             self._protocol = await self._choose_protocol()
             await self._protocol.initiate()
             with self._reading:
@@ -101,6 +106,8 @@ class Connection:
             # What the client asked for may go on without it, and it may still read although it has stopped to
             # write; so the socket stays until the applications have ended.
         await self._stream.aclose()
+        if self._protocol.fault is not None:
+            raise self._protocol.fault
 
     def retire(self) -> None:
         """Close as soon as no request is under way."""
@@ -120,7 +127,7 @@ class Connection:
             protocol = None
         self._client = parse_socket_addr(socket.family, socket.getpeername())
         self._server = parse_socket_addr(socket.family, socket.getsockname())
-        return self._speak(GuardedH2Protocol if protocol == "h2" else GuardedH11Protocol)
+        return self._speak(GuardedH2Protocol) if protocol == "h2" else self._speak(GuardedH11Protocol)
 
     def _speak(self, protocol: type[_P]) -> _P:
         return protocol(
@@ -188,17 +195,22 @@ class Connection:
 
     async def _send(self, event: Event) -> None:
         if isinstance(event, RawData):
-            self._unwritten.append(event.data)
-            if not isinstance(event, Held):
+            if isinstance(event, Held):
+                self._hold(event.data)
+            else:
+                self._unwritten.append(event.data)
                 await self.flush()
-            elif len(self._unwritten) == 1:
-                self._service.flusher.notice(self)
         elif isinstance(event, Closed):
             await self.flush()
             await self._stream.aclose()
             self._reading.cancel()
         elif isinstance(event, Updated):
             self._set_idle(event.idle)
+
+    def _hold(self, data: bytes) -> None:
+        self._unwritten.append(data)
+        if len(self._unwritten) == 1:
+            self._service.flusher.notice(self)
 
     async def _write(self, data: bytes) -> None:
         try:

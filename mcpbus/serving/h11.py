@@ -17,6 +17,8 @@ from mcpbus.serving.hypercorn import (
 class GuardedH11Protocol(H11Protocol):
     """HTTP/1.1 of one connection, which also ends when a WebSocket's handshake was refused."""
 
+    fault: Exception | None = None  # what a client does wrong, it is answered
+
     async def stream_send(self, event: StreamEvent) -> None:
         """Take a part of a response, or its end."""
         await super().stream_send(event)

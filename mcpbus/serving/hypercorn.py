@@ -10,26 +10,37 @@ import logging
 
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Body, EndBody, StreamClosed
+from hypercorn.protocol.events import (
+    Body,
+    Data,
+    EndBody,
+    EndData,
+    InformationalResponse,
+    Request,
+    Response,
+    StreamClosed,
+    Trailers,
+)
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h2 import BufferCompleteError, H2Protocol
+from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import FrameTooLargeError, WebsocketBuffer, WSStream
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup
-from hypercorn.utils import parse_socket_addr
+from hypercorn.utils import filter_pseudo_headers, parse_socket_addr
 
 from mcpbus.serving.options import ServeOptions
 
 __all__ = [
     "AppWrapper",
     "Body",
-    "BufferCompleteError",
     "Closed",
     "Config",
     "ConnectionState",
+    "Data",
     "EndBody",
+    "EndData",
     "Event",
     "FrameTooLargeError",
     "H2CProtocolRequiredError",
@@ -38,15 +49,20 @@ __all__ = [
     "H11Protocol",
     "H11SendableEvent",
     "HTTPStream",
+    "InformationalResponse",
     "RawData",
+    "Request",
+    "Response",
     "StreamClosed",
     "StreamEvent",
     "TaskGroup",
+    "Trailers",
     "Updated",
     "WSStream",
     "WebsocketBuffer",
     "WorkerContext",
     "configure",
+    "filter_pseudo_headers",
     "parse_socket_addr",
 ]
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from mcpbus.serving.asgi import AsgiApp, Message, Receive, Scope, Send
+from mcpbus.serving.counters import Counters
 from mcpbus.serving.intake import Intake, Taken
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.websocket import WebSocketIntake, limit_messages
@@ -27,14 +28,18 @@ class Tasks:
         options: ServeOptions,
         *,
         flush: Flush,
+        counters: Counters,
         taken: Taken | None = None,
+        ended: Callable[[], None] | None = None,
         websockets: set[WebSocketIntake] | None = None,
         helpers: set[trio.CancelScope] | None = None,
     ) -> None:
         self._nursery = nursery
         self.options = options
+        self.counters = counters
         self._flush = flush
         self._taken = taken
+        self._ended = ended
         self._websockets = set() if websockets is None else websockets
         self._helpers = set() if helpers is None else helpers
 
@@ -62,13 +67,15 @@ class Tasks:
         self._nursery.start_soon(self._run_http, app, scope, intake, send)
         return intake.put
 
-    def for_stream(self, taken: Taken) -> "Tasks":
-        """The same for one HTTP/2 stream, which is told of the bytes its application takes."""
+    def for_stream(self, taken: Taken, ended: Callable[[], None]) -> "Tasks":
+        """The same for one HTTP/2 stream, which is told of the bytes its application takes, and of its end."""
         return Tasks(
             self._nursery,
             self.options,
             flush=self._flush,
+            counters=self.counters,
             taken=taken,
+            ended=ended,
             websockets=self._websockets,
             helpers=self._helpers,
         )
@@ -106,7 +113,7 @@ class Tasks:
             await send(message)
             await self._flush()
 
-        await _run(app, scope, intake.receive, say)
+        await self._run(app, scope, intake.receive, say)
         await self._discard_rest(intake)
         await send(None)
         await self._flush()
@@ -120,19 +127,21 @@ class Tasks:
     async def _run_websocket(
         self, app: AsgiApp, scope: Scope, messages: WebSocketIntake, send: StreamSend
     ) -> None:
-        await _run(app, scope, messages.receive, send)
+        async def say(message: Message) -> None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            await send(message)
+            await self._flush()
+
+        await self._run(app, scope, messages.receive, say)
         self._websockets.discard(messages)
         messages.close()
         await send(None)
 
-
-async def _run(
-    app: AsgiApp,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-) -> None:
-    try:
-        await app(scope, receive, send)
-    except* Exception:
-        _logger.exception("the application raised while it served %s %s", scope["type"], scope["path"])
+    async def _run(self, app: AsgiApp, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        except* Exception:
+            _logger.exception("the application raised while it served %s %s", scope["type"], scope["path"])
+        finally:
+            if self._ended is not None:
+                self._ended()

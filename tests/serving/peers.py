@@ -61,6 +61,11 @@ async def serving(app, *, counters=None, **options):
         nursery.cancel_scope.cancel()
 
 
+def head_of(method="GET", path="/", *more):
+    """The fields of an HTTP/2 request."""
+    return [(":method", method), (":path", path), (":scheme", "http"), (":authority", "test"), *more]
+
+
 async def receive_until(stream, end):
     """What arrives up to and including `end`."""
     data = b""
@@ -115,15 +120,14 @@ class Http2:
 
     async def request(self, method="GET", path="/", *, end=True, headers=None):
         stream_id = self.connection.get_next_available_stream_id()
-        head = headers or [
-            (":method", method),
-            (":path", path),
-            (":scheme", "http"),
-            (":authority", "test"),
-        ]
+        head = headers or head_of(method, path)
         self.connection.send_headers(stream_id, head, end_stream=end)
         await self.flush()
         return stream_id
+
+    async def send_frames(self, *frames):
+        """Send frames that the h2 library would not."""
+        await self.stream.send_all(b"".join(frame.serialize() for frame in frames))
 
     async def send_data(self, stream_id, data, *, end=False):
         """Send within the flow control windows, waiting for them to open."""

@@ -9,6 +9,7 @@ import trio
 from peers import Http2, get, hello, receive_all, receive_until, respond, serving
 
 from mcpbus.serving import Counters
+from mcpbus.serving.http2 import GuardedH2Protocol
 
 WEBSOCKET = (
     b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
@@ -16,47 +17,10 @@ WEBSOCKET = (
 )
 
 
-def http2_head(**pseudo):
-    async def say(stream):
-        peer = await Http2(stream, lenient=True).start()
-        await peer.request(headers=[(f":{name}", value) for name, value in pseudo.items()])
-
-    return say
-
-
-async def priority_flood(stream):
-    peer = await Http2(stream).start()
-    for stream_id in range(1, 2201, 2):
-        peer.connection.prioritize(stream_id)
-    await peer.flush()
-
-
-def raw(data):
-    async def say(stream):
-        await stream.send_all(data)
-
-    return say
-
-
-MALFORMED = {
-    "CONNECT without :path": (http2_head(method="CONNECT", authority="test"), "raw_path"),
-    "a :path outside ASCII": (
-        http2_head(method="GET", path="/é", scheme="http", authority="test"),
-        "UnicodeDecodeError",
-    ),
-    "a :method outside ASCII": (
-        http2_head(method="GÉT", path="/", scheme="http", authority="test"),
-        "UnicodeDecodeError",
-    ),
-    "more priorities than a tree holds": (priority_flood, "TooManyStreamsError"),
-    "an upgrade to h2c with broken settings": (
-        raw(
-            b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: h2c\r\nhttp2-settings: AAAA\r\n"
-            b"connection: upgrade, http2-settings\r\n\r\n"
-        ),
-        "InvalidFrameError",
-    ),
-}
+UPGRADE_WITH_BROKEN_SETTINGS = (
+    b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: h2c\r\nhttp2-settings: AAAA\r\n"
+    b"connection: upgrade, http2-settings\r\n\r\n"
+)
 
 
 async def refuse_or_stream(scope, receive, send):
@@ -71,8 +35,8 @@ async def refuse_or_stream(scope, receive, send):
         await respond(send)
 
 
-@pytest.mark.parametrize(("say", "reason"), MALFORMED.values(), ids=MALFORMED.keys())
-async def test_a_malformed_request_ends_its_own_connection_only(say, reason, caplog):
+@pytest.mark.parametrize("wrong", ["what the client says", "what we make of it"])
+async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypatch):
     counters = Counters()
     async with serving(refuse_or_stream, counters=counters) as served:
         bystander = await served.connect()
@@ -80,11 +44,14 @@ async def test_a_malformed_request_ends_its_own_connection_only(say, reason, cap
         await receive_until(bystander, b"first")
 
         culprit = await served.connect()
-        try:
-            await say(culprit)
-            await receive_all(culprit)
-        except trio.BrokenResourceError:
-            pass  # it was reset while it still spoke
+        if wrong == "what the client says":
+            await culprit.send_all(UPGRADE_WITH_BROKEN_SETTINGS)
+            reason = "InvalidFrameError"
+        else:
+            monkeypatch.setattr(GuardedH2Protocol, "_call", lambda *_: 1 / 0)
+            await (await Http2(culprit).start()).request()
+            reason = "ZeroDivisionError"
+        await receive_all(culprit)
 
         assert b"200" in await get(await served.connect())
         with trio.move_on_after(0) as no_end:

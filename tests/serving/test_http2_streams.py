@@ -3,7 +3,7 @@
 import h2.errors
 import h2.events
 import trio
-from peers import Http2, hello, respond, serving
+from peers import Http2, hello, receive_all, respond, serving
 
 
 async def test_a_response_that_is_cut_short_resets_its_stream():
@@ -59,7 +59,8 @@ async def test_a_reset_by_the_client_tells_the_application():
         peer.connection.reset_stream(stream_id)
         await peer.flush()
         await told.wait()
-        assert await peer.stream.receive_some() == b""  # idle again, and closed as such
+        await peer.until(lambda event: isinstance(event, h2.events.ConnectionTerminated))  # idle again
+        assert await receive_all(peer.stream) == b""
 
 
 async def test_a_connection_serves_more_than_a_thousand_requests():

@@ -7,13 +7,15 @@ import inspect
 
 import hypercorn
 import pytest
+from h2.config import H2Configuration
+from h2.connection import ConnectionState, H2Connection
+from h2.frame_buffer import FrameBuffer
 from hypercorn.protocol import h2 as hypercorn_h2
 from hypercorn.protocol import http_stream, ws_stream
 
 from mcpbus.serving import ServeOptions
 from mcpbus.serving import hypercorn as parts
 from mcpbus.serving.http2 import GuardedH2Protocol
-from mcpbus.serving.http2_buffer import ResponseBuffer
 from mcpbus.serving.tasks import Tasks
 
 PROTOCOL_ARGUMENTS = [
@@ -58,25 +60,54 @@ def test_protocols_are_driven_by_initiate_and_handle():
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("_handle_events", ["events"]),
-        ("_create_stream", ["request"]),
-        ("_send_data", ["stream_id"]),
-        ("_close_stream", ["stream_id"]),
-        ("_window_updated", ["stream_id"]),
-        ("_flush", []),
-        ("stream_send", ["event"]),
-    ],
+    [("_close_stream", ["stream_id"]), ("_flush", []), ("stream_send", ["event"]), ("send_task", [])],
 )
 def test_http2_has_the_methods_that_the_guard_replaces_or_calls(name, expected):
-    method = getattr(parts.H2Protocol, name)
+    method = getattr(parts.H2Protocol, name, None)
+    assert method is not None, f"H2Protocol has no {name} any more: see mcpbus/serving/http2.py"
     assert arguments(method) == expected
     assert inspect.iscoroutinefunction(method)
     assert "idle" in vars(parts.H2Protocol)
 
 
-def test_our_response_buffer_has_all_that_hypercorns_has():
-    assert public(hypercorn_h2.StreamBuffer) <= public(ResponseBuffer)
+def test_http2_keeps_what_the_guard_reads():
+    config = parts.configure(ServeOptions())
+    protocol = parts.H2Protocol(None, config, parts.WorkerContext(None), None, None, False, None, None, None)
+    for name in ("app", "client", "connection", "connection_state", "context", "server", "ssl", "streams"):
+        assert hasattr(protocol, name), f"H2Protocol has no {name} any more: see mcpbus/serving/http2.py"
+    assert config.h2_max_concurrent_streams == 100
+    assert protocol.connection.local_settings.max_concurrent_streams == 100
+    assert protocol.connection.local_settings.max_header_list_size == 64 * 1024
+
+
+def test_http1_has_the_method_that_the_guard_replaces():
+    assert arguments(parts.H11Protocol._send_h11_event) == ["event"]
+    assert "self._send_h11_event(" in inspect.getsource(parts.H11Protocol.stream_send)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "expected"),
+    [
+        (H2Connection, "_receive_frame", ["frame"]),
+        (FrameBuffer, "_update_header_buffer", ["f"]),
+    ],
+)
+def test_h2_has_the_private_methods_that_the_guard_replaces(cls, name, expected):
+    method = getattr(cls, name, None)
+    assert method is not None, (
+        f"{cls.__name__} has no {name} any more: see mcpbus/serving/http2_connection.py"
+    )
+    assert arguments(method) == expected
+
+
+def test_h2_keeps_what_the_guard_reads():
+    buffer = FrameBuffer(server=True)
+    assert buffer._headers_buffer == [], "see BoundedFrameBuffer in mcpbus/serving/http2_connection.py"
+    connection = H2Connection(H2Configuration(client_side=False))
+    assert connection.encoder.table_size_changes == []
+    assert connection.streams == {}
+    assert connection.highest_inbound_stream_id == 0
+    assert connection.state_machine.state is ConnectionState.IDLE
 
 
 def test_streams_want_of_a_task_group_only_what_ours_has():

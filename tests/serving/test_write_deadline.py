@@ -180,8 +180,9 @@ async def test_what_fits_into_the_kernel_is_written_at_once():
             with trio.CancelScope() as scope:
                 scope.cancel()  # which is not what a write ends by
                 await stream.send_all(b"data")
+                await stream.send_all(b"more")
             assert others
-        assert await theirs.recv(10) == b"data"
+        assert await theirs.recv(10) == b"datamore"
 
 
 async def test_writing_to_what_is_closed_or_gone_says_so():

@@ -1,0 +1,49 @@
+"""How much a client may send that costs us something and asks for nothing."""
+
+from collections.abc import Callable
+from typing import Final
+
+from h2.exceptions import DenialOfServiceError
+
+BURST: Final = 1000
+"""What a client has at first, and at most."""
+
+RATE: Final = 100
+"""What it is given each second."""
+
+
+class Patience:
+    """A budget for what is cheap to send and not to take: resets, pings, settings, windows, malformed requests.
+
+    Each such frame spends some of it (RFC 9113, section 10.5). Time and answers that the client really takes give it
+    back, so that one who reads a lot may say so as often as it likes, and one who only says so may not.
+
+    Args:
+        clock: Tells the time in seconds. It is only asked when the budget is used up; so after a pause a client may
+            spend the budget twice.
+    """
+
+    __slots__ = ("_clock", "_left", "_since")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._left = float(BURST)
+
+    def spend(self, amount: int) -> None:
+        """Take something that asked for nothing.
+
+        Raises:
+            DenialOfServiceError: There was too much of it; h2 ends the connection with ENHANCE_YOUR_CALM.
+        """
+        self._left -= amount
+        if self._left < 0:
+            now = self._clock()
+            self._left = min(BURST, self._left + (now - self._since) * RATE)
+            self._since = now
+            if self._left < 0:
+                raise DenialOfServiceError("it sent too many frames that ask for nothing")
+
+    def earn(self, amount: int) -> None:
+        """Note that the client took something."""
+        self._left = min(BURST, self._left + amount)

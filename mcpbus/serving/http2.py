@@ -137,6 +137,8 @@ class GuardedH2Protocol(H2Protocol):
                 ours = self.config.response_headers("h2")
                 status = (b":status", b"%d" % event.status_code)
                 responses.say_head(stream_id, [status, *event.headers, *ours])
+                if event.status_code == 200 and isinstance(self.streams.get(stream_id), WSStream):
+                    responses.make_tunnel(stream_id)
             case Trailers():
                 await responses.say_trailers(stream_id, event.headers)
             case StreamClosed() if responses.is_open(stream_id):

@@ -50,7 +50,7 @@ class ResponseBuffer:
         seconds: How long the client may take nothing.
     """
 
-    __slots__ = ("_budget", "_data", "_moved", "_seconds", "closed", "complete")
+    __slots__ = ("_budget", "_data", "_moved", "_seconds", "closed", "complete", "tunnel")
 
     def __init__(self, budget: Budget, seconds: float) -> None:
         self._budget = budget
@@ -59,6 +59,7 @@ class ResponseBuffer:
         self._moved = trio.lowlevel.ParkingLot()
         self.complete = False  # nothing more will be added
         self.closed = False  # its end was sent, or it was reset
+        self.tunnel = False  # its stream goes both ways, and does not end with it
 
     def __len__(self) -> int:
         return len(self._data)

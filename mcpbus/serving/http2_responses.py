@@ -51,6 +51,12 @@ class Responses:
         """Begin a response."""
         self._buffers[stream_id] = ResponseBuffer(self._budget, self._seconds)
 
+    def make_tunnel(self, stream_id: int) -> None:
+        """Note that the client's half does not end with ours: it has a WebSocket's closing frame to answer."""
+        buffer = self._buffers.get(stream_id)
+        if buffer is not None:
+            buffer.tunnel = True
+
     def is_open(self, stream_id: int) -> bool:
         """Whether something can still be said: neither was the end of it, nor has the stream gone."""
         buffer = self._buffers.get(stream_id)
@@ -201,6 +207,7 @@ class Responses:
             self._patience.earn(_WORTH)
         except ProtocolError:
             self._connection.reset(stream_id, ErrorCodes.INTERNAL_ERROR)
-        # A request that still goes on has its answer (RFC 9113, section 8.1).
-        self._connection.reset(stream_id, ErrorCodes.NO_ERROR)
+        if not self._buffers[stream_id].tunnel:
+            # A request that still goes on has its answer (RFC 9113, section 8.1).
+            self._connection.reset(stream_id, ErrorCodes.NO_ERROR)
         self.forget(stream_id)

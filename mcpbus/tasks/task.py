@@ -202,7 +202,7 @@ class TaskActor:
     def _follow(self, message: Follow) -> None:
         record = self._task.record
         if record.size and self._task.payload is None:
-            task = self._cell.start_task(self._tasks.detail, self._task, context=Context())
+            task = self._cell.start_task(_tell_of, self._tasks, self._task, context=Context())
             self._reading[task] = message.listener
         else:
             self._tasks.tell([message.listener], record.id, record.encode(self._task.payload))
@@ -263,7 +263,7 @@ class TaskActor:
             _log.error("the task store failed", exc_info=outcome.exception)
         listener = self._reading.pop(message.task, None)
         if listener is not None:
-            if isinstance(outcome, Succeeded):
+            if isinstance(outcome, Succeeded) and outcome.value is not None:
                 self._tasks.tell([listener], self._task.record.id, outcome.value)
             return
         if message.task is self._deleting:
@@ -323,3 +323,11 @@ class TaskActor:
         _Expire: _expire,
         Close: _close,
     }
+
+
+async def _tell_of(tasks: "TaskDirectory", task: Task) -> bytes | None:
+    """Return how a task is, for a listen; None where its time was over meanwhile, or the store failed and said so."""
+    try:
+        return await tasks.detail(task)
+    except ProtocolError:
+        return None

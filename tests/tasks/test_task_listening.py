@@ -5,6 +5,7 @@ import trio
 from task_stage import DECLARED, accept, begin, look, tasking
 
 from mcpbus import ProtocolError
+from mcpbus.tasks import MemoryTaskStore
 from mcpbus.testing import open_probe, settle
 
 STAMP = "io.modelcontextprotocol/subscriptionId"
@@ -38,6 +39,29 @@ async def test_a_listen_is_told_each_change_as_tasks_get_would_tell_it(autojump_
             last = await told(listen)
             assert last == plain(await look(client, task))
             assert (last["status"], last["result"]["content"][0]["text"]) == ("completed", "Hello, Ann")
+
+
+class UncancellableTaskStore(MemoryTaskStore):
+    """Takes five seconds to give back what came of a task, as one in a thread may, whatever happens meanwhile."""
+
+    async def payload(self, task_id):
+        with trio.CancelScope(shield=True):
+            await trio.sleep(5)
+        return b"{}"
+
+
+async def test_a_listen_that_a_slow_store_answers_too_late_hears_nothing(autojump_clock, caplog):
+    limits = {"task_ttl": 60.0}
+    async with (
+        tasking(limits=limits, store=UncancellableTaskStore()) as stage,
+        stage.bus.connect(capabilities=DECLARED) as client,
+    ):
+        task = await begin(client, "typed", number=3)
+        await trio.sleep(58)
+        async with client.listen(task_ids=[task["taskId"]]) as listen:
+            with pytest.raises(trio.TooSlowError), trio.fail_after(30):
+                await listen.__anext__()
+        assert (len(stage.bus.tasks), caplog.text) == (0, "")
 
 
 async def test_a_listen_that_comes_after_the_end_is_told_of_it(autojump_clock):

@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 NODE := $(VENV)/.node
+BENCH := $(VENV)/.bench
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
@@ -28,8 +29,8 @@ conformance: $(NODE) ## Run the official conformance suite (ARGS=2026-07-28 for 
 interop: $(DEV) $(NODE) ## Run the tests with the official TypeScript client (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest tests/typescript $(ARGS)
 
-bench: $(DEV) ## Run the benchmarks
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in two minutes, ARGS="short-call --peer mcpbus" to choose)
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(DEV) ## Check style and types
 	$(BIN)/ruff check
@@ -59,4 +60,9 @@ $(DEV): $(CORE)
 $(NODE): $(CORE)
 	@echo "Adding Node to $(VENV) ..."
 	@$(INSTALL) '.[conformance]'
+	@touch $@
+
+$(BENCH): $(CORE)
+	@echo "Adding what benchmarks need to $(VENV) ..."
+	@$(INSTALL) '.[bench]'
 	@touch $@

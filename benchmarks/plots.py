@@ -42,7 +42,10 @@ def _bars(results: Results, scenario: Scenario, rows: Sequence[Measured], sizes:
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     metric = scenario.metrics[0]
-    servers = list(dict.fromkeys(row.server for row in rows))
+    best: dict[str, float] = {}
+    for row in rows:
+        best[row.server] = max(best.get(row.server, 0.0), row.median(metric.key))
+    servers = sorted(best, key=lambda server: best[server], reverse=bool(metric.more_is_better))
     figure = Figure(figsize=(3.1 * len(sizes) + 1.8, 0.32 * len(servers) + 1.2))
     axes = figure.subplots(1, len(sizes), sharey=True, squeeze=False)
     for axis, size in zip(axes[0], sizes, strict=True):

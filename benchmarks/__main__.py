@@ -65,27 +65,30 @@ def run(  # noqa: PLR0917  click passes them by name
     chosen = [ALL[name] for name in peers] if peers else list(ALL.values())
     plan = Plan(quick, rounds, sizes)
     machine.raise_file_limit()
+    folder = output or (FOLDER if whole else CACHE / "results")
+    folder.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
+    text = ""
     with machine.on_core(machine.LOAD_CORE), progress(plan.turns(scenarios, chosen)) as step:
         runner = Runner(plan, chosen, step)
         try:
             for scenario in scenarios:
                 runner.run(scenario)
+                results = Results(
+                    machine=machine.describe(),
+                    quick=quick,
+                    seconds=time.monotonic() - start,
+                    subjects={peer.name: _subject(peer) for peer in chosen},
+                    measured=runner.measured,
+                    missing=runner.missing,
+                )
+                # After each one, so that a run which is cut short leaves what it has.
+                results.save(folder)
+                text = _write(results, scenarios, folder)
         finally:
             runner.close()
-    results = Results(
-        machine=machine.describe(),
-        quick=quick,
-        seconds=time.monotonic() - start,
-        subjects={peer.name: _subject(peer) for peer in chosen},
-        measured=runner.measured,
-        missing=runner.missing,
-    )
-    folder = output or (FOLDER if whole else CACHE / "results")
-    folder.mkdir(parents=True, exist_ok=True)
-    results.save(folder)
-    print(_write(results, scenarios, folder))
-    if any(missing.failed and missing.server.startswith("mcpbus") for missing in results.missing):
+    print(text)
+    if any(missing.failed and missing.server.startswith("mcpbus") for missing in runner.missing):
         sys.exit(1)
 
 

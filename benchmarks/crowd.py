@@ -13,7 +13,7 @@ from benchmarks.dialect import CHANGED_URI, Dialect
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 
-OPENING_SECONDS = 40.0
+OPENING_SECONDS = 20.0
 ARRIVAL_SECONDS = 10.0
 _CHANGES = (b"notifications/resources/updated", b"list_changed")
 _LONGEST = max(map(len, _CHANGES))

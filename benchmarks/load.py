@@ -20,6 +20,7 @@ from benchmarks.process import Target
 from benchmarks.usage import processor_seconds
 
 STALLED_SECONDS = 10.0
+LEAST_ANSWERS = 3
 _OK = b"HTTP/1.1 200"
 
 
@@ -122,7 +123,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 def load(target: Target, conversations: Sequence[Conversation], seconds: float) -> Load:
     """Load a server for some seconds, and let it answer what is then in flight.
 
-    It takes longer if the server has not even given as many answers as there are connections by then.
+    It takes longer if each connection has not had a few answers by then, on average.
 
     Raises:
         WrongAnswer: An answer is not what is expected, or none comes for a while.
@@ -142,7 +143,7 @@ def load(target: Target, conversations: Sequence[Conversation], seconds: float) 
         conversation.ask()
     end = start + seconds
     try:
-        while now < end or len(latencies) < len(conversations):
+        while now < end or len(latencies) < LEAST_ANSWERS * len(conversations):
             ready = poll(STALLED_SECONDS)
             if not ready:
                 raise WrongAnswer(f"no answer within {STALLED_SECONDS:g} s")

@@ -6,14 +6,16 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TypeVar
 
 import attrs
 
-from benchmarks.answers import WrongAnswer
+from benchmarks.answers import WrongAnswer, check_echo
+from benchmarks.dialect import Dialect
+from benchmarks.load import load, repeat
 from benchmarks.machine import LOAD_CORE, SERVER_CORE, raise_file_limit
-from benchmarks.peers.peer import Absent, Peer
+from benchmarks.peers.peer import Absent, Peer, Wire
 from benchmarks.process import Target, running
 from benchmarks.results import Measured, Missing
 from benchmarks.scenarios.scenario import Figures, Inside, Scenario, Served
@@ -22,6 +24,8 @@ _Item = TypeVar("_Item")
 
 QUICK_ROUNDS = 2
 QUICK_SECONDS = 0.4
+WARM_UP_SECONDS = 3.0
+WARM_UP_CONNECTIONS = 8
 
 
 @attrs.frozen
@@ -86,9 +90,12 @@ class Runner:
         self._peers = peers
         self._step = step
         self._loaders = _processes(LOAD_CORE)
+        self._servers = ExitStack()
+        self._running: dict[tuple[object, ...], Target | None] = {}
 
     def close(self) -> None:
-        """End the processes of the load."""
+        """End the servers, and the processes of the load."""
+        self._servers.close()
         self._loaders.shutdown(cancel_futures=True)
 
     def run(self, scenario: Scenario) -> None:
@@ -126,20 +133,32 @@ class Runner:
     def _run_side_by_side(self, scenario: Served, peers: Sequence[Peer]) -> None:
         """Measure servers that all run, and of which one at a time has something to do."""
         seconds = self._plan.seconds_of(scenario)
-        with ExitStack() as stack:
-            targets: list[tuple[Peer, Target | None]] = [
-                (peer, stack.enter_context(self._started(scenario, peer))) for peer in peers
-            ]
-            lost = {peer.name for peer, target in targets if target is None}
-            for sizes in self._plan.passes_of(scenario):
-                for order in _orders(targets, self._plan.rounds_of(scenario)):
-                    for peer, target in order:
-                        size = f" ({sizes[0]:,} {scenario.size_title})" if scenario.size_title else ""
-                        self._step(f"{scenario.title}{size}: {peer.title}")
-                        if peer.name in lost:
-                            continue
-                        if target is not None and not self._turn(scenario, target, sizes, seconds):
-                            lost.add(peer.name)
+        targets = [(peer, self._kept(scenario, peer)) for peer in peers]
+        lost = {peer.name for peer, target in targets if target is None}
+        for sizes in self._plan.passes_of(scenario):
+            for order in _orders(targets, self._plan.rounds_of(scenario)):
+                for peer, target in order:
+                    size = f" ({sizes[0]:,} {scenario.size_title})" if scenario.size_title else ""
+                    self._step(f"{scenario.title}{size}: {peer.title}")
+                    if peer.name in lost:
+                        continue
+                    if target is not None and not self._turn(scenario, target, sizes, seconds):
+                        lost.add(peer.name)
+
+    def _kept(self, scenario: Served, peer: Peer) -> Target | None:
+        """Return a server that runs until the end: those of one environment are the same in all scenarios."""
+        key = (peer.name, tuple(scenario.environment.items()))
+        if key not in self._running:
+            target = self._servers.enter_context(self._started(scenario, peer))
+            if target is not None and not self._plan.quick:
+                self._loaders.submit(_warm_up, target).result()
+            self._running[key] = target
+        elif (
+            self._running[key] is None
+        ):  # what it is absent for in one scenario, it is absent for in the next
+            known = next(missing for missing in self.missing if missing.server == peer.name)
+            self.missing.append(attrs.evolve(known, scenario=scenario.name))
+        return self._running[key]
 
     @contextmanager
     def _started(self, scenario: Served, peer: Peer) -> Iterator[Target | None]:
@@ -190,6 +209,16 @@ def _processes(core: set[int]) -> ProcessPoolExecutor:
 def _begin(core: set[int]) -> None:
     os.sched_setaffinity(0, core)
     raise_file_limit()
+
+
+def _warm_up(target: Target) -> None:
+    """Call for a while, as compilers that work while a program runs need it; whatever fails here fails in a turn too."""
+    if target.wire is Wire.HTTP1:
+        with suppress(WrongAnswer, OSError):
+            conversations = repeat(target, WARM_UP_CONNECTIONS, Dialect.echo, check_echo)
+            load(target, conversations, WARM_UP_SECONDS)
+            for conversation in conversations:
+                conversation.sock.close()
 
 
 def _take(

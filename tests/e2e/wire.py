@@ -15,7 +15,8 @@ import h11
 import trio
 
 import mcpbus
-from mcpbus import Bus
+from mcpbus import Bus, ServeOptions
+from mcpbus.testing import probe
 
 DEADLINE = 20
 LEGACY = "2025-11-25"
@@ -206,6 +207,11 @@ async def serving(server, *, limits=None, **options):
 
         async def serve(task_status):
             await bus.serve(bind="127.0.0.1:0", task_status=task_status, **options)
+
+        # `pytest --shell=asgi` has HTTP/1.1 read by hypercorn.
+        reader = "lane" if probe.DEFAULT_SHELL == "http1" else "hypercorn"
+        deadline = bus.limits.write_deadline
+        options.setdefault("options", ServeOptions(http1=reader, write_deadline_seconds=deadline))
 
         (url,) = await nursery.start(serve)
         served = Served(bus, url)

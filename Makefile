@@ -9,6 +9,7 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 NODE := $(VENV)/.node
 BENCH := $(VENV)/.bench
+BOTH_SHELLS := $(addprefix tests/,asking bus e2e examples tasks transport)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
@@ -22,6 +23,10 @@ demo: $(CORE) ## Serve the demonstration server at http://BIND/mcp (BIND=127.0.0
 
 test: $(DEV) ## Run the tests (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest $(ARGS)
+ifeq ($(ARGS),)
+	@echo "What depends on how HTTP is read, once more through ASGI and hypercorn ..."
+	$(BIN)/python -m pytest --shell=asgi $(BOTH_SHELLS)
+endif
 
 conformance: $(NODE) ## Run the official conformance suite (ARGS=2026-07-28 for one revision)
 	@$(BIN)/python -m tests.conformance.run $(ARGS)

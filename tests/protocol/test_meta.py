@@ -7,7 +7,6 @@ import pytest
 
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.messages import Implementation
 from mcpbus.protocol.meta import Meta, read_claim, read_routing
 
 PREFIX = "io.modelcontextprotocol/"

@@ -31,6 +31,7 @@ class Endpoint:
         self.heads = []
         self.bodies = []
         self.gone = []
+        self.left = trio.Event()
         self.waiting = trio.Event()
         self.go_on = trio.Event()
 
@@ -92,6 +93,7 @@ class Endpoint:
     async def _watch(self, http, scope):
         await http.disconnected()
         self.gone.append(http.head.path)
+        self.left.set()
         scope.cancel()
 
 

@@ -158,7 +158,9 @@ class PromptGet(msgspec.Struct, frozen=True, gc=False):
         """See `Prepared.run`."""
         prompt, caller = self.prompt, self.caller
         try:
-            value = await caller.server.runner.call(prompt.function, ctx, "prompts/get", prompt.name, self.arguments)
+            value = await caller.server.runner.call(
+                prompt.function, ctx, "prompts/get", prompt.name, self.arguments
+            )
             if isinstance(value, InputRequired):
                 return value
             return prompt.encode_result(value, caller.revision, caller.tail)
@@ -193,7 +195,9 @@ class ResourceRead(msgspec.Struct, frozen=True, gc=False):
         """See `Prepared.run`."""
         resource, caller = self.resource, self.caller
         try:
-            value = await caller.server.runner.call(resource.function, ctx, "resources/read", self.uri, resource.bind(self.variables))
+            value = await caller.server.runner.call(
+                resource.function, ctx, "resources/read", self.uri, resource.bind(self.variables)
+            )
             if isinstance(value, InputRequired):
                 return value
             return resource.encode_result(value, self.uri, caller.revision, caller.tail)
@@ -234,7 +238,9 @@ class Complete(msgspec.Struct, frozen=True, gc=False):
             return encode_completion(NOTHING, caller.tail)
         try:
             arguments = completer.bind(self.value, self.chosen)
-            value = await caller.server.runner.call(completer.function, ctx, "completion/complete", self.ref, arguments)
+            value = await caller.server.runner.call(
+                completer.function, ctx, "completion/complete", self.ref, arguments
+            )
             return completer.encode_result(value, caller.tail)
         except Exception as error:  # noqa: BLE001  # translated
             _raise_translated(error, self.label)

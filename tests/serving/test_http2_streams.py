@@ -3,7 +3,9 @@
 import h2.errors
 import h2.events
 import trio
-from peers import Http2, hello, receive_all, respond, serving
+from peers import Http2, receive_all, respond, serving
+
+from mcpbus.serving import Counters
 
 
 async def test_a_response_that_is_cut_short_resets_its_stream():
@@ -63,13 +65,41 @@ async def test_a_reset_by_the_client_tells_the_application():
         assert await receive_all(peer.stream) == b""
 
 
-async def test_a_connection_serves_more_than_a_thousand_requests():
-    async with serving(hello) as served:
+async def test_a_connection_never_goes_dead():
+    """Not past hypercorn's 1,000 requests; not after as many streams that said nothing and were reset; not while quiet."""
+    speak = trio.Event()
+
+    async def app(scope, receive, send):
+        if scope["path"] == "/":
+            await respond(send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        if scope["path"] == "/stream":
+            await speak.wait()
+            await send({"type": "http.response.body", "body": b"still there"})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    counters = Counters()
+    async with serving(app, counters=counters, keep_alive_seconds=3600) as served:
         peer = await Http2(await served.connect()).start()
-        for _ in range(1010):
-            stream_id = await peer.request()
-            await peer.until_stream(stream_id, h2.events.StreamEnded)
-            del peer.events[stream_id]
+        quiet = await peer.request(path="/stream")
+        await peer.until_stream(quiet, h2.events.ResponseReceived)
+        for _ in range(22):
+            many = [await peer.request() for _ in range(48)]
+            reset = [await peer.request(path="/reset") for _ in range(48)]
+            for stream_id in many:
+                await peer.until_stream(stream_id, h2.events.StreamEnded)
+                del peer.events[stream_id]
+            for stream_id in reset:
+                await peer.until_stream(stream_id, h2.events.ResponseReceived)
+                peer.connection.reset_stream(stream_id)
+                del peer.events[stream_id]
+            await peer.flush()
+        speak.set()
+        await peer.until_stream(quiet, h2.events.StreamEnded)
+        assert peer.bodies[quiet] == b"still there"
+        assert (counters.accepted, counters.failed, counters.abusive, counters.refused) == (1, 0, 0, 0)
 
 
 async def test_send_waits_for_a_window():

@@ -175,7 +175,7 @@ class Recording:
 
     def _parse(self) -> None:
         if not self.streams:
-            if self.complete and self.headers.get("content-type") == "application/json":
+            if self.complete and self.body and self.headers.get("content-type") == "application/json":
                 answer = json.loads(self.body)
                 self.messages += answer if isinstance(answer, list) else [answer]
             return

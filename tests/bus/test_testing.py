@@ -136,5 +136,28 @@ async def test_an_application_that_leaves_in_the_middle_of_its_answer_has_aborte
             await recording.message()
 
 
+async def test_requests_may_travel_as_http_1_1(server, autojump_clock):
+    async with open_bus(server) as bus, open_probe(bus.asgi(), shell="http1") as probe:
+        session = await probe.initialize("2025-06-18")
+        params = {"name": "forecast", "arguments": {"city": "Oslo"}}
+        call = session.request("tools/call", params, progress_token="t")
+        assert (await call.message())["params"]["progress"] == 1
+        assert call.headers["transfer-encoding"] == "chunked"
+        call.disconnect()
+        with pytest.raises(StreamEnded):
+            await call.message()
+        assert (await session.delete().ended()).status == 204
+        assert (await probe.send("HEAD", target="/health").ended()).headers["content-length"] == "15"
+
+
+async def test_only_an_application_of_mcpbus_may_be_sent_http_1_1():
+    async def app(scope, receive, send):
+        """Do nothing."""
+
+    with pytest.raises(TypeError, match="asgi"):
+        async with open_probe(app, shell="http1"):
+            pass
+
+
 def test_the_public_names_are_there():
     assert all(hasattr(mcpbus.testing, name) for name in mcpbus.testing.__all__)

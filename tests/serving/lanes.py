@@ -161,6 +161,17 @@ class Client:
         await self.stream.aclose()
 
 
+async def drip(client, data, *, step=1, seconds=1):
+    """Say it piece by piece, as far as it is listened to."""
+    for n in range(0, len(data), step):
+        try:
+            await client.say(data[n : n + step])
+        except trio.BrokenResourceError:
+            return
+        await trio.sleep(seconds)
+        await trio.testing.wait_all_tasks_blocked()
+
+
 class House:
     """A lane, and who is connected to it."""
 

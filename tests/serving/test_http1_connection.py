@@ -2,11 +2,10 @@
 
 import pytest
 import trio
-from lanes import LIMIT, get, open_lane, post
+from lanes import drip, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
 CHUNKED = b"transfer-encoding: chunked"
-CONTINUE = b"expect: 100-continue"
 
 
 async def test_a_connection_carries_one_request_after_the_other(autojump_clock):
@@ -165,17 +164,6 @@ async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(autojump_c
         assert house.endpoint.heads == []
 
 
-async def drip(client, data, *, step=1, seconds=1):
-    """Say it piece by piece, as far as it is listened to."""
-    for n in range(0, len(data), step):
-        try:
-            await client.say(data[n : n + step])
-        except trio.BrokenResourceError:
-            return
-        await trio.sleep(seconds)
-        await wait_all_tasks_blocked()
-
-
 async def test_a_body_may_take_its_time_as_long_as_it_comes(autojump_clock):
     async with open_lane(body_seconds=30) as house:
         client = await house.connect()
@@ -188,203 +176,6 @@ async def test_a_body_may_take_its_time_as_long_as_it_comes(autojump_clock):
         assert (await client.answer())[0] == 408
         assert 30 <= trio.current_time() - start < 32
         await client.ended()
-
-
-# -- bodies that nobody reads, and clients that wait before they send one ----------------------------------------------
-
-
-async def test_an_early_answer_comes_before_the_body_and_the_connection_goes_on(autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        data = post(b"x" * 100_000, path="/")
-        await client.say(data[:1000])
-        status, fields, _ = await client.answer()
-        assert status == 200
-        assert "connection" not in fields
-        await client.say(data[1000:] + post(b"next"))
-        assert (await client.answer())[2] == b"next"
-
-
-@pytest.mark.parametrize("in_chunks", [False, True])
-async def test_an_unread_body_is_thrown_away_up_to_a_cap(in_chunks, autojump_clock):
-    async with open_lane(unread_body_bytes=50_000) as house:
-        client = await house.connect()
-        if in_chunks:
-            await client.say(b"POST / HTTP/1.1\r\nhost: x\r\n%b\r\n\r\nFFFFFF\r\n" % CHUNKED)
-        else:
-            await client.say(post(b"x" * 10_000_000, path="/")[:1000])
-        status, fields, _ = await client.answer()
-        assert status == 200
-        assert fields.get("connection") == (None if in_chunks else "close")
-        await drip(client, b"x" * 200_000, step=1000, seconds=0)
-        assert client.over.is_set()
-
-
-async def test_an_unread_body_is_not_waited_for_long(autojump_clock):
-    async with open_lane(unread_body_seconds=5) as house:
-        client = await house.connect()
-        await client.say(post(b"x" * 100, path="/")[:-1])
-        assert (await client.answer())[0] == 200
-        start = trio.current_time()
-        await client.ended()
-        assert 5 <= trio.current_time() - start < 6
-
-
-@pytest.mark.parametrize("in_chunks", [False, True])
-async def test_a_body_that_is_too_long_is_not_read_to_its_end(in_chunks, autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        body = b"x" * (LIMIT + 1)
-        if in_chunks:
-            await client.say(
-                b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n%x\r\n%b" % (CHUNKED, LIMIT + 1, body)
-            )
-            assert (await client.answer())[0] == 413
-            await client.say(b"\r\n0\r\n\r\n")
-        else:
-            await client.say(post(body))
-            assert (await client.answer())[0] == 413
-        await client.say(post(b"next"))
-        assert (await client.answer())[2] == b"next"
-
-
-async def test_a_client_that_asks_is_told_to_go_on(autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        head, _, body = post(b"hello", CONTINUE).rpartition(b"\r\n\r\n")
-        await client.say(head + b"\r\n\r\n")
-        assert (await client.answer())[0] == 100
-        await client.say(body)
-        assert (await client.answer())[2] == b"hello"
-        # One that does not wait is not told.
-        await client.say(post(b"hello", CONTINUE))
-        assert (await client.answer())[0] == 200
-
-
-async def test_a_client_that_asks_is_refused_instead_and_may_keep_its_body(autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        head, _, _ = post(b"hello", CONTINUE, path="/").rpartition(b"\r\n\r\n")
-        await client.say(head + b"\r\n\r\n")
-        status, fields, _ = await client.answer()
-        # Whether it sends the body is not known, and so not where the next request begins.
-        assert (status, fields["connection"]) == (200, "close")
-        await client.ended()
-
-
-# -- what is no request ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("data", "status"),
-    [
-        (b"GET / HTTP/1.1\nhost: x\n\n", 400),
-        (post(b"x", b"content-length: 1"), 400),
-        (post(b"x", CHUNKED), 400),
-        (b"FETCH / HTTP/1.1\r\nhost: x\r\n\r\n", 501),
-        (get("/" + "a" * 9000), 414),
-        (get("/", b"x: " + b"a" * 40_000), 431),
-        (b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\nnope\r\n" % CHUNKED, 400),
-    ],
-)
-async def test_what_is_no_request_is_answered_and_ends_the_connection(data, status, autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        await client.say(post(b"first") + data + get("/smuggled"))
-        assert (await client.answer())[2] == b"first"
-        answered, fields, body = await client.answer()
-        assert (answered, fields["connection"]) == (status, "close")
-        assert fields["content-type"].startswith("text/plain")
-        assert body.endswith(b"\n")
-        await client.leave()
-        await client.over.wait()
-        assert house.endpoint.bodies == [b"first"]
-
-
-async def test_what_comes_after_a_fault_is_read_for_a_while_so_that_the_client_sees_it(autojump_clock):
-    async with open_lane(unread_body_seconds=5) as house:
-        client = await house.connect()
-        await client.say(b"nonsense\r\n\r\n")
-        for _ in range(4):
-            await trio.sleep(1)
-            await client.say(b"x" * 1000)  # would raise if the connection had been closed
-        assert (await client.answer())[0] == 400
-        await client.ended()
-
-
-# -- clients that go away ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", ["/wait", "/stream"])
-async def test_a_client_that_goes_away_is_noticed_while_it_is_served(path, autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        await client.say(get(path))
-        await house.endpoint.waiting.wait()
-        await client.leave()
-        await client.over.wait()
-        assert house.endpoint.gone == [path]
-
-
-async def test_it_is_noticed_with_further_requests_before_the_end_too(autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        await client.say(get("/wait"))
-        await house.endpoint.waiting.wait()
-        await client.say(post(b"unserved"))
-        await wait_all_tasks_blocked()
-        await client.leave()
-        await client.over.wait()
-        assert (house.endpoint.gone, house.endpoint.bodies) == (["/wait"], [])
-
-
-async def test_reading_ahead_is_bounded(autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        await client.say(get("/wait"))
-        await house.endpoint.waiting.wait()
-        for _ in range(100):
-            await client.say(post(b"x" * 500) * 10)
-            await wait_all_tasks_blocked()
-        assert client.connection.requests.waiting < 200 * 1024
-        house.endpoint.go_on.set()
-        for _ in range(1001):
-            assert (await client.answer())[0] == 200
-
-
-@pytest.mark.parametrize("end", [10, -2])
-async def test_a_request_that_breaks_off_is_not_served(end, autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        await client.say(post(b"hello")[:end])
-        await wait_all_tasks_blocked()
-        await client.leave()
-        await client.over.wait()
-        assert house.endpoint.bodies == []
-
-
-# -- the application's mistakes ----------------------------------------------------------------------------------------
-
-
-async def test_an_application_that_raises_is_answered_500_and_logged(caplog, autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        await client.say(get("/fail"))
-        status, fields, body = await client.answer()
-        assert (status, fields["connection"]) == (500, "close")
-        assert b"mistake" not in body
-        await client.leave()
-        await client.over.wait()
-    assert "a mistake of the application's" in caplog.text
-
-
-@pytest.mark.parametrize("path", ["/fail_later", "/silent"])
-async def test_an_answer_that_does_not_come_to_its_end_is_cut_off(path, caplog, autojump_clock):
-    async with open_lane() as house:
-        client = await house.connect()
-        await client.say(get(path) + post(b"next"))
-        assert not (await client.all()).endswith(b"0\r\n\r\n")
-        assert house.endpoint.bodies == []
 
 
 # -- who speaks something else -----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from mcpbus.stream import Stream, Writer
 from mcpbus.transport.answering import Answering, HttpRequest, watch
 from mcpbus.transport.answers import GET_FORM
 from mcpbus.transport.decisions import Answer, refusal
-from mcpbus.transport.sse import HEADERS, encode_event
+from mcpbus.transport.sse import COMMENT, HEADERS, encode_event
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -95,8 +95,8 @@ async def _replay(
     events = b"".join([encode_event(event, id=f"{name}.{number}") for number, event in numbered])
     with trio.move_on_after(bus.limits.write_deadline) as deadline:
         await http.start_stream([*HEADERS])
-        if events or not more:
-            await http.write(events, more=more)
+        # The head goes out with the first bytes, and a client that has missed nothing waits for it all the same.
+        await http.write(events or (COMMENT if more else b""), more=more)
     return more and not deadline.cancelled_caught
 
 

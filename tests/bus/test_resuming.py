@@ -261,6 +261,23 @@ async def test_a_client_that_does_not_take_that_there_is_nothing_to_come_back_fo
         assert (await session.get(post.event_ids[-1]).ended()).status == 204
 
 
+async def test_a_client_that_has_missed_nothing_is_answered_at_once(autojump_clock):
+    async with (
+        open_bus(make_server(), event_store=MemoryEventStore()) as bus,
+        open_probe(bus.asgi()) as probe,
+    ):
+        session = await probe.initialize("2025-11-25")
+        lost = await session.get().begun()
+        await trio.testing.wait_all_tasks_blocked()
+        lost.disconnect()
+        await trio.testing.wait_all_tasks_blocked()
+        start = trio.current_time()
+        resumed = await session.get(lost.event_ids[-1]).begun()
+        assert (resumed.status, trio.current_time()) == (200, start)
+        await trio.testing.wait_all_tasks_blocked()
+        assert resumed.comments == 1
+
+
 async def test_a_store_that_fails_ends_the_resumability_and_nothing_else(autojump_clock, caplog):
     class Broken(MemoryEventStore):
         async def append(self, *_args, **_named):

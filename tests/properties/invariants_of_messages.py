@@ -40,9 +40,13 @@ def _judge_fate(world: Any, said: Any, places: dict[Any, Any], stored: set[int])
     elif fate == STORED:
         if isinstance(said.what, int) and said.what not in stored:
             yield f"message {said.what} is stored nowhere"
-    elif places and (fate != _LOST or not all(ear.deaf for ear in places.values())):
-        # A write that returned in the moment in which its connection ended is lost for all that is known.
+    elif places and (fate != _LOST or not all(map(_ended, places.values()))):
+        # A write that returned in the moment in which its connection ended, or a part of it, is lost for all that is known.
         yield f"message {said.what} was sent and is {fate}"
+
+
+def _ended(ear: Any) -> bool:
+    return bool(ear.deaf or (ear.purpose == "all" and ear.over))
 
 
 def _stored_numbers(world: Any) -> set[int]:
@@ -179,7 +183,9 @@ def the_books_balance(world: Any) -> Iterator[str]:
 
 def all_that_was_heard_is_booked(world: Any) -> Iterator[str]:
     """15, in the end: of each kind clients heard no more than left."""
-    left = Counter(r.method for r in world.receipts if r.fate in {DELIVERED, STORED, _LOST})
+    left = Counter(
+        r.method for r in world.receipts if r.fate in {DELIVERED, STORED} or r.fate.reason is Reason.LOST
+    )
     heard: dict[str, set[Any]] = {}
     for ear in world.ears:
         for place, message in entries(ear):

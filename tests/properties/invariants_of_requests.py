@@ -26,7 +26,9 @@ def silence_after_the_end(world: Any) -> Iterator[str]:
                 sent = _owner(world, ear, message)
                 if sent is not None and sent in replied:
                     yield f"{sent.client}: {_short(message)} came after the reply to {sent.id!r}"
-            if sent is not None and ear in sent.ends and index >= sent.ends[ear]:
+            # What withdraws a question follows the cancel: its client would wait for an answer otherwise.
+            withdraws = message.get("method") == "notifications/cancelled"
+            if sent is not None and not withdraws and index >= sent.ends.get(ear, index + 1):
                 yield f"{sent.client}: {_short(message)} came after the cancel of {sent.id!r}"
     for what in appearances(world):
         said = world.said.get(what)
@@ -88,8 +90,10 @@ def _may_end(sent: Any) -> bool:
     if not sent.legacy:
         return bool(sent.ear.deaf)
     abandoned = sent.dropped_at is not None and trio.current_time() >= sent.dropped_at + _ABANDONED_SECONDS
-    # What takes nothing for the write deadline is dropped by the server, at a time known only to it.
-    return abandoned or (sent.dropped_at is None and sent.ear.deaf)
+    # What takes nothing for the write deadline is dropped by the server, at a time known only to it; and a client
+    # that was sent away to come back later may not do so in time.
+    polled = sent.call is not None and any(verb == "poll" for verb, _ in sent.call.script)
+    return abandoned or (sent.dropped_at is None and (sent.ear.deaf or polled))
 
 
 def _lapsed(world: Any, call: Any) -> bool:

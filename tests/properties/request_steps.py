@@ -105,9 +105,10 @@ class RequestSteps:
         if sent.client.kind in {"modern", "stateless"}:
             return
         sent.cancelled, sent.silenced = True, self.tick()
-        # What is being written stands; it may still come, from a slow client's or a slow store's hands.
-        if not self.bus.ledger.pending[Place.WRITING]:
-            sent.ends = {ear: len(ear.messages) for ear in self.family(sent.ear)}
+        # What is being written stands, and so does a reply that waits: they may still come.
+        silent = sent.call is None or sent.call.outcome in {"running", "cancelled"}
+        if silent and not self.bus.ledger.pending[Place.WRITING]:
+            sent.ends = {ear: len(ear.messages) for ear in self.family(sent.ear) if not ear.stalled}
         judge_purge(self, sent)
 
     # -- questions -------------------------------------------------------------------------------

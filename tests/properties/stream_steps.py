@@ -79,7 +79,7 @@ class StreamSteps:
                     streams.setdefault((ear.client, name), []).append((int(number), event_id, ear))
         for (caller, _), events in streams.items():
             events.sort(key=lambda event: event[0])
-            for _, event_id, ear in {events[0], events[len(events) // 2], events[-1]}:
+            for _, event_id, ear in dict.fromkeys([events[0], events[len(events) // 2], events[-1]]):
                 caller.look()
                 if not caller.gone:
                     self.come_back(ear, event_id)

@@ -27,6 +27,7 @@ from stream_steps import StreamSteps
 
 from mcpbus import Limits
 from mcpbus.fate import Ledger
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.testing import open_bus, open_probe, settle
 from mcpbus.transport import memory
 
@@ -319,7 +320,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
 
 
 class _Watch(logging.Handler):
-    """Takes what is logged with a traceback for a fault, unless a handler or the event store raised on purpose."""
+    """Takes what is logged as an error for a fault, unless a handler or the event store raised it on purpose."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.ERROR)
@@ -327,5 +328,5 @@ class _Watch(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, (ZeroDivisionError, OSError)):
+        if not isinstance(error, (ZeroDivisionError, OSError, ProtocolError)):
             self._world.fault("0", f"{record.name}: {record.getMessage()}: {error!r}")

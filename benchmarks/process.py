@@ -21,8 +21,9 @@ CACHE = Path(__file__).parent / ".cache"
 START_SECONDS = 30.0
 STOP_SECONDS = 5.0
 
-# Below the ports that the kernel gives to clients, so that no connection of the load takes a server's.
-_ports = count(21_000)
+# Below the ports that the kernel gives to clients, so that no connection of the load takes a server's; and not where another
+# run of the suite looks for its own.
+_ports = count(20_000 + os.getpid() % 10_000)
 
 
 @attrs.frozen

@@ -37,8 +37,9 @@ async def test_the_end_of_the_connection_wakes_a_blocked_send():
     async with serving(floods) as served:
         stream = await served.connect()
         peer = await Http2(stream).start()
+        peer.acknowledges = False
         stream_id = await peer.request()
-        while not peer.events[stream_id]:
+        while len(peer.bodies[stream_id]) < 65_535:
             await peer.step()
         await stream.aclose()
         await woken.wait()

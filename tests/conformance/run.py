@@ -18,7 +18,7 @@ import trio
 
 from mcpbus.stores import MemoryEventStore
 from tests.conformance.everything import make_server
-from tests.conformance.outcome import Scenario, read_scenario, table
+from tests.conformance.suite_outcome import Scenario, read_scenario, table
 
 _HERE = Path(__file__).parent
 _INSTALLED = _HERE.parents[1] / ".venv" / "conformance"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.conformance.outcome import Scenario, read_scenario, table
+from tests.conformance.suite_outcome import Scenario, read_scenario, table
 
 
 def check(status, identity="some-check", **rest):

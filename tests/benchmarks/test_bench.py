@@ -4,12 +4,12 @@ import attrs
 import pytest
 import trio
 
-from benchmarks import aims, growth, machine, report
+from benchmarks import aims, growth, machine, readme_table, report
 from benchmarks.answers import Answer, WrongAnswer, check_echo, events
 from benchmarks.load import percentile
 from benchmarks.peers.peer import Absent
 from benchmarks.process import running
-from benchmarks.results import Measured, Missing, Results, Subject, read
+from benchmarks.results import FOLDER, Measured, Missing, Results, Subject, read
 from benchmarks.runner import Plan, Runner
 from benchmarks.scenarios import SCENARIOS, session_bytes
 from benchmarks.scenarios.chatter import check_chatter
@@ -149,3 +149,8 @@ def test_servers_are_measured_in_turn():
     assert runner.missing == []
     assert [row.server for row in runner.measured] == ["mcpbus", "trio-httptools"]
     assert all(row.median("rate") > 0 and row.median("resident") > 1e6 for row in runner.measured)
+
+
+def test_the_readme_has_the_table_of_the_report_that_is_committed():
+    assert (FOLDER / "bench.json").exists()
+    assert readme_table.current(readme_table.README.read_text()) == readme_table.render(read())

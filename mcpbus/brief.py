@@ -17,7 +17,7 @@ from mcpbus.call import Carrier, Handler, read_outcome, run_rounds
 from mcpbus.context import Context
 from mcpbus.fate import Reason
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.stream import Stream, Writer
+from mcpbus.stream import Stream
 
 
 class Brief:
@@ -32,11 +32,11 @@ class Brief:
 
     Attributes:
         stream: Where the reply comes, if there is an actor by now; otherwise None.
-        writer: The stream's writing end, which is there as soon as the stream is; somebody has to use it, or leave it.
+        opened: Given the stream as soon as there is one; to be set before the handler begins.
         guest: Its handler's task.
     """
 
-    __slots__ = ("_appear", "_carrier", "_slot", "guest", "stream", "writer")
+    __slots__ = ("_appear", "_carrier", "_slot", "guest", "opened", "stream")
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Brief:
         self._carrier = carrier
         self._slot = slot
         self.stream: Stream | None = None
-        self.writer: Writer | None = None
+        self.opened: Callable[[Stream], None]
         context = Context(carrier.bus, carrier)
         self.guest = Guest(
             run_rounds, handler, context, carrier, context=contextvars.copy_context(), scope=scope
@@ -83,7 +83,7 @@ class Brief:
         if self.stream is None:
             self._carrier.appear = self._slot.appear = None
             self.stream = self._appear(self.guest)
-            self.writer = self.stream.attach()
+            self.opened(self.stream)
 
     def _leave(self, reason: Reason) -> None:
         if self.stream is None:

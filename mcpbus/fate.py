@@ -108,6 +108,22 @@ class Ledger:
         self.pending[Place.MAILBOX] += 1
         return Receipt(self, method)
 
+    def enter_settled(self, fate: Fate) -> None:
+        """Enter a message that has its fate already: it was written, or lost, in the same turn in which it was made."""
+        self.emitted += 1
+        self.count(fate)
+
+    def count(self, fate: Fate) -> None:
+        """Count a message that has got its fate; for its receipt."""
+        if fate.verdict is Verdict.DELIVERED:
+            self.delivered += 1
+        elif fate.verdict is Verdict.STORED:
+            self.stored += 1
+        elif fate.verdict is Verdict.REFUSED:
+            self.refused += 1
+        elif fate.reason is not None:
+            self.discarded[fate.reason] += 1
+
     def balance(self) -> int:
         """Return what is missing from the books, in messages: zero, always."""
         settled = self.delivered + self.stored + sum(self.discarded.values()) + self.refused
@@ -178,16 +194,8 @@ class Receipt:
         if self._fate is not None:
             raise RuntimeError(f"{self.method}: settled as {self._fate}, cannot become {fate}")
         self._fate = fate
-        ledger = self._ledger
-        ledger.pending[self._place] -= 1
-        if fate.verdict is Verdict.DELIVERED:
-            ledger.delivered += 1
-        elif fate.verdict is Verdict.STORED:
-            ledger.stored += 1
-        elif fate.verdict is Verdict.REFUSED:
-            ledger.refused += 1
-        elif fate.reason is not None:
-            ledger.discarded[fate.reason] += 1
+        self._ledger.pending[self._place] -= 1
+        self._ledger.count(fate)
         if self._event is not None:
             self._event.set()
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+import msgspec
 import trio
 
 from mcpbus.options import Limits
@@ -14,6 +15,33 @@ from mcpbus.transport import answers
 from mcpbus.transport.answers import Form, HeaderList
 from mcpbus.transport.decisions import Answer, Head
 from mcpbus.transport.sse import COMMENT, encode_event
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """An answer that comes on a stream.
+
+    Attributes:
+        stream: The stream.
+        writer: Its writing end, which has to be used, or left.
+        form: What form the answer may take.
+        revision: What governs the request; None for a GET.
+    """
+
+    stream: Stream
+    writer: Writer
+    form: Form
+    revision: Revision | None
+
+
+class Outlet(Protocol):
+    """Who is to write the answer of one request."""
+
+    @property
+    def scope(self) -> trio.CancelScope | None:
+        """Encloses the task that may run the request's handler itself, see `actors.Guest`; None if it may not."""
+
+    def open(self, opened: Opened) -> None:
+        """Write what comes on a stream, from now on. No schedule point."""
 
 
 class Host(Protocol):
@@ -60,34 +88,73 @@ class HttpRequest(Protocol):
         """Return when the client has gone; called after the body was read."""
 
 
+class Rendering:
+    """What an answer looks like, as far as it has got: its form is chosen when its first bytes are due.
+
+    Args:
+        opened: What is written.
+        started: Whether the response has begun as an SSE stream.
+
+    Attributes:
+        started: The same, as it becomes true.
+    """
+
+    __slots__ = ("_form", "_revision", "_stream", "started")
+
+    def __init__(self, opened: Opened, *, started: bool = False) -> None:
+        self._stream = opened.stream
+        self._form = opened.form
+        self._revision = opened.revision
+        self.started = started
+
+    def is_whole(self, batch: list[Outgoing]) -> bool:
+        """Tell whether the answer can be JSON: nothing was said before the reply."""
+        if not self._form.json or self.started:
+            return False
+        if self._form.array:
+            return not self._stream.owed and _are_replies(batch)
+        return len(batch) == 1 and batch[0].final
+
+    def whole(self, batch: list[Outgoing]) -> Answer:
+        """The whole answer, in JSON."""
+        if self._form.array:
+            return answers.whole_batch(batch)
+        return answers.whole_reply(batch[0], self._revision)
+
+    def unanswered(self) -> Answer:
+        """The answer of a request whose stream ended with nothing on it."""
+        return answers.unanswered(self._stream)
+
+    @property
+    def is_early(self) -> bool:
+        """Whether the response is to begin although there is nothing to say yet."""
+        return self._form.early and not self.started
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether it must not begin for the sake of keeping the connection alive."""
+        return not self.started and (self._form.patient or not self._form.sse)
+
+    @property
+    def may_become_array(self) -> bool:
+        """Whether replies may be held back, to become a JSON array with those that are still to come."""
+        return self._form.array and self._form.json and not self.started and self._stream.owed > 0
+
+
 class Answering:
-    """The response of one request, as far as it has got.
+    """The response of one request, written by its own task.
 
     Args:
         http: The request.
-        stream: What is written.
-        writer: Its writing end.
-        form: What form the answer may take.
-        revision: What governs the request; None for a GET.
+        opened: What is written.
         started: Whether the response has begun as an SSE stream.
     """
 
-    def __init__(
-        self,
-        http: HttpRequest,
-        stream: Stream,
-        writer: Writer,
-        form: Form,
-        revision: Revision | None = None,
-        *,
-        started: bool = False,
-    ) -> None:
+    def __init__(self, http: HttpRequest, opened: Opened, *, started: bool = False) -> None:
         self._http = http
-        self._stream = stream
-        self._writer = writer
-        self._form = form
-        self._revision = revision
-        self._started = started
+        self._stream = opened.stream
+        self._writer = opened.writer
+        self._rendering = Rendering(opened, started=started)
         self._batch: list[Outgoing] | None = []
         self._held = 0
 
@@ -98,9 +165,9 @@ class Answering:
         the time that the write takes.
         """
         batch = self._batch = await self._writer.take_soon()
-        if not batch or not self._is_whole(batch):
+        if not batch or not self._rendering.is_whole(batch):
             return False
-        await self._http.answer(self._whole(batch))
+        await self._http.answer(self._rendering.whole(batch))
         self._writer.written()
         return True
 
@@ -120,11 +187,10 @@ class Answering:
             Whether there may be more: not after the last message, nor after a write that missed its deadline,
             nor to a client that has gone meanwhile. What was being written then is not delivered.
         """
-        form = self._form
+        rendering = self._rendering
         batch, self._batch = self._batch, []
-        if not batch and batch is not None and (self._started or not form.early):
-            patient = not self._started and (form.patient or not form.sse)
-            batch = await self._writer.take(float("inf") if patient else limits.keep_alive)
+        if not batch and batch is not None and not rendering.is_early:
+            batch = await self._writer.take(float("inf") if rendering.is_patient else limits.keep_alive)
         if batch and self._may_wait(batch):
             self._writer.hold_back()
             return True
@@ -141,8 +207,8 @@ class Answering:
         if batch is None:
             await self._end()
             return False
-        if self._is_whole(batch):
-            await self._http.answer(self._whole(batch))
+        if self._rendering.is_whole(batch):
+            await self._http.answer(self._rendering.whole(batch))
             return False
         retry = self._writer.retry
         events = await self._start(batch, retry)
@@ -160,27 +226,19 @@ class Answering:
         """Begin the stream if it has not begun, and return what comes before the batch."""
         log = self._stream.log
         wait = None if retry is None else round(retry * 1000)
-        primes = not self._started and log is not None and log.primes
-        if not self._started:
-            self._started = True
+        primes = not self._rendering.started and log is not None and log.primes
+        if not self._rendering.started:
+            self._rendering.started = True
             await self._http.start_stream(answers.stream_headers(batch))
         if log is not None and (primes or wait is not None):
             return encode_event(b"", id=log.offer(), retry=wait)
         return b""
 
     async def _end(self) -> None:
-        if self._started:
+        if self._rendering.started:
             await self._http.write(b"", more=False)
         else:
-            await self._http.answer(answers.unanswered(self._stream))
-
-    def _is_whole(self, batch: list[Outgoing]) -> bool:
-        """Tell whether the answer can be JSON: nothing was said before the reply."""
-        if not self._form.json or self._started:
-            return False
-        if self._form.array:
-            return not self._stream.owed and _are_replies(batch)
-        return len(batch) == 1 and batch[0].final
+            await self._http.answer(self._rendering.unanswered())
 
     def _may_wait(self, batch: list[Outgoing]) -> bool:
         """Tell whether the answer can still become a JSON array: replies are there, and more of them are to come.
@@ -188,13 +246,7 @@ class Answering:
         If none has come since they were held back, it is time to keep the connection alive, as a stream.
         """
         held, self._held = self._held, len(batch)
-        possible = self._form.array and self._form.json and not self._started
-        return possible and len(batch) > held and self._stream.owed > 0 and _are_replies(batch)
-
-    def _whole(self, batch: list[Outgoing]) -> Answer:
-        return (
-            answers.whole_batch(batch) if self._form.array else answers.whole_reply(batch[0], self._revision)
-        )
+        return self._rendering.may_become_array and len(batch) > held and _are_replies(batch)
 
 
 def _are_replies(batch: list[Outgoing]) -> bool:

@@ -1,6 +1,6 @@
 """What an HTTP request is answered, and in which form: pure functions of what came of it."""
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -18,6 +18,7 @@ from mcpbus.transport.sse import HEADERS
 HeaderList: TypeAlias = list[tuple[bytes, bytes]]
 
 _JSON = b"application/json"
+JSON: Final = (b"content-type", _JSON)
 
 
 @attrs.frozen

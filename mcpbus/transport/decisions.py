@@ -87,11 +87,15 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """The whole response. `Exchange.cors_headers` come on top."""
+    """The whole response. `Exchange.cors_headers` come on top.
+
+    `method` is that of the request to which it is the reply, if it is one that is entered in the books.
+    """
 
     status: int
     headers: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
     body: bytes = b""
+    method: str | None = None
 
 
 class Proceed(msgspec.Struct, frozen=True, gc=False):

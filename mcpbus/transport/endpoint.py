@@ -5,17 +5,18 @@ form of the answer is chosen when its first bytes are due.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 import msgspec
 
+from actors import Guest
 from mcpbus import dispatch
 from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
 from mcpbus.brief import Brief
 from mcpbus.dispatch import LISTEN, Inbound
-from mcpbus.fate import DELIVERED, Reason
+from mcpbus.fate import DELIVERED, Fate, Reason
 from mcpbus.handshake import Registration
 from mcpbus.methods import initialize_result
 from mcpbus.protocol.errors import ProtocolError
@@ -23,9 +24,9 @@ from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.revisions import Revision
 from mcpbus.routing import Line
 from mcpbus.session import Close, OpenGet, Session
-from mcpbus.stream import Stream, Writer
+from mcpbus.stream import Stream
 from mcpbus.transport import answers
-from mcpbus.transport.answering import Answering, HttpRequest
+from mcpbus.transport.answering import Answering, Host, HttpRequest, Opened, Outlet
 from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form, HeaderList
 from mcpbus.transport.batches import begin_batch
 from mcpbus.transport.decisions import (
@@ -36,6 +37,8 @@ from mcpbus.transport.decisions import (
     DeliverResponse,
     Head,
     Initialize,
+    OpenStream,
+    Proceed,
     Serve,
     refusal,
 )
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
+_LOST: Final = Fate.discarded(Reason.LOST)
 
 
 class Endpoint:
@@ -82,20 +86,49 @@ class Endpoint:
         """Return the fields that a shell adds to the answer, whatever it is."""
         return self.exchange.cors_headers(head)
 
+    def is_immediate(self, head: Head) -> bool:
+        """Whether `respond` can serve a request once its body is there: nobody has to be waited for before its handler."""
+        return (
+            self._bus.server.authenticate is None
+            and (self._sse is None or head.path != self.options.sse_path)
+            and head.headers.raw(b"last-event-id") is None
+        )
+
+    def respond(self, head: Head, body: bytes, outlet: Outlet) -> Answer | Guest | None:
+        """Serve a request whose head is immediate. No schedule point.
+
+        Args:
+            head: The request before its body.
+            body: The whole of it.
+            outlet: Who writes the answer if it comes on a stream.
+
+        Returns:
+            The whole answer. Otherwise the outlet has been given the stream; a guest waits, and whoever runs the task that
+            `outlet.scope` encloses has to go on with it, or to leave that task if the guest has been cancelled.
+        """
+        verdict = self._judge(head)
+        if isinstance(verdict, Answer):
+            return verdict
+        if verdict.verb != "POST":
+            return self._get(head, None, outlet) if verdict.verb == "GET" else self._delete(head, None)
+        wanted = self.exchange.judge_post(head)
+        if isinstance(wanted, Answer):
+            return wanted
+        if len(body) > wanted.limit:
+            return self.exchange.too_large()
+        return self._post(head, body, None, outlet)
+
     async def serve(self, http: HttpRequest) -> None:
         """Serve one request, to its end.
 
         Raises:
             trio.BrokenResourceError: The client went away before its request was complete, or did not take the answer.
         """
-        head, exchange = http.head, self.exchange
-        if self._bus.admission.closed and exchange.is_health(head):
-            await http.answer(health("draining", 503))
-            return
+        head = http.head
         if self._sse is not None and head.path == self.options.sse_path:
             await self._sse.serve(http)
             return
-        verdict = exchange.judge_head(head)
+        verdict = self._judge(head)
         if isinstance(verdict, Answer):
             await http.answer(verdict)
             return
@@ -106,41 +139,57 @@ class Endpoint:
             except Unauthorized as refused:
                 await http.answer(answers.challenge(refused))
                 return
+        desk = _Desk(http.host)
         if verdict.verb == "POST":
-            await self._post(http, principal)
-        elif verdict.verb == "GET":
-            await self._get(http, principal)
+            result = await self._read(http, principal, desk)
+        elif verdict.verb == "DELETE":
+            result = self._delete(head, principal)
+        elif head.headers.get(b"last-event-id"):
+            result = await self._resume(http, principal)
         else:
-            await self._delete(http, principal)
+            result = self._get(head, principal, desk)
+        if isinstance(result, Answer):
+            await self._answer(http, result)
+        elif desk.opened is not None:
+            await self._attend(http, desk.opened, result)
 
-    async def _post(self, http: HttpRequest, principal: Any) -> None:
-        exchange = self.exchange
-        wanted = exchange.judge_post(http.head)
-        if isinstance(wanted, Answer):
-            await http.answer(wanted)
-            return
-        body = await http.read_body(wanted.limit)
-        if body is None:
-            await http.answer(exchange.too_large())
-            return
-        match exchange.judge_body(http.head, body, principal):
-            case Answer() as reply:
-                await http.answer(reply)
-            case Serve() as decision:
-                await self._request(http, decision, principal)
-            case Batch() as batch:
-                await self._batch(http, batch, principal)
-            case Initialize() as decision:
-                await self._initialize(http, decision, principal)
-            case AcceptNotification() as decision:
+    async def stream(self, http: HttpRequest, opened: Opened) -> None:
+        """Write what comes on a stream until it or the connection ends."""
+        with opened.writer:
+            answering = Answering(http, opened)
+            if not opened.form.json or not await answering.at_once():
+                await answering.run(self._bus.limits)
+
+    def answered(self, *, delivered: bool) -> None:
+        """Enter an answer that has a method, as `respond` returned it, in the books; a shell that serves says what became of it."""
+        self._bus.ledger.enter_settled(DELIVERED if delivered else _LOST)
+
+    # -- what is the same for whoever waits and whoever does not -----------------------------------
+
+    def _judge(self, head: Head) -> Answer | Proceed:
+        if self._bus.admission.closed and self.exchange.is_health(head):
+            return health("draining", 503)
+        return self.exchange.judge_head(head)
+
+    def _post(self, head: Head, body: bytes, principal: Any, outlet: Outlet) -> Answer | Guest | None:
+        decision = self.exchange.judge_body(head, body, principal)
+        if isinstance(decision, Serve):
+            return self._request(decision, principal, outlet)
+        match decision:
+            case Batch():
+                return self._batch(decision, principal, outlet)
+            case Initialize():
+                return self._initialize(decision, principal, outlet)
+            case AcceptNotification():
                 dispatch.notify(decision.notification, decision.session)
-                await http.answer(ACCEPTED)
-            case DeliverResponse() as decision:
+                return ACCEPTED
+            case DeliverResponse():
                 # 202 also where nobody waits for it: a 4xx would make some clients give up.
                 dispatch.answer(decision.response, decision.session)
-                await http.answer(ACCEPTED)
+                return ACCEPTED
+        return decision
 
-    async def _request(self, http: HttpRequest, decision: Serve[Session], principal: Any) -> None:
+    def _request(self, decision: Serve[Session], principal: Any, outlet: Outlet) -> Answer | Guest | None:
         form = self._forms[decision.accepts_json, decision.accepts_sse]
         stateless = decision.claim is None and decision.session is None
         inbound = Inbound(
@@ -154,130 +203,149 @@ class Endpoint:
         )
         try:
             open_stream = partial(self._bus.open_stream, session=decision.session)
-            host = http.host
-            result = dispatch.serve(self._bus, inbound, open_stream, None if host is None else host.scope)
+            result = dispatch.serve(self._bus, inbound, open_stream, outlet.scope)
         except ProtocolError as error:
-            await http.answer(answers.error_reply(error, inbound.request.id, inbound.revision))
-            return
+            return answers.error_reply(error, inbound.request.id, inbound.revision)
         if isinstance(result, Brief):
-            await self._run(http, inbound, form, result)
-        elif isinstance(result, Stream):
+            return self._run(inbound, form, result, outlet)
+        if isinstance(result, Stream):
             form = LISTEN_FORM if decision.request.method == LISTEN else form
-            await self._stream(http, result, form, inbound.revision)
-        else:
-            await self._reply(http, inbound, form, result)
+            _open(outlet, form, inbound.revision, result)
+            return None
+        return _reply(inbound, form, result)
 
-    async def _batch(self, http: HttpRequest, batch: Batch[Session], principal: Any) -> None:
+    def _run(self, inbound: Inbound, form: Form, brief: Brief, outlet: Outlet) -> Answer | Guest | None:
+        """Run a handler until it ends or waits."""
+        brief.opened = partial(_open, outlet, form, inbound.revision)
+        if not form.json:
+            brief.appear()  # what an event stream needs, a stream knows
+        result = brief.begin()
+        if result is not None:
+            return _reply(inbound, form, result)
+        guest = brief.guest
+        return guest if guest.outcome is None or guest.cancelled else None
+
+    def _batch(self, batch: Batch[Session], principal: Any, outlet: Outlet) -> Answer | None:
         form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)
         begun = begin_batch(self._bus, batch, form.setting(stateless=batch.session is None), principal)
-        if isinstance(begun, Stream):
-            await self._stream(http, begun, form, None)
-        else:
-            await http.answer(begun)
+        if isinstance(begun, Answer):
+            return begun
+        _open(outlet, form, None, begun)
+        return None
 
-    async def _initialize(self, http: HttpRequest, decision: Initialize, principal: Any) -> None:
+    def _initialize(self, decision: Initialize, principal: Any, outlet: Outlet) -> Answer | None:
         form = self._forms[decision.accepts_json, decision.accepts_sse]
         setting = form.setting(stateless=self._stateless)
         inbound = Inbound(decision.request, decision.routing, decision.revision, setting, principal=principal)
         bus = self._bus
         if self._stateless:
             result = initialize_result(bus.server, bus.features, decision.revision, stateless=True)
-            await self._reply(http, inbound, form, result)
-            return
+            return _reply(inbound, form, result)
         try:
             session = bus.open_session(setting, principal)
             inbound = msgspec.structs.replace(inbound, session=session)
             registration = Registration(bus, session, decision.params, decision.revision)
             registered = dispatch.register(bus, inbound, registration, bus.open_stream)
         except ProtocolError as error:
-            await http.answer(answers.error_reply(error, inbound.request.id, inbound.revision))
-            return
+            return answers.error_reply(error, inbound.request.id, inbound.revision)
         if isinstance(registered, Stream):
             # The session's id goes into the head, which therefore waits for the outcome.
-            await self._stream(http, registered, attrs.evolve(form, patient=True), inbound.revision)
-        else:
-            await self._reply(http, inbound, form, registered, session.id)
+            _open(outlet, attrs.evolve(form, patient=True), inbound.revision, registered)
+            return None
+        return _reply(inbound, form, registered, session.id)
 
-    async def _get(self, http: HttpRequest, principal: Any) -> None:
-        decision = self.exchange.judge_get(http.head, principal)
-        if isinstance(decision, Answer):
-            await http.answer(decision)
-            return
-        session = decision.session
-        session.touch()
-        if self._bus.admission.closed:
-            await http.answer(refusal(503, Overloaded("The server is shutting down")))
-            return
-        if decision.last_event_id is not None:
-            await resume(self._bus, http, session, decision.last_event_id)
-            return
-        stream = self._bus.open_stream(Line.GET, session)
-        session.address.tell(OpenGet(stream))
-        await self._stream(http, stream, GET_FORM, None)
+    def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
+        decision = self.exchange.judge_get(head, principal)
+        if isinstance(decision, OpenStream):
+            decision.session.touch()
+            if self._bus.admission.closed:
+                return refusal(503, Overloaded("The server is shutting down"))
+        return decision
 
-    async def _delete(self, http: HttpRequest, principal: Any) -> None:
-        decision = self.exchange.judge_delete(http.head, principal)
+    def _get(self, head: Head, principal: Any, outlet: Outlet) -> Answer | None:
+        decision = self._judge_get(head, principal)
         if isinstance(decision, Answer):
-            await http.answer(decision)
-            return
+            return decision
+        stream = self._bus.open_stream(Line.GET, decision.session)
+        decision.session.address.tell(OpenGet(stream))
+        _open(outlet, GET_FORM, None, stream)
+        return None
+
+    def _delete(self, head: Head, principal: Any) -> Answer:
+        decision = self.exchange.judge_delete(head, principal)
+        if isinstance(decision, Answer):
+            return decision
         decision.session.address.tell(Close(None))
-        await http.answer(Answer(204))
+        return Answer(204)
 
-    async def _reply(
-        self,
-        http: HttpRequest,
-        inbound: Inbound,
-        form: Form,
-        result: bytes | ProtocolError,
-        session_id: str | None = None,
-    ) -> None:
-        """Answer with a result, or an error, that was there at once."""
-        receipt = self._bus.ledger.enter(inbound.request.method)
-        if isinstance(result, ProtocolError):
-            reply = answers.failed(result, inbound.request.id, inbound.revision)
-        else:
-            data = encode_result(inbound.request.id, result)
-            if form.json:
-                reply = answers.whole(data, session_id)
-            else:
-                reply = Answer(200, [*HEADERS, *answers.session_header(session_id)], encode_event(data))
+    # -- what waits --------------------------------------------------------------------------------
+
+    async def _read(self, http: HttpRequest, principal: Any, desk: "_Desk") -> Answer | Guest | None:
+        """Read a POST, and begin to serve it."""
+        wanted = self.exchange.judge_post(http.head)
+        if isinstance(wanted, Answer):
+            return wanted
+        body = await http.read_body(wanted.limit)
+        if body is None:
+            return self.exchange.too_large()
+        return self._post(http.head, body, principal, desk)
+
+    async def _resume(self, http: HttpRequest, principal: Any) -> Answer | None:
+        decision = self._judge_get(http.head, principal)
+        if isinstance(decision, Answer):
+            return decision
+        await resume(self._bus, http, decision.session, decision.last_event_id or "")
+        return None
+
+    async def _answer(self, http: HttpRequest, answer: Answer) -> None:
+        if answer.method is None:
+            await http.answer(answer)
+            return
+        receipt = self._bus.ledger.enter(answer.method)
         try:
-            await http.answer(reply)
+            await http.answer(answer)
             receipt.settle(DELIVERED)
         finally:
             if receipt.fate is None:
                 receipt.discard(Reason.LOST)
 
-    async def _stream(
-        self,
-        http: HttpRequest,
-        stream: Stream,
-        form: Form,
-        revision: Revision | None,
-        attached: Writer | None = None,
-    ) -> None:
-        """Attach the request's connection to a stream, and write what comes until one of them ends."""
-        with attached or stream.attach() as writer:
-            answering = Answering(http, stream, writer, form, revision)
-            if not form.json or not await answering.at_once():
-                await answering.run(self._bus.limits)
-
-    async def _run(self, http: HttpRequest, inbound: Inbound, form: Form, brief: Brief) -> None:
-        """Run a handler, and answer with what comes of it; if it waits, another task does."""
-        if not form.json:
-            brief.appear()  # what an event stream needs, a stream knows
-        result = brief.begin()
-        if result is not None:
-            await self._reply(http, inbound, form, result)
+    async def _attend(self, http: HttpRequest, opened: Opened, guest: Guest | None) -> None:
+        """Answer from a stream, and stay with a handler that waits."""
+        if guest is None:
+            await self.stream(http, opened)
             return
-        stream, guest, host = brief.stream, brief.guest, http.host
-        assert stream is not None  # noqa: S101 - there is no result
-        assert host is not None  # noqa: S101 - there would be no brief
-        answer = partial(self._stream, http, stream, form, inbound.revision, brief.writer)
-        if guest.outcome is None:
-            host.leave(answer)
+        assert http.host is not None  # noqa: S101 - there would be no guest
+        http.host.leave(partial(self.stream, http, opened))
+        if guest.outcome is None:  # otherwise the scope of this task is cancelled
             await guest.go_on()
-        elif guest.cancelled:
-            host.leave(answer)  # the scope of this task is cancelled too
-        else:
-            await answer()
+
+
+class _Desk:
+    """The outlet of a request whose own task writes the answer."""
+
+    __slots__ = ("opened", "scope")
+
+    def __init__(self, host: Host | None) -> None:
+        self.scope = None if host is None else host.scope
+        self.opened: Opened | None = None
+
+    def open(self, opened: Opened) -> None:
+        self.opened = opened
+
+
+def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream) -> None:
+    outlet.open(Opened(stream, stream.attach(), form, revision))
+
+
+def _reply(
+    inbound: Inbound, form: Form, result: bytes | ProtocolError, session_id: str | None = None
+) -> Answer:
+    """The answer with a result, or an error, that was there at once."""
+    request = inbound.request
+    if isinstance(result, ProtocolError):
+        reply = answers.failed(result, request.id, inbound.revision)
+        return Answer(reply.status, reply.headers, reply.body, request.method)
+    data = encode_result(request.id, result)
+    if form.json:
+        return Answer(200, [answers.JSON, *answers.session_header(session_id)], data, request.method)
+    return Answer(200, [*HEADERS, *answers.session_header(session_id)], encode_event(data), request.method)

@@ -20,7 +20,7 @@ from mcpbus.session import OpenGet, Session
 from mcpbus.stores.log import is_get_stream, parse_event_id
 from mcpbus.stores.protocol import Replay
 from mcpbus.stream import Stream, Writer
-from mcpbus.transport.answering import Answering, HttpRequest, watch
+from mcpbus.transport.answering import Answering, HttpRequest, Opened, watch
 from mcpbus.transport.answers import GET_FORM
 from mcpbus.transport.decisions import Answer, refusal
 from mcpbus.transport.sse import COMMENT, HEADERS, encode_event
@@ -78,7 +78,7 @@ async def _go_on(
     bus: "Bus", http: HttpRequest, stream: Stream, writer: Writer, connection: trio.CancelScope
 ) -> None:
     """Write what is said from now on."""
-    answering = Answering(http, stream, writer, GET_FORM, started=True)
+    answering = Answering(http, Opened(stream, writer, GET_FORM, None), started=True)
     while await answering.step(connection, bus.limits):
         pass
 

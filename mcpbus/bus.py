@@ -6,7 +6,7 @@ into bytes.
 """
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
@@ -21,7 +21,7 @@ from mcpbus.asking.errors import cannot_ask
 from mcpbus.asking.parking import Parking
 from mcpbus.dispatch import LISTEN
 from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
-from mcpbus.fate import Broadcast, Ledger, Reason, Receipt
+from mcpbus.fate import Broadcast, Ledger, Reason
 from mcpbus.features import Kind as FeatureKind
 from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.interest import Interests
@@ -127,12 +127,8 @@ class Bus:
     def resource_updated(self, uri: str) -> Broadcast:
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
         data = encode_notification(RESOURCE_UPDATED, {"uri": uri})
-        key = (RESOURCE_UPDATED, uri)
-        return self._publish(
-            self.interests.in_uri(uri),
-            RESOURCE_UPDATED,
-            lambda receipt: Emission(Kind.RESOURCE_UPDATED, receipt, data, key, uri=uri),
-        )
+        recipients, key = self.interests.in_uri(uri), (RESOURCE_UPDATED, uri)
+        return self._publish(recipients, RESOURCE_UPDATED, Kind.RESOURCE_UPDATED, data, key, uri)
 
     def session_tools_changed(self, session: Session) -> Broadcast:
         """Tell one session that its list of tools has changed, unless it is still registering."""
@@ -145,18 +141,21 @@ class Bus:
 
     def _publish_list(self, kind: FeatureKind, recipients: Iterable[Address[object]]) -> Broadcast:
         method = LIST_CHANGED[kind]
-        data = encode_notification(method)
-        return self._publish(
-            recipients, method, lambda receipt: Emission(Kind.LIST_CHANGED, receipt, data, method)
-        )
+        return self._publish(recipients, method, Kind.LIST_CHANGED, encode_notification(method), method)
 
-    def _publish(
-        self, recipients: Iterable[Address[object]], method: str, news: Callable[[Receipt], Emission]
+    def _publish(  # noqa: PLR0917 - what an emission is made of
+        self,
+        recipients: Iterable[Address[object]],
+        method: str,
+        kind: Kind,
+        data: bytes,
+        key: Hashable,
+        uri: str | None = None,
     ) -> Broadcast:
         receipts = []
         for recipient in recipients:
             receipt = self.ledger.enter(method)
-            recipient.tell(news(receipt))
+            recipient.tell(Emission(kind, receipt, data, key, None, uri))
             receipts.append(receipt)
         return Broadcast(receipts)
 

@@ -4,14 +4,14 @@ Making an emission encodes it, in the caller's own stack: a value that is not JS
 be mended, and never inside an actor.
 """
 
-import math
 from collections.abc import Hashable
+from math import isfinite
 from typing import Any
 
 import msgspec
 
 from mcpbus.fate import Ledger, Receipt
-from mcpbus.protocol.jsonrpc import encode_notification
+from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_line
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.routing import Kind
 
@@ -27,14 +27,13 @@ LIST_CHANGED = {
 }
 
 
-class Emission(msgspec.Struct, frozen=True):
+class Emission(msgspec.Struct, frozen=True, gc=False):
     """A notification on its way to the actor that owns its scope.
 
     Attributes:
         kind: What it is.
         receipt: Its place in the books.
-        data: The encoded JSON-RPC notification; for a change, without the stamp of a subscription. For a task,
-            its params alone.
+        data: The encoded JSON-RPC notification; for a change, without the stamp of a subscription.
         key: What it collapses with, or None.
         level: The level of a log line.
         uri: The resource that was updated.
@@ -48,13 +47,20 @@ class Emission(msgspec.Struct, frozen=True):
     uri: str | None = None
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """Progress of a request; encoded by its actor, which knows the token and the revision."""
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """Progress of a request, in parts: its actor knows the token, and whether the revision has the text.
+
+    Attributes:
+        receipt: Its place in the books.
+        progress: How far it is.
+        numbers: The encoded members that say how far it is, and how far it goes.
+        message: The encoded member that says what is being done; empty if there is none.
+    """
 
     receipt: Receipt
     progress: float
-    total: float | None
-    message: str | None
+    numbers: bytes
+    message: bytes
 
 
 def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -> Emission:
@@ -64,12 +70,11 @@ def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -
         ValueError: `level` is not one of the eight syslog levels.
         TypeError: `data` is not JSON.
     """
-    severity = LogLevel(level)
-    params = {"level": severity.value, "data": data}
+    severity, opening = _LINES.get(level) or _LINES[LogLevel(level).value]
+    encoded = opening + single_line(encode_value(data))
     if logger is not None:
-        params["logger"] = logger
-    encoded = encode_notification(MESSAGE, params)
-    return Emission(kind, ledger.enter(MESSAGE), encoded, level=severity)
+        encoded += b',"logger":' + encode_value(logger)
+    return Emission(kind, ledger.enter(MESSAGE), encoded + b"}}", None, severity)
 
 
 def custom(ledger: Ledger, kind: Kind, method: str, params: dict[str, Any] | None) -> Emission:
@@ -99,12 +104,29 @@ def progress(ledger: Ledger, value: float, total: float | None, message: str | N
 
     Raises:
         ValueError: `value` or `total` is not finite, which JSON cannot say.
+        TypeError: One of them is no number, or `message` no text.
     """
-    for name, number in (("progress", value), ("total", total)):
-        if number is not None and not math.isfinite(number):
-            raise ValueError(f"{name} is {number}: it must be a finite number")
-    return Progress(ledger.enter(PROGRESS), value, total, message)
+    numbers = b'"progress":%b' % _number("progress", value)
+    if total is not None:
+        numbers += b',"total":%b' % _number("total", total)
+    text = b"" if message is None else b',"message":%b' % single_line(encode_value(message))
+    return Progress(ledger.enter(PROGRESS), value, numbers, text)
 
+
+def _number(name: str, number: float) -> bytes:
+    if not isfinite(number):
+        raise ValueError(f"{name} is {number}: it must be a finite number")
+    return encode_value(number)
+
+
+_LINES = {
+    level.value: (
+        level,
+        b'{"jsonrpc":"2.0","method":"%b","params":{"level":"%b","data":'
+        % (MESSAGE.encode(), level.value.encode()),
+    )
+    for level in LogLevel
+}
 
 _CORE = {
     MESSAGE: "use log()",

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - a ledger and its receipts are one set of books
 """What becomes of a message to a client: its fate, and the receipt by which its sender knows it.
 
 Every message that the server makes for a client is entered in a `Ledger` and gets a `Receipt`. It is pending
@@ -12,6 +13,7 @@ the client read them: no protocol revision acknowledges a notification.
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
+import msgspec
 import trio
 
 from mcpbus.symbol import Symbol
@@ -89,6 +91,11 @@ class Place(Symbol):
     """Taken by the stream's writer; the write has not returned."""
 
 
+# The members that are named for every message; before Python 3.12 each look-up by a class's name is a search.
+_MAILBOX = Place.MAILBOX
+_VERDICT_DELIVERED = Verdict.DELIVERED
+
+
 class Ledger:
     """The books of one bus: how many messages were made, and what became of them."""
 
@@ -105,24 +112,24 @@ class Ledger:
     def enter(self, method: str) -> "Receipt":
         """Enter a new message in the books and return its receipt."""
         self.emitted += 1
-        self.pending[Place.MAILBOX] += 1
-        return Receipt(self, method)
+        self.pending[_MAILBOX] += 1
+        return Receipt(method, self)
 
     def enter_settled(self, fate: Fate) -> None:
         """Enter a message that has its fate already: it was written, or lost, in the same turn in which it was made."""
         self.emitted += 1
         self.count(fate)
 
-    def count(self, fate: Fate) -> None:
-        """Count a message that has got its fate; for its receipt."""
-        if fate.verdict is Verdict.DELIVERED:
-            self.delivered += 1
+    def count(self, fate: Fate, times: int = 1) -> None:
+        """Count messages that have got this fate; for their receipts."""
+        if fate.verdict is _VERDICT_DELIVERED:
+            self.delivered += times
         elif fate.verdict is Verdict.STORED:
-            self.stored += 1
+            self.stored += times
         elif fate.verdict is Verdict.REFUSED:
-            self.refused += 1
+            self.refused += times
         elif fate.reason is not None:
-            self.discarded[fate.reason] += 1
+            self.discarded[fate.reason] += times
 
     def balance(self) -> int:
         """Return what is missing from the books, in messages: zero, always."""
@@ -130,21 +137,18 @@ class Ledger:
         return self.emitted - settled - sum(self.pending.values())
 
 
-class Receipt:
+class Receipt(msgspec.Struct, eq=False, gc=False):
     """What the sender of a message holds: where the message is, and in the end what became of it.
 
     Attributes:
         method: The message's method; for a reply, the method of the request that it answers.
     """
 
-    __slots__ = ("_event", "_fate", "_ledger", "_place", "method")
-
-    def __init__(self, ledger: Ledger, method: str) -> None:
-        self.method = method
-        self._ledger = ledger
-        self._place = Place.MAILBOX
-        self._fate: Fate | None = None
-        self._event: trio.Event | None = None
+    method: str
+    _ledger: Ledger
+    _place: Place = _MAILBOX
+    _fate: Fate | None = None
+    _event: trio.Event | None = None
 
     @property
     def fate(self) -> Fate | None:
@@ -191,11 +195,14 @@ class Receipt:
         Raises:
             RuntimeError: It has one already; a message has exactly one fate.
         """
+        self._close(fate)
+        self._ledger.count(fate)
+
+    def _close(self, fate: Fate) -> None:
         if self._fate is not None:
             raise RuntimeError(f"{self.method}: settled as {self._fate}, cannot become {fate}")
         self._fate = fate
         self._ledger.pending[self._place] -= 1
-        self._ledger.count(fate)
         if self._event is not None:
             self._event.set()
 
@@ -209,6 +216,32 @@ class Receipt:
 
     def __repr__(self) -> str:
         return f"<Receipt {self.method}: {self._fate or self._place.value}>"
+
+
+def move_all(receipts: Sequence[Receipt], place: Place) -> None:
+    """Note that pending messages of one bus are now in `place`; as `Receipt.move` for each."""
+    if receipts:
+        pending = receipts[0]._ledger.pending
+        for receipt in receipts:
+            pending[receipt._place] -= 1
+            receipt._place = place
+        pending[place] += len(receipts)
+
+
+def settle_all(receipts: Sequence[Receipt], fate: Fate) -> None:
+    """Give messages of one bus their fate; as `Receipt.settle` for each.
+
+    Raises:
+        RuntimeError: One has a fate already; those before it have this one now, and those after it none.
+    """
+    if receipts:
+        settled = 0
+        try:
+            for receipt in receipts:
+                receipt._close(fate)
+                settled += 1
+        finally:
+            receipts[0]._ledger.count(fate, settled)
 
 
 class Broadcast(Sequence[Receipt]):

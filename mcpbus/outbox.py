@@ -6,10 +6,11 @@ Replies, acknowledgements and the end of a listen are never refused: there is at
 and requests are bounded at admission. They queue behind what was said before them.
 """
 
-from collections import deque
 from collections.abc import Callable, Hashable
 
-from mcpbus.fate import Place, Reason, Receipt
+import msgspec
+
+from mcpbus.fate import Place, Reason, Receipt, move_all
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
 from mcpbus.routing import IN_REQUEST, Kind
@@ -26,9 +27,10 @@ _BOUNDED = IN_REQUEST | {
     Kind.TASK,
 }
 _LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
+_OUTBOX, _WRITING = Place.OUTBOX, Place.WRITING
 
 
-class Outgoing:
+class Outgoing(msgspec.Struct, eq=False, gc=False):
     """One encoded message on its way to one stream.
 
     Attributes:
@@ -36,7 +38,8 @@ class Outgoing:
         era: The era of the client, for routing.
         data: The JSON-RPC message, one line of UTF-8.
         receipt: Its place in the books.
-        key: Messages with the same key say the same thing; the newest is enough. None collapses with nothing.
+        key: Messages of one request, or of none, with the same key say the same thing; the newest is enough. None
+            collapses with nothing.
         request_id: The request that it belongs to, or None.
         final: Whether it is one of the replies that its stream owes; once it is in the outbox, whether it is the last.
         error_code: The code, if it is an error reply.
@@ -44,43 +47,16 @@ class Outgoing:
         refused: Told why, if it is a request to the client that is refused; its sender must not wait for ever.
     """
 
-    __slots__ = (
-        "data",
-        "era",
-        "error_code",
-        "final",
-        "key",
-        "kind",
-        "receipt",
-        "refused",
-        "request_id",
-        "session_id",
-    )
-
-    def __init__(
-        self,
-        kind: Kind,
-        era: Era,
-        data: bytes,
-        receipt: Receipt,
-        *,
-        key: Hashable = None,
-        request_id: RequestId | None = None,
-        final: bool = False,
-        error_code: int | None = None,
-        session_id: str | None = None,
-        refused: Callable[[Reason], object] | None = None,
-    ) -> None:
-        self.kind = kind
-        self.era = era
-        self.data = data
-        self.receipt = receipt
-        self.key = key
-        self.request_id = request_id
-        self.final = final
-        self.error_code = error_code
-        self.session_id = session_id
-        self.refused = refused
+    kind: Kind
+    era: Era
+    data: bytes
+    receipt: Receipt
+    key: Hashable = None
+    request_id: RequestId | None = None
+    final: bool = False
+    error_code: int | None = None
+    session_id: str | None = None
+    refused: Callable[[Reason], object] | None = None
 
     def discard(self, reason: Reason) -> None:
         """Give it the fate of what is not sent: discarded, or refused if somebody waits for its answer."""
@@ -94,18 +70,14 @@ class Outgoing:
         return f"<Outgoing {self.kind.value}, {len(self.data)} bytes, {self.receipt!r}>"
 
 
-class Withdrawal(Outgoing):
+class Withdrawal(Outgoing, eq=False, gc=False, kw_only=True):
     """Tells the client that a question needs no answer any more.
 
     Attributes:
         question: The question's place in the books.
     """
 
-    __slots__ = ("question",)
-
-    def __init__(self, era: Era, data: bytes, receipt: Receipt, question: Receipt) -> None:
-        super().__init__(Kind.WITHDRAWAL, era, data, receipt)
-        self.question = question
+    question: Receipt
 
     @property
     def due(self) -> bool:
@@ -126,7 +98,7 @@ class Outbox:
     def __init__(self, max_items: int, max_bytes: int) -> None:
         self._max_items = max_items
         self._max_bytes = max_bytes
-        self._queue: deque[Outgoing] = deque()
+        self._queue: list[Outgoing] | tuple[()] = ()  # most outboxes are empty, and share that
         self._items = 0  # of the bounded kinds only, like _bytes
         self._bytes = 0
         self.closed = False
@@ -148,22 +120,22 @@ class Outbox:
                 return
             self._items += 1
             self._bytes += size
-        message.receipt.move(Place.OUTBOX)
-        self._queue.append(message)
+        message.receipt.move(_OUTBOX)
+        if self._queue:
+            self._queue.append(message)
+        else:
+            self._queue = [message]
 
     def take(self) -> list[Outgoing]:
         """Take everything that waits, in order, to be written at once."""
-        batch = list(self._queue)
-        self._queue.clear()
-        self._items = self._bytes = 0
-        for message in batch:
-            message.receipt.move(Place.WRITING)
+        batch = self.remove()
+        move_all([message.receipt for message in batch], _WRITING)
         return batch
 
     def remove(self) -> list[Outgoing]:
         """Take everything that waits, in order, to be sent elsewhere or discarded."""
-        batch = list(self._queue)
-        self._queue.clear()
+        batch = self._queue or []
+        self._queue = ()
         self._items = self._bytes = 0
         return batch
 
@@ -179,14 +151,15 @@ class Outbox:
     def _make_room(self, newcomer: Outgoing, size: int) -> bool:
         if size > self._max_bytes:
             return False
-        newest = {newcomer.key} - {None}
+        newest = {(newcomer.request_id, newcomer.key)}
         superseded = []
         for message in reversed(self._queue):
             if message.key is None:
                 continue
-            if message.key in newest:
+            said = (message.request_id, message.key)
+            if said in newest:
                 superseded.append(message)
-            newest.add(message.key)
+            newest.add(said)
         self._drop(superseded)
         for message in superseded:
             message.discard(Reason.SUPERSEDED)
@@ -210,7 +183,7 @@ class Outbox:
         if not messages:
             return
         gone = set(map(id, messages))
-        self._queue = deque(message for message in self._queue if id(message) not in gone)
+        self._queue = [message for message in self._queue if id(message) not in gone]
         for message in messages:
             if message.kind in _BOUNDED:
                 self._items -= 1

@@ -7,7 +7,7 @@ place at admission is given back.
 
 import contextvars
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,6 +26,7 @@ from mcpbus.protocol.jsonrpc import (
     RequestId,
     Response,
     encode_error,
+    encode_id,
     encode_notification,
     encode_request,
     encode_result,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from mcpbus.session import Session
 
 _log = logging.getLogger("mcpbus")
+_PROGRESS = Kind.PROGRESS
+_PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -122,11 +125,19 @@ class RequestActor:
         handler: What to run for it, or what runs already; None for a retry, which carries a call.
     """
 
-    _progress = float("-inf")
-    _parked = False
-    _over = False
-    _situation: Situation | None = None
-    _questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
+    __slots__ = (
+        "_carrier",
+        "_cell",
+        "_ledger",
+        "_over",
+        "_parked",
+        "_progress",
+        "_progress_opening",
+        "_questions",
+        "_room",
+        "_situation",
+        "_ticket",
+    )
 
     def __init__(
         self,
@@ -140,6 +151,12 @@ class RequestActor:
         self._ticket = ticket
         self._ledger = ledger
         self._carrier = carrier
+        self._progress = float("-inf")
+        self._progress_opening: bytes | None = None
+        self._questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
+        self._situation: Situation | None = None
+        self._parked = False
+        self._over = False
         self._room = ticket.stream.address.permit()
         carrier.address = cell.address
         ticket.slot.occupy(cell.address)
@@ -161,8 +178,8 @@ class RequestActor:
         threshold = self._ticket.log_level.level
         if emission.level is not None and (threshold is None or emission.level < threshold):
             emission.receipt.discard(Reason.FILTERED)
-            return
-        self._send(Outgoing(emission.kind, self._ticket.revision.era, emission.data, emission.receipt))
+        else:
+            self._say(emission.kind, emission.data, emission.receipt, emission.key)
 
     def _emit_progress(self, emission: Progress) -> None:
         ticket = self._ticket
@@ -173,14 +190,14 @@ class RequestActor:
             emission.receipt.discard(Reason.NOT_INCREASING)
             return
         self._progress = emission.progress
-        params: dict[str, object] = {"progressToken": ticket.progress_token, "progress": emission.progress}
-        if emission.total is not None:
-            params["total"] = emission.total
-        if emission.message is not None and ticket.revision.progress_message:
-            params["message"] = emission.message
-        data = encode_notification(PROGRESS, params)
-        key = (PROGRESS, ticket.id)
-        self._send(Outgoing(Kind.PROGRESS, ticket.revision.era, data, emission.receipt, key=key))
+        if self._progress_opening is None:
+            self._progress_opening = _PROGRESS_OPENING % encode_id(ticket.progress_token)
+        text = emission.message if ticket.revision.progress_message else b""
+        data = b"%b%b%b}}" % (self._progress_opening, emission.numbers, text)
+        self._say(_PROGRESS, data, emission.receipt, PROGRESS)
+
+    def _say(self, kind: Kind, data: bytes, receipt: Receipt, key: Hashable) -> None:
+        self._send(Outgoing(kind, self._ticket.revision.era, data, receipt, key))
 
     # -- asking the client -----------------------------------------------------------------------
 
@@ -241,7 +258,8 @@ class RequestActor:
                 params = {"requestId": question_id, "reason": "The answer is no longer needed"}
                 data = encode_notification("notifications/cancelled", params)
                 receipt = self._ledger.enter("notifications/cancelled")
-                self._send(Withdrawal(self._ticket.revision.era, data, receipt, question))
+                era = self._ticket.revision.era
+                self._send(Withdrawal(Kind.WITHDRAWAL, era, data, receipt, question=question))
 
     def _forget(self, question_id: RequestId | None) -> tuple[Ask, str, Receipt] | None:
         if not self._questions or question_id is None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from actors import Address, Cell, StopReason, System, Task, TaskEnded, Timer
-from mcpbus.fate import DELIVERED, STORED, Reason
+from mcpbus.fate import DELIVERED, STORED, Reason, settle_all
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing, Withdrawal
@@ -101,8 +101,7 @@ class StreamActor:
     def _written(self, message: Written) -> None:
         if self._stream._writing is message.batch:
             self._stream._writing = []
-        for written in message.batch:
-            written.receipt.settle(DELIVERED)
+        settle_all([written.receipt for written in message.batch], DELIVERED)
         self._stop_if_done()
 
     def _detached(self, message: Detached) -> None:

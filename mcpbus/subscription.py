@@ -7,18 +7,15 @@ before it. Every message of the subscription is stamped with the id of the liste
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
 from actors import Cell, Stopped, StopReason
 from mcpbus.emission import Emission
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import ProtocolError, internal_error
-from mcpbus.protocol.jsonrpc import encode_error, encode_notification, encode_result
+from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.request import Cancel, Drop, End, Ticket
 from mcpbus.routing import Kind, Line, route
-from mcpbus.schemas import jsontypes
 from mcpbus.stream import Purge
 from mcpbus.tasks.task import Follow
 
@@ -27,10 +24,13 @@ if TYPE_CHECKING:
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 CANCELLED = "notifications/cancelled"
+_STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 
 
 class SubscriptionActor:
     """See the module."""
+
+    __slots__ = ("_bus", "_cell", "_granted", "_ticket")
 
     def __init__(
         self,
@@ -43,13 +43,11 @@ class SubscriptionActor:
         self._ticket = ticket
         self._granted = granted
         self._bus = bus
-        self._stamped: dict[str, bytes] = {}
-        self._meta = {SUBSCRIPTION_ID: ticket.id}
         ticket.slot.listens = True
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
-        self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta})
+        self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta()})
         bus.interests.add(
             cell.address,
             lists=lists_of(granted),
@@ -64,27 +62,18 @@ class SubscriptionActor:
         self._HANDLERS[type(message)](self, message)
 
     def _change(self, said: Emission) -> None:
-        method = said.receipt.method
-        if said.kind is Kind.TASK:
-            params = said.data[:-1] + b',"_meta":%b}' % jsontypes.encode(self._meta)
-            data = encode_notification(method, msgspec.Raw(params))
-        elif said.uri is None:
-            if method not in self._stamped:
-                self._stamped[method] = encode_notification(method, {"_meta": self._meta})
-            data = self._stamped[method]
-        else:
-            data = encode_notification(method, {"uri": said.uri, "_meta": self._meta})
-        self._send(
-            Outgoing(
-                said.kind, self._ticket.revision.era, data, said.receipt, key=(self._ticket.id, said.key)
-            )
-        )
+        ticket = self._ticket
+        data = stamped(said.data, ticket.id)
+        self._send(Outgoing(said.kind, ticket.revision.era, data, said.receipt, said.key))
+
+    def _meta(self) -> dict[str, Any]:
+        return {SUBSCRIPTION_ID: self._ticket.id}
 
     def _end(self, message: End) -> None:
         """End the subscription gracefully: its result, and on a shared channel the cancelled that some clients await."""
         ticket = self._ticket
         final = ticket.stream.line is not Line.SHARED
-        tail = self._bus.server.tail(ticket.revision).with_meta(self._meta)
+        tail = self._bus.server.tail(ticket.revision).with_meta(self._meta())
         data = encode_result(ticket.id, b"{" + tail.removeprefix(b","))
         receipt = self._bus.ledger.enter(ticket.method)
         self._send(Outgoing(Kind.LISTEN_RESULT, ticket.revision.era, data, receipt, final=final))
@@ -134,6 +123,13 @@ class SubscriptionActor:
         Drop: _cancel,
         Stopped: _stream_stopped,
     }
+
+
+def stamped(data: bytes, listen: RequestId) -> bytes:
+    """Return an encoded notification with the id of a listen in the ``_meta`` of its params, which have none."""
+    if data.endswith(b"}}"):
+        return b"%b,%b%b}}}" % (data[:-2], _STAMP, encode_id(listen))
+    return b'%b,"params":{%b%b}}}' % (data[:-1], _STAMP, encode_id(listen))
 
 
 def lists_of(granted: SubscriptionFilter) -> list[str]:

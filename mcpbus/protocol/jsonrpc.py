@@ -90,7 +90,8 @@ _arrays = msgspec.json.Decoder(list[msgspec.Raw])
 _well_formed = msgspec.json.Decoder(msgspec.Raw)
 _identified = msgspec.json.Decoder(_Identified)
 _ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(RequestId)
-_encode = msgspec.json.Encoder().encode
+encode_value = msgspec.json.Encoder().encode
+"""Any value that is JSON, as JSON. What is `msgspec.Raw` in it may hold line breaks; see `single_line`."""
 
 
 def decode(data: bytes | str) -> Request | Notification | Response:
@@ -207,20 +208,21 @@ def single_line(text: bytes) -> bytes:
     return text
 
 
-def _encode_id(id: RequestId) -> bytes:  # noqa: A002 - the protocol's word
-    return b"%d" % id if isinstance(id, int) else _encode(id)
+def encode_id(id: RequestId) -> bytes:  # noqa: A002 - the protocol's word
+    """An id, as JSON."""
+    return b"%d" % id if isinstance(id, int) else encode_value(id)
 
 
 def encode_result(id: RequestId, result: bytes) -> bytes:  # noqa: A002 - the protocol's word
     """A successful answer around an already encoded result object."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode_id(id), single_line(result))
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode_id(id), single_line(result))
 
 
 def encode_error(id: RequestId | None, error: ProtocolError) -> bytes:  # noqa: A002 - the protocol's word
     """An error answer, without an id member if the request's id could not be read (rule J-9)."""
-    identity = b"" if id is None else b'"id":%b,' % _encode_id(id)
+    identity = b"" if id is None else b'"id":%b,' % encode_id(id)
     data = b"" if error.encoded_data is None else b',"data":%b' % single_line(bytes(error.encoded_data))
-    message = _encode(error.message)
+    message = encode_value(error.message)
     return b'{"jsonrpc":"2.0",%b"error":{"code":%d,"message":%b%b}}' % (identity, error.code, message, data)
 
 
@@ -235,17 +237,17 @@ def encode_notification(method: str, params: object | None = None) -> bytes:
         TypeError: if `params` holds what JSON cannot.
         ValueError: if its text is not Unicode.
     """
-    return b'{"jsonrpc":"2.0","method":%b%b}' % (_encode(method), _encode_params(params))
+    return b'{"jsonrpc":"2.0","method":%b%b}' % (encode_value(method), _encode_params(params))
 
 
 def encode_request(id: RequestId, method: str, params: object | None = None) -> bytes:  # noqa: A002 - the protocol's word
     """A request of ours to the peer; as `encode_notification`, with an id from the sender's own space (rule J-6)."""
     return b'{"jsonrpc":"2.0","id":%b,"method":%b%b}' % (
-        _encode_id(id),
-        _encode(method),
+        encode_id(id),
+        encode_value(method),
         _encode_params(params),
     )
 
 
 def _encode_params(params: object | None) -> bytes:
-    return b"" if params is None else b',"params":%b' % single_line(_encode(params))
+    return b"" if params is None else b',"params":%b' % single_line(encode_value(params))

@@ -1,13 +1,14 @@
 """The eight severities of RFC 5424, as MCP names them (rule G-2)."""
 
-import enum
 from typing import NoReturn
 
+from mcpbus.symbol import Symbol
 
-class LogLevel(enum.Enum):
+
+class LogLevel(Symbol):
     """A severity, ordered: `LogLevel.DEBUG < LogLevel.EMERGENCY`.
 
-    A plain Enum rather than a StrEnum, whose order would be that of the alphabet.
+    No StrEnum, whose order would be that of the alphabet.
     """
 
     DEBUG = "debug"

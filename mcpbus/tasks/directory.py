@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
 from actors import Address
@@ -13,6 +14,7 @@ from mcpbus.admission import Overloaded
 from mcpbus.call import Carrier, HandOver, Park
 from mcpbus.emission import TASK_STATUS, Emission
 from mcpbus.protocol.errors import internal_error
+from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.routing import Kind
 from mcpbus.tasks.extension import TaskSupport, declares, unknown_task
 from mcpbus.tasks.owner import Owner
@@ -198,9 +200,10 @@ class TaskDirectory:
 
     def tell(self, listeners: Iterable[Address[object]], task_id: str, detail: bytes) -> None:
         """Tell some listens how a task is. For its actor."""
+        data = encode_notification(TASK_STATUS, msgspec.Raw(detail))
+        key = (TASK_STATUS, task_id)
         for listener in listeners:
-            receipt = self._bus.ledger.enter(TASK_STATUS)
-            listener.tell(Emission(Kind.TASK, receipt, detail, (TASK_STATUS, task_id)))
+            listener.tell(Emission(Kind.TASK, self._bus.ledger.enter(TASK_STATUS), data, key))
 
     def leave(self, task: Task, *, failed: bool) -> None:
         """Take out a task whose actor has ended; if that failed, another one reports it. For its actor."""

@@ -5,13 +5,13 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.fate import DELIVERED, Broadcast, Fate, Ledger, Place, Reason
+from mcpbus.fate import DELIVERED, Broadcast, Fate, Ledger, Place, Reason, move_all, settle_all
 
 
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["enter", "move", "settle"]),
+            st.sampled_from(["enter", "move", "settle", "move all", "settle all"]),
             st.integers(0, 9),
             st.sampled_from(list(Place)),
             st.sampled_from([None, *Reason]),
@@ -27,6 +27,10 @@ def test_the_books_balance_after_every_step(program):
             receipts.append(ledger.enter("m"))
         elif pending and verb == "move":
             pending[index % len(pending)].move(place)
+        elif verb == "move all":
+            move_all(pending[index:], place)
+        elif verb == "settle all":
+            settle_all(pending[index:], DELIVERED if reason is None else Fate.discarded(reason))
         elif pending:
             pending[index % len(pending)].settle(DELIVERED if reason is None else Fate.discarded(reason))
         assert ledger.balance() == 0
@@ -46,6 +50,16 @@ def test_a_message_has_exactly_one_fate_and_a_second_is_an_error_that_changes_no
         receipt.settle(DELIVERED)
     assert receipt.fate == Fate.discarded(Reason.OVERFLOW)
     assert (ledger.delivered, ledger.balance()) == (0, 0)
+
+
+def test_a_batch_that_holds_a_settled_message_is_settled_as_far_as_that():
+    ledger = Ledger()
+    receipts = [ledger.enter("m") for _ in range(3)]
+    receipts[1].discard(Reason.LOST)
+    with pytest.raises(RuntimeError, match=r"m: settled as discarded"):
+        settle_all(receipts, DELIVERED)
+    assert [receipt.fate for receipt in receipts] == [DELIVERED, Fate.discarded(Reason.LOST), None]
+    assert (ledger.delivered, ledger.balance()) == (1, 0)
 
 
 async def test_settled_waits_for_the_fate_and_returns_it(autojump_clock):

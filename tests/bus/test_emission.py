@@ -1,0 +1,82 @@
+"""What is said is one line of the very JSON that a plain encoder would make of it."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbus import emission
+from mcpbus.fate import Ledger
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.routing import Kind
+from mcpbus.subscription import stamped
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+def notification(method, **params):
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+@given(st.sampled_from(list(LogLevel)), VALUES, st.none() | TEXTS)
+def test_a_log_line(level, data, logger):
+    line = emission.log(Ledger(), Kind.LOG, level.value, data, logger)
+    named = {} if logger is None else {"logger": logger}
+    assert json.loads(line.data) == notification(emission.MESSAGE, level=level.value, data=data, **named)
+    assert line.level is level
+    assert b"\n" not in line.data
+
+
+def test_raw_json_is_brought_onto_one_line():
+    line = emission.log(Ledger(), Kind.LOG, "info", msgspec.Raw(b'{"a":\r\n[1,\n2]}'), None)
+    assert json.loads(line.data)["params"]["data"] == {"a": [1, 2]}
+    assert not {b"\n", b"\r"} & {line.data[i : i + 1] for i in range(len(line.data))}
+
+
+@given(NUMBERS, st.none() | NUMBERS, st.none() | TEXTS)
+def test_the_parts_of_progress(value, total, message):
+    said = emission.progress(Ledger(), value, total, message)
+    wanted = {"progress": value, "total": total, "message": message}
+    assert json.loads(b"{%b%b}" % (said.numbers, said.message)) == {
+        name: part for name, part in wanted.items() if part is not None
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "say"),
+    [
+        (ValueError, lambda books: emission.log(books, Kind.LOG, "loud", "x", None)),
+        (TypeError, lambda books: emission.log(books, Kind.LOG, "info", object(), None)),
+        (ValueError, lambda books: emission.progress(books, float("nan"), None, None)),
+        (ValueError, lambda books: emission.progress(books, 1, float("inf"), None)),
+        (TypeError, lambda books: emission.progress(books, 1, None, object())),
+        (ValueError, lambda books: emission.custom(books, Kind.CUSTOM, "tools/list", None)),
+        (TypeError, lambda books: emission.custom(books, Kind.CUSTOM, "notifications/x", {"a": object()})),
+    ],
+)
+def test_what_cannot_be_said_raises_where_it_is_said_and_is_in_no_books(error, say):
+    books = Ledger()
+    with pytest.raises(error):
+        say(books)
+    assert books.emitted == 0
+
+
+@given(st.none() | st.dictionaries(TEXTS, VALUES, min_size=1, max_size=3), st.integers() | TEXTS)
+def test_a_stamped_change_has_the_id_of_its_listen_with_its_type(params, listen):
+    stamp = {"io.modelcontextprotocol/subscriptionId": listen}
+    plain = {"jsonrpc": "2.0", "method": "notifications/x"} | ({} if params is None else {"params": params})
+    change = json.loads(stamped(json.dumps(plain, separators=(",", ":")).encode(), listen))
+    assert change == {**plain, "params": {**(params or {}), "_meta": stamp}}
+    assert type(change["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"]) is type(listen)

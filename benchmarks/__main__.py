@@ -10,12 +10,13 @@ import click
 from benchmarks import machine, readme_table
 from benchmarks.peers import PEERS
 from benchmarks.peers.peer import Peer
+from benchmarks.plan import Plan
 from benchmarks.plots import draw
 from benchmarks.process import CACHE
-from benchmarks.progress import progress
+from benchmarks.progress import minutes, progress
 from benchmarks.report import markdown
 from benchmarks.results import FOLDER, Results, Subject, read
-from benchmarks.runner import Plan, Runner
+from benchmarks.runner import Runner
 from benchmarks.scenarios import SCENARIOS, Scenario
 from benchmarks.servers import OURS
 
@@ -42,7 +43,11 @@ def main() -> None:
 @click.option(
     "--peer", "peers", multiple=True, type=click.Choice(list(ALL)), help="Only this server; may be repeated."
 )
-@click.option("--quick", is_flag=True, help="Few turns, short ones, small sizes.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Few turns, short ones, small sizes: under two minutes, beside what peers take that are not yet installed.",
+)
 @click.option("--rounds", type=click.IntRange(1), help="Turns of each server.")
 @click.option(
     "--size", "--connections", "sizes", type=int, multiple=True, help="Only this size; may be repeated."
@@ -68,8 +73,11 @@ def run(  # noqa: PLR0917  click passes them by name
     folder = output or (FOLDER if whole else CACHE / "results")
     folder.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
-    text = ""
-    with machine.on_core(machine.LOAD_CORE), progress(plan.turns(scenarios, chosen)) as step:
+    seconds = plan.seconds(scenarios, chosen)
+    print(
+        f"This takes about {minutes(seconds)}; peers that are not installed yet, some more.", file=sys.stderr
+    )
+    with machine.on_core(machine.LOAD_CORE), progress(seconds) as step:
         runner = Runner(plan, chosen, step)
         try:
             for scenario in scenarios:
@@ -81,13 +89,13 @@ def run(  # noqa: PLR0917  click passes them by name
                     subjects={peer.name: _subject(peer) for peer in chosen},
                     measured=runner.measured,
                     missing=runner.missing,
+                    took=runner.took,
                 )
-                # After each one, so that a run which is cut short leaves what it has.
+                # After each one, so that a run which is cut short leaves what it has: `report` makes a report of it.
                 results.save(folder)
-                text = _write(results, scenarios, folder)
         finally:
             runner.close()
-    print(text)
+        print(_write(results, scenarios, folder))
     if any(missing.failed and missing.server.startswith("mcpbus") for missing in runner.missing):
         sys.exit(1)
 

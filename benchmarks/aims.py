@@ -5,7 +5,7 @@ from collections.abc import Callable
 import attrs
 
 from benchmarks.growth import fit, points
-from benchmarks.results import Results
+from benchmarks.results import BOUNDED, Measured, Results
 
 BEST_OF = (
     "python-sdk-uvicorn",
@@ -20,19 +20,36 @@ BEST_OF = (
 
 
 @attrs.frozen
+class Value:
+    """What a run has of a figure.
+
+    Attributes:
+        value: The median.
+        is_bounded: Whether the load was too busy to say how much more it is, or how much less.
+    """
+
+    value: float
+    is_bounded: bool = False
+
+
+Measure = Callable[[Results], Value | None]
+"""Takes a figure from a run; None if the run does not have it."""
+
+
+@attrs.frozen
 class Aim:
     """One promise.
 
     Attributes:
         what: The figure, in words.
-        measure: Takes it from a run; None if the run does not have it.
+        measure: Takes it from a run.
         bound: What it should be.
         at_least: Whether that is the least it should be, or the most.
         unit: What is written behind it.
     """
 
     what: str
-    measure: Callable[[Results], float | None]
+    measure: Measure
     bound: float
     at_least: bool
     unit: str = ""
@@ -42,37 +59,41 @@ class Aim:
         return value >= self.bound if self.at_least else value <= self.bound
 
 
-def _figure(
-    scenario: str, server: str, size: int, key: str, scale: float = 1.0
-) -> Callable[[Results], float | None]:
-    def measure(results: Results) -> float | None:
+def _figure(scenario: str, server: str, size: int, key: str, scale: float = 1.0) -> Measure:
+    def measure(results: Results) -> Value | None:
         row = results.find(scenario, server, size)
-        return None if row is None or key not in row.turns[0] else row.median(key) * scale
+        return None if row is None or key not in row.turns[0] else Value(row.median(key) * scale)
 
     return measure
 
 
-def _ratio(scenario: str, size: int, server: str, base: str) -> Callable[[Results], float | None]:
-    def measure(results: Results) -> float | None:
+def _ratio(scenario: str, size: int, server: str, base: str) -> Measure:
+    def measure(results: Results) -> Value | None:
         own, its = results.find(scenario, server, size), results.find(scenario, base, size)
-        return None if own is None or its is None else own.ratio(its, "rate")
+        return None if own is None or its is None else _over(own, its)
 
     return measure
 
 
-def _ratio_to_best(scenario: str, size: int, server: str) -> Callable[[Results], float | None]:
-    def measure(results: Results) -> float | None:
+def _ratio_to_best(scenario: str, size: int, server: str) -> Measure:
+    def measure(results: Results) -> Value | None:
         own = results.find(scenario, server, size)
         peers = [row for name in BEST_OF if (row := results.find(scenario, name, size)) is not None]
-        return min(own.ratio(peer, "rate") for peer in peers) if own is not None and peers else None
+        if own is None or not peers:
+            return None
+        return min((_over(own, peer) for peer in peers), key=lambda value: value.value)
 
     return measure
 
 
-def _exponent(scenario: str, server: str, key: str, least: int) -> Callable[[Results], float | None]:
-    def measure(results: Results) -> float | None:
+def _over(own: Measured, its: Measured) -> Value:
+    return Value(own.ratio(its, "rate"), own.is_bounded() or its.is_bounded())
+
+
+def _exponent(scenario: str, server: str, key: str, least: int) -> Measure:
+    def measure(results: Results) -> Value | None:
         law = fit(point for point in points(results, scenario, server, key) if point[0] >= least)
-        return None if law is None else law.exponent
+        return None if law is None else Value(law.exponent)
 
     return measure
 
@@ -150,11 +171,14 @@ def table(results: Results) -> list[str]:
     """Return the promises that a run has a figure of, as Markdown."""
     lines = ["| Figure | Measured | Aim | |", "|---|---:|---:|---|"]
     for aim in AIMS:
-        if (value := aim.measure(results)) is not None:
+        if (measured := aim.measure(results)) is not None:
+            value, mark = measured.value, BOUNDED if measured.is_bounded else ""
             sign = ">=" if aim.at_least else "<="
             unit = f" {aim.unit}" if aim.unit else ""
             kept = "kept" if aim.kept(value) else "**missed**"
-            lines.append(f"| {aim.what} | {_shown(value)}{unit} | {sign} {aim.bound:,g}{unit} | {kept} |")
+            lines.append(
+                f"| {aim.what} | {_shown(value)}{unit}{mark} | {sign} {aim.bound:,g}{unit} | {kept} |"
+            )
     return lines if len(lines) > 2 else []
 
 

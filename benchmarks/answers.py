@@ -6,10 +6,15 @@ from typing import Any
 import httptools
 import msgspec
 
-TEXT = "hello, world"
-"""What the echo tool is given, and must return."""
+FIRST_NUMBER = 1_000_000_000
+"""The first of the numbers that tell calls apart: all have ten digits, so that requests have one length."""
 
 CLOCK = re.compile(rb"clock=(\d+)")
+
+
+def words(number: int) -> str:
+    """Return what the echo tool is given, and must return."""
+    return f"hello, world {number}"
 
 
 class WrongAnswer(Exception):  # noqa: N818  it is what it says
@@ -21,10 +26,11 @@ class Answer:
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self.headers: dict[bytes, bytes] = {}
-        self.body = bytearray()
-        self.headers_complete = False
-        self.complete = False
+        self.headers: dict[bytes, bytes]
+        self.body: bytearray
+        self.headers_complete: bool
+        self.complete: bool
+        self.begin()
 
     @property
     def status(self) -> int:
@@ -35,6 +41,13 @@ class Answer:
     def is_stream(self) -> bool:
         """Whether it is a stream of events."""
         return self.headers.get(b"content-type", b"").startswith(b"text/event-stream")
+
+    def begin(self) -> None:
+        """Await the next answer of the same connection."""
+        self.headers = {}
+        self.body = bytearray()
+        self.headers_complete = False
+        self.complete = False
 
     def feed(self, data: bytes) -> bool:
         """Take a piece, and return whether the answer is complete.
@@ -89,15 +102,17 @@ def events(body: bytes) -> list[bytes]:
     ]
 
 
-def result_of(answer: Answer) -> dict[str, Any]:
+def result_of(answer: Answer, number: int | None = None) -> dict[str, Any]:
     """Return the result in a complete answer, which may have notifications before it.
 
     Raises:
-        WrongAnswer: There is none.
+        WrongAnswer: There is none, or it is not that of the request with a number.
     """
     if answer.status != 200:
         raise WrongAnswer(f"status {answer.status}: {bytes(answer.body[:200])!r}")
     messages = answer.messages()
+    if number is not None and (not messages or messages[-1].get("id") != number):
+        raise WrongAnswer(f"no answer to {number}: {bytes(answer.body[-300:])!r}")
     result = messages[-1].get("result") if messages else None
     if not isinstance(result, dict) or result.get("isError"):
         raise WrongAnswer(f"no result: {bytes(answer.body[-300:])!r}")
@@ -117,11 +132,21 @@ def text_of(result: dict[str, Any]) -> str:
         raise WrongAnswer(f"a result without one text: {result!r}") from error
 
 
-def check_echo(answer: Answer) -> None:
-    """Judge the answer of the echo tool.
+def check_echo(answer: Answer, number: int) -> None:
+    """Judge the answer of the echo tool to the call with a number.
 
     Raises:
         WrongAnswer: It is not the text that was sent.
     """
-    if (text := text_of(result_of(answer))) != TEXT:
+    if (text := text_of(result_of(answer, number))) != words(number):
         raise WrongAnswer(f"not what was said: {text!r}")
+
+
+def check_fixed(answer: Answer, number: int) -> None:  # noqa: ARG001  it has another, or none
+    """Judge the answer of a server that answers every call alike.
+
+    Raises:
+        WrongAnswer: It is not the text that would have been sent first.
+    """
+    if (text := text_of(result_of(answer))) != words(FIRST_NUMBER):
+        raise WrongAnswer(f"not the fixed answer: {text!r}")

@@ -19,6 +19,14 @@ _CHANGES = (b"notifications/resources/updated", b"list_changed")
 _LONGEST = max(map(len, _CHANGES))
 
 
+_A_SECOND = 1_500.0
+
+
+def opening_seconds(sizes: Sequence[int]) -> float:
+    """Return about how long the opening of so many takes, for the estimate."""
+    return max(sizes) / _A_SECOND
+
+
 @attrs.define(eq=False)
 class Stream:
     """One of them.

@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from benchmarks.answers import TEXT
+from benchmarks.answers import FIRST_NUMBER, words
 from benchmarks.peers.peer import HOST, PATH
 
 MODERN = "2026-07-28"
@@ -34,24 +34,20 @@ class Dialect:
         """Whether each request stands alone."""
         return self.revision >= MODERN
 
-    def call(self, tool: str, request_id: int = 1, **arguments: object) -> bytes:
+    def call(self, number: int, *, tool: str, **arguments: object) -> bytes:
         """Return a call of a tool, which asks for progress and for every log line."""
-        return self.post(self.call_message(tool, request_id, **arguments))
-
-    def echo(self) -> bytes:
-        """Return the short call: nothing is asked for but its answer."""
-        return self.post(self.echo_message())
-
-    def echo_message(self, request_id: int = 1) -> dict[str, Any]:
-        """Return the message of the short call."""
-        return self.message("tools/call", {"name": "echo", "arguments": {"text": TEXT}}, request_id)
-
-    def call_message(self, tool: str, request_id: int = 1, **arguments: object) -> dict[str, Any]:
-        """Return the message of a call that asks for progress and for every log line."""
-        meta: dict[str, Any] = {"progressToken": request_id}
+        meta: dict[str, Any] = {"progressToken": number}
         if self.is_modern:
             meta[f"{_META}logLevel"] = "debug"
-        return self.message("tools/call", {"name": tool, "arguments": arguments, "_meta": meta}, request_id)
+        return self.request("tools/call", {"name": tool, "arguments": arguments, "_meta": meta}, number)
+
+    def echo(self, number: int) -> bytes:
+        """Return the short call: nothing is asked for but its answer."""
+        return self.post(self.echo_message(number))
+
+    def echo_message(self, number: int) -> dict[str, Any]:
+        """Return the message of the short call."""
+        return self.message("tools/call", {"name": "echo", "arguments": {"text": words(number)}}, number)
 
     def listen(self) -> bytes:
         """Return a subscription to every change that a server may announce."""
@@ -78,11 +74,11 @@ class Dialect:
         """Return the end of the session."""
         return self._head("DELETE", [])
 
-    def request(self, method: str, params: dict[str, Any], request_id: int = 1) -> bytes:
+    def request(self, method: str, params: dict[str, Any], request_id: int = FIRST_NUMBER) -> bytes:
         """Return any request."""
         return self.post(self.message(method, params, request_id))
 
-    def message(self, method: str, params: dict[str, Any], request_id: int = 1) -> dict[str, Any]:
+    def message(self, method: str, params: dict[str, Any], request_id: int = FIRST_NUMBER) -> dict[str, Any]:
         """Return the message of a request; in the modern era it says who asks, and in which revision."""
         if self.is_modern:
             claim = {

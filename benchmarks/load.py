@@ -10,12 +10,15 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
 
 import attrs
 
-from benchmarks.answers import Answer, WrongAnswer
+from benchmarks.answers import FIRST_NUMBER, Answer, WrongAnswer
 from benchmarks.client import PIECE, ready
 from benchmarks.client import connect as open_socket
+from benchmarks.dialect import Dialect
 from benchmarks.process import Target
 from benchmarks.usage import processor_seconds
 
@@ -45,39 +48,70 @@ class Conversation(ABC):
 
 
 class Repeated(Conversation):
-    """The same HTTP/1.1 request again and again.
+    """One HTTP/1.1 request again and again, each time with another number in it: nobody has seen it before.
 
-    The first answer is read and judged in full. Of those after it, one that has its length and its body is the same; any other
-    is read and judged in full too.
+    The first answer is read and judged in full. One after it is the same if nothing differs but numbers, and its own number is in
+    it as often as the first one's was in that; any other is read and judged in full too.
     """
 
-    def __init__(self, sock: socket.socket, request: bytes, check: Callable[[Answer], None]) -> None:
+    def __init__(self, sock: socket.socket, request: "Numbered", check: "Check") -> None:
         super().__init__(sock)
-        self._request = request
+        self._send, self._receive = sock.sendall, sock.recv
+        self._request = request(FIRST_NUMBER).split(b"%d" % FIRST_NUMBER)
         self._check = check
+        self._number = b""
         self._answer = Answer()
-        self._pieces: list[bytes] = []
-        self._length = -1
-        self._body = b""
+        self._pieces = 0
+        self._room = PIECE
+        # Of the first answer: its length and its body's text between numbers, if it came in one piece; its body without digits,
+        # and how often its number was in that.
+        self._length, self._body = -1, [b""]
+        self._shape, self._mentions = b"", -1
 
     def ask(self) -> None:
         """Send the request."""
-        self.sock.sendall(self._request)
+        self._number = b"%d" % next(numbers)
+        self._send(self._number.join(self._request))
 
     def answered(self) -> bool:
         """Read a piece of the answer."""
-        data = self.sock.recv(PIECE)
-        if len(data) == self._length and data.endswith(self._body) and data.startswith(_OK):
+        data = self._receive(self._room)
+        if (
+            len(data) == self._length
+            and data.endswith(self._number.join(self._body))
+            and data.startswith(_OK)
+            and not self._pieces
+        ):
             return True
-        self._pieces.append(data)
+        self._pieces += 1
         if not self._answer.feed(data):
             return False
-        self._check(self._answer)
-        if len(self._pieces) == 1 and data.endswith(bytes(self._answer.body)):
-            self._length, self._body = len(data), bytes(self._answer.body)
-        self._pieces.clear()
-        self._answer = Answer()
+        self._judge(data)
+        self._pieces = 0
+        self._answer.begin()
         return True
+
+    def _judge(self, data: bytes) -> None:
+        body = bytes(self._answer.body)
+        shape, mentions = body.translate(None, _DIGITS), body.count(self._number)
+        if (shape, mentions, self._answer.status) != (self._shape, self._mentions, 200):
+            self._check(self._answer, int(self._number))
+            self._shape, self._mentions = shape, mentions
+        if self._pieces == 1 and data.endswith(body) and not self._answer.is_stream:
+            self._length, self._body = len(data), body.split(self._number)
+            self._room = 2 * self._length  # less for the allocator to do than for a whole piece
+
+
+Numbered = Callable[[int], bytes]
+"""Makes a request that has a number in it."""
+
+Check = Callable[[Answer, int], None]
+"""Judges the answer to the request that has a number in it; raises `WrongAnswer`."""
+
+numbers = count(FIRST_NUMBER)
+"""Those of the calls of this process."""
+
+_DIGITS = b"0123456789"
 
 
 @attrs.frozen
@@ -177,14 +211,15 @@ def _let_finish(poller: select.epoll, by_number: dict[int, Conversation]) -> Non
 
 
 def repeat(
-    target: Target, connections: int, request: Callable[..., bytes], check: Callable[[Answer], None]
+    target: Target, connections: int, request: Callable[[Dialect, int], bytes], check: Check
 ) -> list[Conversation]:
-    """Return connections that each repeat a request, which is made by a method of `Dialect`.
+    """Return connections that each repeat a request, which a method of `Dialect` makes of a number.
 
     In a revision that has sessions, each has a session of its own.
     """
     conversations: list[Conversation] = []
     for _ in range(connections):
         sock = open_socket(target.port)
-        conversations.append(Repeated(sock, request(ready(sock, target.port, target.revision)), check))
+        dialect = ready(sock, target.port, target.revision)
+        conversations.append(Repeated(sock, partial(request, dialect), check))
     return conversations

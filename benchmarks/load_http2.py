@@ -7,10 +7,10 @@ import h2.connection
 import h2.events
 import msgspec
 
-from benchmarks.answers import TEXT, WrongAnswer, text_of
+from benchmarks.answers import WrongAnswer, text_of, words
 from benchmarks.client import PIECE, connect
 from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation
+from benchmarks.load import Conversation, numbers
 from benchmarks.peers.peer import HOST, PATH
 from benchmarks.process import Target
 
@@ -23,7 +23,8 @@ class Streams(Conversation):
         config = h2.config.H2Configuration(header_encoding="utf-8", validate_outbound_headers=False)
         self._connection = h2.connection.H2Connection(config)
         self._connection.initiate_connection()
-        self._body = msgspec.json.encode(Dialect(target.port, target.revision).echo_message())
+        self._dialect = Dialect(target.port, target.revision)
+        self._number = 0
         self._headers = [
             (":method", "POST"),
             (":path", PATH),
@@ -39,9 +40,11 @@ class Streams(Conversation):
 
     def ask(self) -> None:
         """Open a stream with the call."""
-        number = self._connection.get_next_available_stream_id()
-        self._connection.send_headers(number, self._headers)
-        self._connection.send_data(number, self._body, end_stream=True)
+        self._number = next(numbers)
+        body = msgspec.json.encode(self._dialect.echo_message(self._number))
+        stream = self._connection.get_next_available_stream_id()
+        self._connection.send_headers(stream, self._headers)
+        self._connection.send_data(stream, body, end_stream=True)
         self.sock.sendall(self._connection.data_to_send())
 
     def answered(self) -> bool:
@@ -55,7 +58,8 @@ class Streams(Conversation):
         if more := self._connection.data_to_send():
             self.sock.sendall(more)
         if ended:
-            if text_of(msgspec.json.decode(self._answer)["result"]) != TEXT:
+            answer = msgspec.json.decode(self._answer)
+            if answer["id"] != self._number or text_of(answer["result"]) != words(self._number):
                 raise WrongAnswer(f"not what was said: {bytes(self._answer)!r}")
             self._answer.clear()
         return ended

@@ -6,10 +6,10 @@ import msgspec
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Message, Request, TextMessage
 
-from benchmarks.answers import TEXT, WrongAnswer, text_of
+from benchmarks.answers import WrongAnswer, text_of, words
 from benchmarks.client import PIECE, connect
 from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation
+from benchmarks.load import Conversation, numbers
 from benchmarks.peers.peer import HOST, PATH
 from benchmarks.process import Target
 
@@ -20,7 +20,8 @@ class Frames(Conversation):
     def __init__(self, sock: socket.socket, target: Target) -> None:
         super().__init__(sock)
         self._connection = WSConnection(ConnectionType.CLIENT)
-        self._message = msgspec.json.encode(Dialect(target.port, target.revision).echo_message()).decode()
+        self._dialect = Dialect(target.port, target.revision)
+        self._number = 0
         upgrade = Request(host=f"{HOST}:{target.port}", target=PATH, subprotocols=["mcp"])
         sock.sendall(self._connection.send(upgrade))
         answer = self._receive()
@@ -30,7 +31,9 @@ class Frames(Conversation):
 
     def ask(self) -> None:
         """Send the call."""
-        self.sock.sendall(self._connection.send(Message(data=self._message)))
+        self._number = next(numbers)
+        message = msgspec.json.encode(self._dialect.echo_message(self._number)).decode()
+        self.sock.sendall(self._connection.send(Message(data=message)))
 
     def answered(self) -> bool:
         """Read frames, and return whether the answer is complete."""
@@ -38,7 +41,8 @@ class Frames(Conversation):
             if isinstance(event, TextMessage):
                 self._answer += event.data
                 if event.message_finished:
-                    if text_of(msgspec.json.decode(self._answer)["result"]) != TEXT:
+                    answer = msgspec.json.decode(self._answer)
+                    if answer["id"] != self._number or text_of(answer["result"]) != words(self._number):
                         raise WrongAnswer(f"not what was said: {self._answer!r}")
                     self._answer = ""
                     return True

@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import platform
 import resource
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("mcpbus", "trio", "hypercorn", "httptools", "h11", "h2", "msgspec", "attrs", "uvicorn", "uvloop")
+
+
+_CHECKOUT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 
 
 def cores() -> tuple[set[int], set[int]]:
@@ -59,7 +63,8 @@ def version_of(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        # A checkout that is only on the path has no metadata, but says itself what it is.
+        return str(_CHECKOUT["version"]) if package == _CHECKOUT["name"] else "not installed"
 
 
 def _processor() -> str:

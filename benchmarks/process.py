@@ -37,6 +37,7 @@ class Target:
         revision: The revision in which its tools are called.
         session_revision: The revision in which it opens sessions, if it does.
         wire: What it is spoken to over.
+        fixed: Whether it answers every request with the same bytes.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Target:
     revision: str
     session_revision: str | None
     wire: Wire
+    fixed: bool
 
 
 @contextmanager
@@ -71,7 +73,15 @@ def running(peer: Peer, environment: Mapping[str, str] | None = None) -> Iterato
             )
         try:
             _wait_until_it_listens(process, port, log)
-            yield Target(peer.name, port, process.pid, peer.revision, peer.session_revision, peer.wire)
+            yield Target(
+                peer.name,
+                port,
+                process.pid,
+                peer.revision,
+                peer.session_revision,
+                peer.wire,
+                peer.fixed,
+            )
         finally:
             _stop(process)
 

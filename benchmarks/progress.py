@@ -4,13 +4,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+Step = Callable[[str, float], None]
+"""Is told of each turn before it begins: what it is, and about how many seconds it takes."""
+
 
 @contextmanager
-def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Give what is told of each turn before it begins."""
+def progress(total: float) -> Iterator[Step]:
+    """Give what is told of each turn of a run that takes about so many seconds."""
     try:
         from rich.console import Console  # noqa: PLC0415  it may be absent
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
     except ImportError:
         yield _lines(total)
         return
@@ -18,26 +21,40 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
     if not console.is_terminal:
         yield _lines(total)
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    # Seldom, because it is drawn on the core of the load.
-    with Progress(*columns, console=console, refresh_per_second=2, transient=True) as bar:
+    columns = (
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("of about"),
+        TextColumn(minutes(total)),
+        TimeRemainingColumn(),
+        TextColumn("left: {task.description}"),
+    )
+    # Seldom, because it is drawn on the core of the load; and by what the last minutes took, not the last turn.
+    with Progress(
+        *columns, console=console, refresh_per_second=2, transient=True, speed_estimate_period=120
+    ) as bar:
         task = bar.add_task("", total=total)
-        begun = 0
+        current = 0.0
 
-        def step(what: str) -> None:
-            nonlocal begun
-            bar.update(task, completed=begun, description=what)
-            begun += 1
+        def step(what: str, seconds: float) -> None:
+            nonlocal current
+            bar.update(task, advance=current, description=what)
+            current = seconds
 
         yield step
 
 
-def _lines(total: int) -> Callable[[str], None]:
-    begun = 0
+def _lines(total: float) -> Step:
+    done = 0.0
 
-    def step(what: str) -> None:
-        nonlocal begun
-        begun += 1
-        print(f"[{begun}/{total}] {what}", file=sys.stderr, flush=True)
+    def step(what: str, seconds: float) -> None:
+        nonlocal done
+        print(f"[{done / total:4.0%} of about {minutes(total)}] {what}", file=sys.stderr, flush=True)
+        done += seconds
 
     return step
+
+
+def minutes(seconds: float) -> str:
+    """Return how long something takes, in words."""
+    return f"{seconds / 60:.0f} minutes" if seconds >= 150 else f"{seconds:.0f} seconds"

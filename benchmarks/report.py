@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from benchmarks import aims, growth
-from benchmarks.results import Measured, Results
+from benchmarks.results import BOUNDED, Measured, Results
 from benchmarks.scenarios.scenario import CPU, Inside, Metric, Scenario
 
 _RATIOS = {CPU.key: "ratio of processor time"}
@@ -79,11 +79,11 @@ def cell(row: Measured, metric: Metric, *, with_spread: bool) -> str:
     """Return a figure: its median, and on demand its lowest and highest value."""
     if metric.key not in row.turns[0]:
         return ""
-    median = metric.shown(row.median(metric.key))
-    if not with_spread or len(row.turns) < 2:
-        return median
-    low, high = row.spread(metric.key)
-    return f"{median} ({metric.shown(low)} to {metric.shown(high)})"
+    shown = metric.shown(row.median(metric.key))
+    if with_spread and len(row.turns) > 1:
+        low, high = row.spread(metric.key)
+        shown += f" ({metric.shown(low)} to {metric.shown(high)})"
+    return shown + (BOUNDED if with_spread and row.is_bounded() else "")
 
 
 def _mentioned(results: Results, scenario: Scenario) -> bool:

@@ -8,6 +8,10 @@ import attrs
 import msgspec
 
 FOLDER = Path(__file__).parent / "results"
+BUSY_LOADER = 0.85
+"""Of its core; beyond that, the load bounds what it measures."""
+BOUNDED = " (bounded by the load)"
+"""Stands behind such figures."""
 
 
 @attrs.frozen
@@ -38,6 +42,10 @@ class Measured:
         """Return the lowest and the highest value of a metric."""
         values = self.values(key)
         return min(values), max(values)
+
+    def is_bounded(self) -> bool:
+        """Return whether the load had so much to do that the server may be faster than its figure."""
+        return "loader" in self.turns[0] and self.median("loader") > BUSY_LOADER
 
     def ratio(self, base: "Measured", key: str) -> float:
         """Return the median of the ratios to another server's, turn by turn: both saw the same machine."""
@@ -90,6 +98,7 @@ class Results:
         subjects: Who was measured, by name.
         measured: What was measured.
         missing: What was not.
+        took: How many of the seconds each scenario took.
     """
 
     machine: dict[str, Any]
@@ -98,6 +107,7 @@ class Results:
     subjects: dict[str, Subject]
     measured: list[Measured]
     missing: list[Missing]
+    took: dict[str, float] = attrs.field(factory=dict)
 
     def of(self, scenario: str) -> list[Measured]:
         """Return what was measured in a scenario."""

@@ -1,91 +1,41 @@
-"""Runs scenarios: servers take turns, in one order and then in the other, so that what else the machine does falls on all alike."""
+"""Runs scenarios, turn by turn: starts servers, has processes of the load measure them, and keeps what they say."""
 
 import multiprocessing
 import os
+import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TypeVar
 
 import attrs
 
-from benchmarks.answers import WrongAnswer, check_echo
+from benchmarks.answers import WrongAnswer, check_echo, check_fixed
 from benchmarks.dialect import Dialect
-from benchmarks.load import load, repeat
+from benchmarks.load import Conversation, load, repeat
 from benchmarks.machine import LOAD_CORE, SERVER_CORE, raise_file_limit
-from benchmarks.peers.peer import Absent, Peer, Wire
+from benchmarks.peers.peer import Ability, Absent, Peer, Wire
+from benchmarks.plan import INSIDE, Plan, Turn
 from benchmarks.process import Target, running
+from benchmarks.progress import Step
 from benchmarks.results import Measured, Missing
+from benchmarks.scenarios.chatter import repeat_chatter
 from benchmarks.scenarios.scenario import Figures, Inside, Scenario, Served
 
-_Item = TypeVar("_Item")
-
-QUICK_ROUNDS = 2
-QUICK_SECONDS = 0.4
-WARM_UP_SECONDS = 3.0
 WARM_UP_CONNECTIONS = 8
-
-
-@attrs.frozen
-class Plan:
-    """What is run of each scenario.
-
-    Attributes:
-        quick: Few turns, short ones, small sizes.
-        rounds: Turns of each server, if not as many as the scenario says.
-        sizes: Only these of the sizes, if any are given.
-    """
-
-    quick: bool = False
-    rounds: int | None = None
-    sizes: tuple[int, ...] = ()
-
-    def rounds_of(self, scenario: Scenario) -> int:
-        """Return how many turns each server has."""
-        return self.rounds or (min(QUICK_ROUNDS, scenario.rounds) if self.quick else scenario.rounds)
-
-    def seconds_of(self, scenario: Scenario) -> float:
-        """Return how long what is timed goes on."""
-        return min(QUICK_SECONDS, scenario.seconds) if self.quick else scenario.seconds
-
-    def sizes_of(self, scenario: Scenario) -> tuple[int, ...]:
-        """Return the sizes; those that are asked for need not be the scenario's own."""
-        if scenario.size_title and self.sizes:
-            return self.sizes
-        return tuple(scenario.quick_sizes if self.quick else scenario.sizes)
-
-    def passes_of(self, scenario: Scenario) -> list[tuple[int, ...]]:
-        """Return the sizes of each turn: one after the other, or all in one."""
-        sizes = self.sizes_of(scenario)
-        return [sizes] if scenario.grows_up else [(size,) for size in sizes]
-
-    def turns(self, scenarios: Iterable[Scenario], peers: Sequence[Peer]) -> int:
-        """Return how many turns there will be, if no server is absent."""
-        return sum(
-            len(self.passes_of(scenario)) * self.rounds_of(scenario) * len(subjects(scenario, peers))
-            for scenario in scenarios
-        )
-
-
-def subjects(scenario: Scenario, peers: Sequence[Peer]) -> list[str]:
-    """Return the names of who is measured in a scenario."""
-    if isinstance(scenario, Served):
-        return [peer.name for peer in peers if scenario.measures(peer)]
-    return [INSIDE]
-
-
-INSIDE = "mcpbus"
-"""The name under which what is measured without a server is reported."""
+WARM_UP_SECONDS = 10.0
+"""The most that a warm-up takes."""
+CHATTER = 10
 
 
 class Runner:
     """Measures, and keeps what was measured and what was not."""
 
-    def __init__(self, plan: Plan, peers: Sequence[Peer], step: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, peers: Sequence[Peer], step: Step) -> None:
         self.measured: list[Measured] = []
         self.missing: list[Missing] = []
+        self.took: dict[str, float] = {}
         self._plan = plan
         self._peers = peers
         self._step = step
@@ -100,50 +50,37 @@ class Runner:
 
     def run(self, scenario: Scenario) -> None:
         """Run one scenario."""
-        if isinstance(scenario, Inside):
-            self._run_inside(scenario)
-        elif isinstance(scenario, Served):
-            peers = [peer for peer in self._peers if scenario.measures(peer)]
-            if scenario.grows_up:
-                self._run_one_by_one(scenario, peers)
-            else:
-                self._run_side_by_side(scenario, peers)
-
-    def _run_inside(self, scenario: "Inside") -> None:
-        sizes, seconds = self._plan.sizes_of(scenario), self._plan.seconds_of(scenario)
-        for _ in range(self._plan.rounds_of(scenario)):
-            self._step(scenario.title)
-            with _processes(SERVER_CORE) as processes:  # a new one for each turn
-                taken = processes.submit(_inside, scenario, sizes, seconds).result()
-            self._keep(scenario, INSIDE, *taken)
-
-    def _run_one_by_one(self, scenario: Served, peers: Sequence[Peer]) -> None:
-        """Measure servers that grow: each is a new process, alone on the machine."""
-        sizes, seconds = self._plan.sizes_of(scenario), self._plan.seconds_of(scenario)
+        begun = time.monotonic()
         lost: set[str] = set()
-        for order in _orders(peers, self._plan.rounds_of(scenario)):
-            for peer in order:
-                self._step(f"{scenario.title}: {peer.title}")
-                if peer.name in lost:
-                    continue
-                with self._started(scenario, peer) as target:
-                    if target is None or not self._turn(scenario, target, sizes, seconds):
-                        lost.add(peer.name)
+        for turn in self._plan.turns(scenario, self._peers):
+            name = INSIDE if turn.peer is None else turn.peer.name
+            size = (
+                f" ({turn.sizes[0]:,} {scenario.size_title})"
+                if len(turn.sizes) == 1 and turn.sizes[0]
+                else ""
+            )
+            self._step(
+                f"{scenario.title}{size}" + (f": {turn.peer.title}" if turn.peer else ""), turn.seconds
+            )
+            if name not in lost and not self._take_turn(scenario, turn):
+                lost.add(name)
+        self.took[scenario.name] = time.monotonic() - begun
 
-    def _run_side_by_side(self, scenario: Served, peers: Sequence[Peer]) -> None:
-        """Measure servers that all run, and of which one at a time has something to do."""
-        seconds = self._plan.seconds_of(scenario)
-        targets = [(peer, self._kept(scenario, peer)) for peer in peers]
-        lost = {peer.name for peer, target in targets if target is None}
-        for sizes in self._plan.passes_of(scenario):
-            for order in _orders(targets, self._plan.rounds_of(scenario)):
-                for peer, target in order:
-                    size = f" ({sizes[0]:,} {scenario.size_title})" if scenario.size_title else ""
-                    self._step(f"{scenario.title}{size}: {peer.title}")
-                    if peer.name in lost:
-                        continue
-                    if target is not None and not self._turn(scenario, target, sizes, seconds):
-                        lost.add(peer.name)
+    def _take_turn(self, scenario: Scenario, turn: Turn) -> bool:
+        """Measure once, and return whether that went well."""
+        if isinstance(scenario, Served) and turn.peer is not None:
+            if not scenario.grows_up:
+                target = self._kept(scenario, turn.peer)
+                return target is not None and self._load(scenario, target, turn)
+            # A server that grows is a new process each time, and the only one that has anything to do.
+            with self._started(scenario, turn.peer) as target:
+                return target is not None and self._load(scenario, target, turn)
+        if isinstance(scenario, Inside):
+            with _processes(SERVER_CORE) as processes:  # a new one for each turn
+                seconds = self._plan.seconds_of(scenario)
+                taken = processes.submit(_inside, scenario, turn.sizes, seconds).result()
+            return self._keep(scenario, INSIDE, *taken)
+        raise NotImplementedError
 
     def _kept(self, scenario: Served, peer: Peer) -> Target | None:
         """Return a server that runs until the end: those of one environment are the same in all scenarios."""
@@ -151,11 +88,13 @@ class Runner:
         if key not in self._running:
             target = self._servers.enter_context(self._started(scenario, peer))
             if target is not None and not self._plan.quick:
-                self._loaders.submit(_warm_up, target).result()
+                calls_back = "BENCH_STREAMS" in scenario.environment and Ability.CHATTER in peer.abilities
+                self._loaders.submit(_warm_up, target, peer.warm_up, calls_back).result()
             self._running[key] = target
-        elif (
-            self._running[key] is None
-        ):  # what it is absent for in one scenario, it is absent for in the next
+        elif self._running[key] is None and not any(
+            (missing.scenario, missing.server) == (scenario.name, peer.name) for missing in self.missing
+        ):
+            # What it is absent for in one scenario, it is absent for in the next.
             known = next(missing for missing in self.missing if missing.server == peer.name)
             self.missing.append(attrs.evolve(known, scenario=scenario.name))
         return self._running[key]
@@ -170,9 +109,10 @@ class Runner:
                 target = None
             yield target
 
-    def _turn(self, scenario: Served, target: Target, sizes: Sequence[int], seconds: float) -> bool:
+    def _load(self, scenario: Served, target: Target, turn: Turn) -> bool:
+        seconds = self._plan.seconds_of(scenario)
         try:
-            taken = self._loaders.submit(_take, scenario, target, sizes, seconds).result()
+            taken = self._loaders.submit(_take, scenario, target, turn.sizes, seconds).result()
         except BrokenProcessPool:
             self._loaders = _processes(LOAD_CORE)
             taken = [], "the process of the load died"
@@ -194,12 +134,6 @@ class Runner:
         return failure is None
 
 
-def _orders(items: Sequence[_Item], rounds: int) -> Iterator[Sequence[_Item]]:
-    """Yield items in their order and backwards, in turns."""
-    for number in range(rounds):
-        yield items if number % 2 == 0 else items[::-1]
-
-
 def _processes(core: set[int]) -> ProcessPoolExecutor:
     """Return an executor of one new process on a core."""
     context = multiprocessing.get_context("spawn")
@@ -211,14 +145,23 @@ def _begin(core: set[int]) -> None:
     raise_file_limit()
 
 
-def _warm_up(target: Target) -> None:
-    """Call for a while, as compilers that work while a program runs need it; whatever fails here fails in a turn too."""
-    if target.wire is Wire.HTTP1:
-        with suppress(WrongAnswer, OSError):
-            conversations = repeat(target, WARM_UP_CONNECTIONS, Dialect.echo, check_echo)
-            load(target, conversations, WARM_UP_SECONDS)
-            for conversation in conversations:
-                conversation.sock.close()
+def _warm_up(target: Target, calls: int, calls_back: bool) -> None:
+    """Call until compilers that work while a program runs have done so; whatever fails here fails in a turn too."""
+    if target.wire is not Wire.HTTP1:
+        return
+    with suppress(WrongAnswer, OSError):
+        check = check_fixed if target.fixed else check_echo
+        _call(target, repeat(target, WARM_UP_CONNECTIONS, Dialect.echo, check), calls)
+        if calls_back:
+            _call(target, repeat_chatter(target, WARM_UP_CONNECTIONS, CHATTER), calls // CHATTER)
+
+
+def _call(target: Target, conversations: Sequence[Conversation], calls: int) -> None:
+    end = time.monotonic() + WARM_UP_SECONDS
+    while calls > 0 and time.monotonic() < end:
+        calls -= len(load(target, conversations, 0.1).latencies)
+    for conversation in conversations:
+        conversation.sock.close()
 
 
 def _take(

@@ -95,6 +95,8 @@ class Peer(abc.ABC):
         session_revision: The newest revision in which ``initialize`` is answered; None if it is not.
         abilities: What it can be measured in beside short calls.
         wire: What it is spoken to over.
+        fixed: Whether it answers every request with the same bytes, and looks at none.
+        warm_up: Calls that it answers before it is measured.
     """
 
     name: str
@@ -107,6 +109,8 @@ class Peer(abc.ABC):
     session_revision: str | None = "2025-11-25"
     abilities: frozenset[Ability] = frozenset()
     wire: Wire = Wire.HTTP1
+    fixed: bool = False
+    warm_up: int = 1_000
 
     def prepare(self, folder: Path) -> None:
         """Install what it needs, if its toolchain is there.

@@ -220,7 +220,7 @@ class Actors(Inside):
         Metric("scoped_task", "a bare trio task with a scope, µs", 2),
         Metric("task", "an actor's task, µs", 2),
     )
-    rounds = 1
+    sizes = {0: 3}
 
     def turn(self, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002  as long as it takes
         """Measure everything, one after the other."""

@@ -7,7 +7,7 @@ import msgspec
 
 from benchmarks.answers import Answer, WrongAnswer
 from benchmarks.dialect import Dialect
-from benchmarks.load import load, repeat
+from benchmarks.load import Conversation, load, repeat
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import CPU, LOADER, P50, P99, Figures, Metric, Served
@@ -22,27 +22,31 @@ class Chatter(Served):
     title = "Calls with notifications"
     what = f"`tools/call` on {CONNECTIONS} connections; each call sends so many notifications, one after the other, before its reply."
     size_title = "notifications"
-    sizes = (1, 10, 100)
+    sizes = {1: 2, 10: 6, 100: 2}
     quick_sizes = (10,)
     metrics = (Metric("rate", "calls/s", more_is_better=True), P50, P99, CPU, LOADER)
     needs = Ability.CHATTER
-    environment = {"BENCH_STREAMS": "1"}  # noqa: RUF012
+    environment = {"BENCH_STREAMS": "1"}
     grows = "cpu_us"
-    rounds = 4
 
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Call for a while."""
         for count in sizes:
-            call = partial(Dialect.call, tool="chatter", count=count)
-            conversations = repeat(target, CONNECTIONS, call, partial(check_chatter, count))
+            conversations = repeat_chatter(target, CONNECTIONS, count)
             load(target, conversations, seconds / 10)
             yield count, load(target, conversations, seconds).figures()
             for conversation in conversations:
                 conversation.sock.close()
 
 
-def check_chatter(count: int, answer: Answer) -> None:
-    """Judge an answer: every notification is there, and then the reply.
+def repeat_chatter(target: Target, connections: int, count: int) -> list[Conversation]:
+    """Return connections that each repeat a call which sends notifications."""
+    call = partial(Dialect.call, tool="chatter", count=count)
+    return repeat(target, connections, call, partial(check_chatter, count))
+
+
+def check_chatter(count: int, answer: Answer, number: int) -> None:
+    """Judge an answer to the call with a number: every notification is there, and then the reply.
 
     Raises:
         WrongAnswer: Something is not.
@@ -56,5 +60,5 @@ def check_chatter(count: int, answer: Answer) -> None:
         reply = msgspec.json.decode(body.rpartition(b"data:")[2].strip())
     except msgspec.DecodeError as error:
         raise WrongAnswer(f"the last event is no reply: {body[-200:]!r}") from error
-    if "result" not in reply or reply["result"].get("isError"):
+    if reply.get("id") != number or "result" not in reply or reply["result"].get("isError"):
         raise WrongAnswer(f"the call failed: {body[-200:]!r}")

@@ -4,9 +4,9 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 
-from benchmarks.answers import CLOCK, WrongAnswer, result_of, text_of
+from benchmarks.answers import CLOCK, FIRST_NUMBER, WrongAnswer, result_of, text_of
 from benchmarks.client import connect, exchange, ready
-from benchmarks.crowd import Crowd
+from benchmarks.crowd import Crowd, opening_seconds
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import Figures, Metric, Served
@@ -18,7 +18,9 @@ LEAST_CHANGES = 5
 class FanOut(Served):
     """A tool announces a change; each of many streams is told of it."""
 
-    sizes = (10, 100, 1_000, 5_000)
+    sizes = {10: 3, 100: 3, 1_000: 3, 5_000: 3}
+    others = {10: 2, 100: 2, 1_000: 2, 5_000: 1}
+    costly = frozenset({5_000})
     quick_sizes = (10, 100)
     metrics = (
         Metric("last_ms", "last one told, ms", 2),
@@ -28,7 +30,10 @@ class FanOut(Served):
     )
     grows = "last_ms"
     grows_up = True
-    rounds = 1
+
+    def cost(self, sizes: Sequence[int], seconds: float) -> float:
+        """Return about how many seconds a turn takes: most of it for many streams is their opening."""
+        return len(sizes) * seconds + opening_seconds(sizes)
 
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Announce changes for a while, to more and more streams."""
@@ -36,12 +41,13 @@ class FanOut(Served):
             raise NotImplementedError
         sock = connect(target.port)
         # What is announced on behalf of a session must not be held for a stream that it does not have.
-        change = ready(sock, target.port, target.revision).call("change")
+        change = ready(sock, target.port, target.revision).call(FIRST_NUMBER, tool="change")
         crowd = Crowd(target, self.needs)
         try:
             for size in sizes:
                 crowd.grow(size)
-                lasts, halves = [], []
+                lasts: list[int] = []
+                halves: list[int] = []
                 used, end = processor_seconds(target.group), time.monotonic() + seconds
                 while len(lasts) < LEAST_CHANGES or time.monotonic() < end:
                     sock.sendall(change)
@@ -83,4 +89,6 @@ class GetFanOut(FanOut):
     title = "Fan-out of a change to GET streams"
     what = "The same with sessions that subscribed to the resource, each with its GET stream."
     size_title = "GET streams"
+    sizes = {10: 2, 100: 2, 1_000: 2, 5_000: 2}
+    others = {10: 1, 100: 1, 1_000: 1, 5_000: 1}
     needs = Ability.GET_STREAMS

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.answers import CLOCK, Answer, WrongAnswer, check_echo
 from benchmarks.client import PIECE, connect, ready
 from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation, load, percentile, repeat
+from benchmarks.load import Conversation, load, numbers, percentile, repeat
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.chatter import check_chatter
@@ -26,7 +26,7 @@ class Latency(Served):
         "while so many other connections make short calls, one after the other."
     )
     size_title = "connections beside it"
-    sizes = (0, 32)
+    sizes = {0: 4, 32: 2}
     quick_sizes = (0, 32)
     metrics = (
         P50,
@@ -35,8 +35,7 @@ class Latency(Served):
         Metric("count", "notifications", more_is_better=None),
     )
     needs = Ability.CHATTER
-    environment = {"BENCH_STREAMS": "1"}  # noqa: RUF012
-    rounds = 4
+    environment = {"BENCH_STREAMS": "1"}
 
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Call for a while."""
@@ -77,13 +76,15 @@ class Hearer(Conversation):
     def __init__(self, sock: socket.socket, target: Target) -> None:
         super().__init__(sock)
         self.heard: list[int] = []
-        self._request = ready(sock, target.port, target.revision).call("chatter", count=1)
+        self._dialect = ready(sock, target.port, target.revision)
+        self._number = 0
         self._answer = Answer()
         self._scanned = 0
 
     def ask(self) -> None:
         """Call the tool."""
-        self.sock.sendall(self._request)
+        self._number = next(numbers)
+        self.sock.sendall(self._dialect.call(self._number, tool="chatter", count=1))
 
     def answered(self) -> bool:
         """Read a piece of the answer, and note what has arrived whole."""
@@ -100,7 +101,7 @@ class Hearer(Conversation):
             ]
             self._scanned = whole
         if complete:
-            check_chatter(1, self._answer)
-            self._answer = Answer()
+            check_chatter(1, self._answer, self._number)
+            self._answer.begin()
             self._scanned = 0
         return complete

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from benchmarks.client import connect
-from benchmarks.crowd import Crowd, open_sessions
+from benchmarks.crowd import Crowd, open_sessions, opening_seconds
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import Figures, Metric, Served
@@ -12,24 +12,32 @@ from benchmarks.usage import resident_bytes
 
 BEFORE = 20
 CONNECTIONS = 8
-SETTLE_SECONDS = 0.5
+SETTLE_SECONDS = 0.25
+SETTLED_SECONDS = 3.0
+STEADY = 64 * 1024
 
 _METRICS = (
     Metric("each", "KiB each", 1, scale=1 / 1024),
     Metric("all", "MB for all of them", 1, scale=1e-6),
-    Metric("resident", "MB with the server", 1, scale=1e-6),
+    Metric("before", "MB before", 1, scale=1e-6),
+    Metric("resident", "MB with them", 1, scale=1e-6),
 )
 
 
 class Idle(Served):
     """More and more of something that does nothing."""
 
-    sizes = (100, 1_000, 10_000)
-    quick_sizes = (100, 1_000)
+    sizes = {100: 3, 1_000: 3, 10_000: 3}
+    others = {100: 1, 1_000: 1, 10_000: 1}
+    costly = frozenset({10_000})
+    quick_sizes = (100,)
     metrics = _METRICS
     grows = "all"
     grows_up = True
-    rounds = 1
+
+    def cost(self, sizes: Sequence[int], seconds: float) -> float:  # noqa: ARG002  it takes as long as it takes
+        """Return about how many seconds a turn takes."""
+        return (len(sizes) + 1) * 1.5 * SETTLE_SECONDS + opening_seconds(sizes)
 
 
 class IdleSessions(Idle):
@@ -92,13 +100,19 @@ class IdleGets(IdleStreams):
     title = "Resident memory of idle sessions with a GET stream"
     what = "The same for sessions that each have their GET stream: a session, a connection and a stream each."
     size_title = "GET streams"
+    sizes = {100: 1, 1_000: 1, 10_000: 1}
     needs = Ability.GET_STREAMS
 
 
 def _settled(target: Target) -> int:
-    time.sleep(SETTLE_SECONDS)
-    return resident_bytes(target.group)
+    """Return the resident memory when it no longer changes; nobody asks an allocator to give anything back."""
+    end = time.monotonic() + SETTLED_SECONDS
+    before = -STEADY
+    while abs((now := resident_bytes(target.group)) - before) >= STEADY and time.monotonic() < end:
+        before = now
+        time.sleep(SETTLE_SECONDS)
+    return now
 
 
 def _figures(before: int, now: int, size: int) -> Figures:
-    return {"each": (now - before) / size, "all": now - before, "resident": now}
+    return {"each": (now - before) / size, "all": now - before, "before": before, "resident": now}

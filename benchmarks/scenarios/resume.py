@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks.answers import Answer, WrongAnswer
 from benchmarks.client import PIECE, connect, exchange, open_session
+from benchmarks.load import numbers
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import Figures, Metric, Served
@@ -25,7 +26,7 @@ class Resume(Served):
         "comes back with `Last-Event-ID`. From the new connection's beginning until all that was missed and the reply are there."
     )
     size_title = "notifications"
-    sizes = (10, 100, 1_000)
+    sizes = {10: 2, 100: 2, 1_000: 2}
     quick_sizes = (10, 100)
     metrics = (
         Metric("ms", "ms", 2),
@@ -33,9 +34,8 @@ class Resume(Served):
         Metric("times", "times", more_is_better=None),
     )
     needs = Ability.RESUMPTION
-    environment = {"BENCH_STREAMS": "1", "BENCH_RESUMPTION": "1"}  # noqa: RUF012
+    environment = {"BENCH_STREAMS": "1", "BENCH_RESUMPTION": "1"}
     grows = "ms"
-    rounds = 3
 
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Lose streams and come back, for a while."""
@@ -53,7 +53,7 @@ def _lose_and_come_back(target: Target, count: int) -> float:
         raise WrongAnswer("it has no sessions")
     with connect(target.port) as sock:
         session = open_session(sock, target.port, target.session_revision)
-        call = session.call("chatter", request_id=2, count=count)
+        call = session.call(next(numbers), tool="chatter", count=count)
         seen = _read(sock, call, lambda body: bool(_blocks(body)))
     first = _blocks(bytes(seen.body))[0]
     last_id = next((line[3:].strip() for line in first.split(b"\n") if line.startswith(b"id:")), None)

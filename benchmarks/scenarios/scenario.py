@@ -52,13 +52,15 @@ class Scenario:
         title: Its heading in the report.
         what: How it is measured, in a sentence or two of the report.
         size_title: What its sizes count; empty where it has none.
-        sizes: In which sizes; ``(0,)`` where it has none.
+        sizes: In which sizes, and how many turns each server has in them; of size 0 where it has none. Most of the time is for what has
+            an aim.
+        others: The same for all servers but mcpbus, where that differs; no sizes that are not in the other.
+        costly: Those of the sizes that take too long with interpreted servers: measured of mcpbus and of compiled ones.
         quick_sizes: Those of a quick run.
         metrics: What is measured; the first one orders the report and is plotted.
         base: The server that ratios are made to.
         grows: The metric whose growth with the size is told, if any.
         grows_up: Whether one server is measured in all sizes one after the other, smallest first, in one turn.
-        rounds: How many turns each server has; quick runs have at most two.
         seconds: How long what is timed goes on in one turn.
     """
 
@@ -66,14 +68,19 @@ class Scenario:
     title: ClassVar[str]
     what: ClassVar[str]
     size_title: ClassVar[str] = ""
-    sizes: ClassVar[Sequence[int]] = (0,)
+    sizes: ClassVar[Mapping[int, int]] = {0: 3}
+    others: ClassVar[Mapping[int, int] | None] = None
+    costly: ClassVar[frozenset[int]] = frozenset()
     quick_sizes: ClassVar[Sequence[int]] = (0,)
     metrics: ClassVar[Sequence[Metric]]
     base: ClassVar[str] = "mcpbus"
     grows: ClassVar[str | None] = None
     grows_up: ClassVar[bool] = False
-    rounds: ClassVar[int] = 5
     seconds: ClassVar[float] = 1.0
+
+    def cost(self, sizes: Sequence[int], seconds: float) -> float:
+        """Return about how many seconds a turn takes, for the estimate."""
+        return len(sizes) * (1.1 * seconds + 0.05)
 
 
 class Served(Scenario, ABC):

@@ -46,7 +46,7 @@ class SessionBytes(Inside):
         Metric("idle", "bytes of an idle session"),
         Metric("left", "bytes that it leaves when it is deleted"),
     )
-    rounds = 1
+    sizes = {0: 1}
 
     def turn(self, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002  as long as it takes
         """Measure once."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.answers import Answer, WrongAnswer, check_echo, result_of
 from benchmarks.client import PIECE, connect
 from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation, load
+from benchmarks.load import Conversation, load, numbers
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import CPU, LOADER, P50, P99, RESIDENT, Figures, Metric, Served
@@ -26,7 +26,6 @@ class Storm(Served):
     )
     metrics = (Metric("rate", "sessions/s", more_is_better=True), P50, P99, CPU, RESIDENT, LOADER)
     needs = Ability.SESSIONS
-    rounds = 4
 
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Open sessions for a while."""
@@ -75,8 +74,9 @@ class Session(Conversation):
         inside = Dialect(self._outside.port, self._outside.revision, session)
         yield inside.initialized()
         self._expect(202)
-        yield inside.echo()
-        check_echo(self._answer)
+        number = next(numbers)
+        yield inside.echo(number)
+        check_echo(self._answer, number)
         yield inside.delete()
         self._expect(200, 202, 204)
 

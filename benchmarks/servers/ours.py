@@ -84,6 +84,7 @@ OURS: tuple[Peer, ...] = (
         title="trio + httptools, a fixed answer",
         package="trio",
         module="limit",
+        fixed=True,
         imports=("httptools",),
     ),
     Own(
@@ -91,6 +92,7 @@ OURS: tuple[Peer, ...] = (
         title="hypercorn on trio, a fixed answer",
         package="hypercorn",
         module="plain",
+        fixed=True,
         variant="hypercorn",
     ),
     Own(
@@ -98,6 +100,7 @@ OURS: tuple[Peer, ...] = (
         title="uvicorn (uvloop, httptools), a fixed answer",
         package="uvicorn",
         module="plain",
+        fixed=True,
         variant="uvicorn",
         imports=("uvicorn", "uvloop", "httptools"),
     ),

@@ -11,15 +11,15 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
-from benchmarks.answers import TEXT
+from benchmarks.answers import FIRST_NUMBER, words
 
 RESULT: bytes = msgspec.json.encode(
     {
         "jsonrpc": "2.0",
-        "id": 1,
+        "id": FIRST_NUMBER,
         "result": {
-            "content": [{"type": "text", "text": TEXT}],
-            "structuredContent": TEXT,
+            "content": [{"type": "text", "text": words(FIRST_NUMBER)}],
+            "structuredContent": words(FIRST_NUMBER),
             "resultType": "complete",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "bench", "version": "1"}},
         },

@@ -1,27 +1,53 @@
 """The benchmarks measure what they say, and run."""
 
+import re
+import socket
+from importlib.metadata import PackageNotFoundError
+
 import attrs
 import pytest
 import trio
 
 from benchmarks import aims, growth, machine, readme_table, report
-from benchmarks.answers import Answer, WrongAnswer, check_echo, events
-from benchmarks.load import percentile
+from benchmarks.answers import FIRST_NUMBER, Answer, WrongAnswer, check_echo, check_fixed, events
+from benchmarks.load import Repeated, percentile
+from benchmarks.peers import PEERS
 from benchmarks.peers.peer import Absent
+from benchmarks.plan import Plan
 from benchmarks.process import running
 from benchmarks.results import FOLDER, Measured, Missing, Results, Subject, read
-from benchmarks.runner import Plan, Runner
+from benchmarks.runner import Runner
 from benchmarks.scenarios import SCENARIOS, session_bytes
 from benchmarks.scenarios.chatter import check_chatter
+from benchmarks.scenarios.scenario import Served
 from benchmarks.servers import OURS
 
-ECHO = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hello, world"}]}}'
+NUMBER = FIRST_NUMBER
+ECHO = b'{"jsonrpc":"2.0","id":1000000000,"result":{"content":[{"type":"text","text":"hello, world 1000000000"}]}}'
 BY_NAME = {peer.name: peer for peer in OURS}
 SHORT_CALL = next(scenario for scenario in SCENARIOS if scenario.name == "short-call")
 
 
+AIMED = (
+    *(
+        ("short-call", server, 32)
+        for server in ("mcpbus", "mcpbus-asgi", "trio-httptools", "bare-hypercorn", *aims.BEST_OF)
+    ),
+    *(("chatter", server, 10) for server in ("mcpbus", *aims.BEST_OF)),
+    ("latency", "mcpbus", 0),
+    ("fan-out-listens", "mcpbus", 100),
+    ("fan-out-listens", "mcpbus", 1_000),
+    ("fan-out-listens", "mcpbus", 5_000),
+    ("idle-sessions", "mcpbus", 10_000),
+    ("idle-listens", "mcpbus", 10_000),
+    ("stalled", "mcpbus", 1),
+    ("in-process", "mcpbus", 1),
+    ("actors", "mcpbus", 0),
+)
+
+
 def measured(server, *rates, size=32):
-    return Measured("short-call", server, size, [{"rate": rate} for rate in rates])
+    return Measured("short-call", server, size, [{"rate": rate, "cpu_us": 1e6 / rate} for rate in rates])
 
 
 def results(*rows, missing=()):
@@ -44,8 +70,8 @@ def answer(body, content_type="application/json", status="200 OK"):
 
 
 def test_an_answer_is_read_in_pieces_and_judged():
-    check_echo(answer(ECHO))
-    check_echo(answer(b"event: message\r\ndata: " + ECHO + b"\r\n\r\n", "text/event-stream"))
+    check_echo(answer(ECHO), NUMBER)
+    check_echo(answer(b"event: message\r\ndata: " + ECHO + b"\r\n\r\n", "text/event-stream"), NUMBER)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +79,7 @@ def test_an_answer_is_read_in_pieces_and_judged():
     [
         (ECHO.replace(b"hello", b"hullo"), "200 OK"),
         (ECHO.replace(b'"content"', b'"isError":true,"content"'), "200 OK"),
+        (ECHO.replace(b'"id":1000000000', b'"id":1000000001'), "200 OK"),
         (b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}', "200 OK"),
         (b"hello, world", "200 OK"),
         (ECHO, "500 Internal Server Error"),
@@ -60,15 +87,76 @@ def test_an_answer_is_read_in_pieces_and_judged():
 )
 def test_another_answer_fails_the_measurement(body, status):
     with pytest.raises(WrongAnswer):
-        check_echo(answer(body, status=status))
+        check_echo(answer(body, status=status), NUMBER)
 
 
 def test_notifications_that_are_missing_fail_the_measurement():
     said = b'data: {"method":"notifications/message","params":{"data":"clock=1"}}\n\n'
     stream = answer(2 * said + b"data: " + ECHO + b"\n\n", "text/event-stream")
-    check_chatter(2, stream)
+    check_chatter(2, stream, NUMBER)
     with pytest.raises(WrongAnswer, match="2 of 3"):
-        check_chatter(3, stream)
+        check_chatter(3, stream, NUMBER)
+
+
+def test_a_fixed_answer_has_any_number():
+    check_fixed(answer(ECHO), NUMBER + 1)
+    with pytest.raises(WrongAnswer):
+        check_fixed(answer(ECHO.replace(b"hello", b"hullo")), NUMBER + 1)
+
+
+@pytest.fixture
+def repeated():
+    own, its = socket.socketpair()
+    with own, its:
+        yield Repeated(own, lambda number: b"call %d" % number, check_echo), its
+
+
+def http(body, content_type="application/json"):
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def numbered(question, body=ECHO):
+    return body.replace(b"1000000000", question.removeprefix(b"call "))
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
+def test_every_call_has_another_number_and_its_own_answer(repeated, content_type):
+    conversation, server = repeated
+    body = ECHO if content_type == "application/json" else b"data: " + ECHO + b"\n\n"
+    asked = []
+    for _ in range(4):
+        conversation.ask()
+        asked.append(server.recv(100))
+        server.sendall(http(numbered(asked[-1], body), content_type))
+        assert conversation.answered()
+    assert len(set(asked)) == 4
+    conversation.ask()
+    server.sendall(http(numbered(asked[-1], body), content_type))  # the answer to the call before
+    with pytest.raises(WrongAnswer, match="no answer to"):
+        conversation.answered()
+
+
+def test_an_answer_that_differs_is_judged_in_full(repeated):
+    conversation, server = repeated
+    for _ in range(2):
+        conversation.ask()
+        server.sendall(http(numbered(server.recv(100))))
+        assert conversation.answered()
+    conversation.ask()
+    server.sendall(http(numbered(server.recv(100)).replace(b"hello", b"hullo")))
+    with pytest.raises(WrongAnswer, match="hullo"):
+        conversation.answered()
+
+
+def test_an_answer_may_come_in_pieces(repeated):
+    conversation, server = repeated
+    for length in (7, 1_000, 120):
+        conversation.ask()
+        data = http(numbered(server.recv(100)))
+        for begin in range(0, len(data), length):
+            server.sendall(data[begin : begin + length])
+            assert conversation.answered() == (begin + length >= len(data))
 
 
 def test_events_are_taken_when_they_are_whole():
@@ -104,6 +192,15 @@ def test_growth_is_the_exponent():
     assert growth.fit([(10, 1.0), (100, 2.0)]) is None
 
 
+def test_a_figure_says_that_the_load_was_too_busy():
+    busy = [{"rate": 50_000.0, "cpu_us": 20.0, "loader": loader} for loader in (0.8, 0.9, 0.9)]
+    run = results(measured("mcpbus", 40_000.0), Measured("short-call", "trio-httptools", 32, busy))
+    text = report.markdown(run, SCENARIOS)
+    assert "| 50,000 (50,000 to 50,000) (bounded by the load) |" in text
+    assert "| 40,000 |" in text
+    assert "| 0.80 (bounded by the load) | >= 0.5 | kept |" in text
+
+
 def test_an_aim_is_kept_or_missed():
     lines = aims.table(
         results(measured("mcpbus", 60.0), measured("trio-httptools", 100.0), measured("rmcp", 70.0))
@@ -127,9 +224,46 @@ def test_results_come_back_as_they_were_saved(tmp_path):
     assert read(tmp_path) == run
 
 
-def test_a_run_has_as_many_turns_as_it_says():
+def turns(plan, scenario, *peers):
+    return [(turn.peer and turn.peer.name, *turn.sizes) for turn in plan.turns(scenario, peers)]
+
+
+def test_servers_take_turns_forwards_and_backwards():
     peers = [BY_NAME["mcpbus"], BY_NAME["trio-httptools"]]
-    assert Plan(rounds=2, sizes=(1, 2)).turns([SHORT_CALL], peers) == 8
+    ours, limit = "mcpbus", "trio-httptools"
+    each = [(ours,), (limit,), (limit,), (ours,)]
+    expected = [(name, size) for size in (1, 2) for (name,) in each]
+    assert turns(Plan(rounds=2, sizes=(1, 2)), SHORT_CALL, *peers) == expected
+
+
+def test_what_has_an_aim_has_three_turns_or_more():
+    for scenario, server, size in AIMED:
+        [measured] = [known for known in SCENARIOS if known.name == scenario]
+        peer = (
+            (BY_NAME | {peer.name: peer for peer in PEERS})[server] if isinstance(measured, Served) else None
+        )
+        assert Plan().counts(measured, peer)[size] >= 3, (scenario, server)
+
+
+def test_a_costly_size_is_measured_of_the_bus_and_of_what_is_compiled():
+    fan_out = next(scenario for scenario in SCENARIOS if scenario.name == "fan-out-listens")
+    servers = {name for name, *sizes in turns(Plan(), fan_out, *OURS, *PEERS) if 5_000 in sizes}
+    assert servers == {"mcpbus", "mcp-go", "go-sdk", "rmcp"}
+
+
+def test_the_estimates_keep_what_is_promised():
+    peers = [*OURS, *PEERS]
+    assert Plan(quick=True).seconds(SCENARIOS, peers) < 2 * 60
+    assert Plan().seconds(SCENARIOS, peers) < 20 * 60
+
+
+def test_a_checkout_that_is_not_installed_has_a_version(monkeypatch):
+    def missing(package):
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(machine, "version", missing)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", machine.version_of("mcpbus"))
+    assert machine.version_of("trio") == "not installed"
 
 
 def test_a_server_that_does_not_start_is_absent():

@@ -6,6 +6,7 @@ into bytes.
 """
 
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
@@ -76,6 +77,7 @@ class Bus:
         limits: What clients may use.
         sessions: The legacy sessions that have been initialized, by id.
         tasks: The calls that became tasks; their number is its length.
+        clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Bus:
         self.state = state
         self.limits = limits
         self.system = system
+        self.clock: Callable[[], float] = time.perf_counter
         self.ledger = Ledger()
         self.admission = Admission(limits.max_requests)
         self.interests = Interests()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
     from mcpbus.context import Context
     from mcpbus.features.calls import Caller
+    from mcpbus.stream import Stream
     from mcpbus.tasks.extension import TaskSupport
 
 
@@ -108,6 +109,7 @@ class Carrier:
         bus: The bus.
         caller: Who asks.
         request: What they ask.
+        stream: Where what is said leaves, while the request is open and has an actor.
         rounds: Whether the request can be answered with questions.
         ended: Why what is said now reaches nobody; None while the request is open.
         direct: Whether questions go to `address` when they are asked; otherwise the request is answered with them.
@@ -134,6 +136,7 @@ class Carrier:
         "rounds",
         "running",
         "state",
+        "stream",
         "task",
         "task_support",
         "used",
@@ -144,6 +147,7 @@ class Carrier:
     def __init__(self, bus: "Bus", caller: "Caller", request: Request, *, rounds: bool) -> None:
         self.bus = bus
         self.appear: Callable[[], None] | None = None
+        self.stream: Stream | None = None
         self.running: Task | None = None
         self._call: Address[object] | None = None
         self.ended: Reason | None = None

@@ -111,6 +111,11 @@ class Outbox:
         """How many bytes of notifications wait."""
         return self._bytes
 
+    @property
+    def crowded(self) -> bool:
+        """Whether half of what may wait does."""
+        return self._items * 2 >= self._max_items or self._bytes * 2 >= self._max_bytes
+
     def put(self, message: Outgoing) -> None:
         """Queue a message, or discard it where there is no room; other notifications may go in its favour."""
         if message.kind in _BOUNDED:

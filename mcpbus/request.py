@@ -159,6 +159,7 @@ class RequestActor:
         self._over = False
         self._room = ticket.stream.address.permit()
         carrier.address = cell.address
+        carrier.stream = ticket.stream
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
@@ -364,9 +365,11 @@ class RequestActor:
         self._cell.stop()
 
     def _let_go(self, reason: Reason) -> None:
+        carrier = self._carrier
         # A call that has become a task speaks through that.
-        if self._carrier.address is self._cell.address:
-            self._carrier.ended = reason
+        if carrier.address is self._cell.address:
+            carrier.ended = reason
+        carrier.stream = None
 
     def _ended(self, reason: StopReason) -> None:
         self._ticket.slot.release()

@@ -85,11 +85,13 @@ class SessionActor:
             )
         elif self._shared is None:
             active = self._get is not None or session.in_flight
-            idle = 0.0 if active else now - max(session.last_active, session.in_flight.last_active)
-            if idle >= self._limits.idle_timeout:
+            since = now if active else max(session.last_active, session.in_flight.last_active)
+            # By the moment and not by how long is left: a rest that is too small to add to the time would never pass.
+            due = since + self._limits.idle_timeout
+            if due <= now:
                 self._end("The session was idle for too long")
             else:
-                self._cell.after(self._limits.idle_timeout - idle, _Tick())
+                self._cell.after(due - now, _Tick())
 
     def _close(self, message: Close) -> None:
         self._end(message.why)

@@ -190,6 +190,11 @@ class Stream:
         """How many messages wait for its writer."""
         return len(self._outbox)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits for its writer that whoever says more should let that run first."""
+        return self._outbox.crowded
+
     def hand_over(self) -> list[Outgoing]:
         """Take what waits out of the outbox, to be sent on another stream. For the session that owns it."""
         return self._outbox.remove()

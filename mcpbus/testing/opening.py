@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+import trio
+
 from actors.testing import settle as _settle
 from mcpbus.protocol.revisions import LATEST
 
@@ -25,7 +27,7 @@ async def open_bus(
     task_store: "TaskStore | None" = None,
     drain_seconds: float = 5.0,
 ) -> AsyncIterator["Bus"]:
-    """Open a server as `Server.open` does, with its plain functions run on the trio thread.
+    """Open a server as `Server.open` does, with its plain functions run on the trio thread, all by trio's clock.
 
     Args:
         server: The server under test.
@@ -40,6 +42,7 @@ async def open_bus(
             limits=limits, event_store=event_store, task_store=task_store, drain_seconds=drain_seconds
         )
         async with opening as bus:
+            bus.clock = trio.current_time
             yield bus
     finally:
         server.runner.inline = inline

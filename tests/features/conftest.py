@@ -1,5 +1,6 @@
 """A client without a wire: asks the table of methods and decodes what it answers."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -24,8 +25,8 @@ class Client:
 
     @property
     def context(self) -> Context:
-        request = Request(1, "test")
-        return Context(None, Carrier(None, self.caller, request, rounds=False))  # type: ignore[arg-type]
+        bus: Any = SimpleNamespace(clock=float)
+        return Context(bus, Carrier(bus, self.caller, Request(1, "test"), rounds=False))
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         row = METHODS[method]

@@ -34,7 +34,7 @@ conformance: $(NODE) ## Run the official conformance suite (ARGS=2026-07-28 for 
 interop: $(DEV) $(NODE) ## Run the tests with the official TypeScript client (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest tests/typescript $(ARGS)
 
-bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in two minutes, ARGS="short-call --peer mcpbus" to choose)
+bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in under two minutes, ARGS="short-call --peer mcpbus" to choose)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(DEV) ## Check style and types

@@ -154,10 +154,12 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-def load(target: Target, conversations: Sequence[Conversation], seconds: float) -> Load:
+def load(
+    target: Target, conversations: Sequence[Conversation], seconds: float, least: int = LEAST_ANSWERS
+) -> Load:
     """Load a server for some seconds, and let it answer what is then in flight.
 
-    It takes longer if each connection has not had a few answers by then, on average.
+    It takes longer if each connection has not had the least number of answers by then, on average.
 
     Raises:
         WrongAnswer: An answer is not what is expected, or none comes for a while.
@@ -177,7 +179,7 @@ def load(target: Target, conversations: Sequence[Conversation], seconds: float) 
         conversation.ask()
     end = start + seconds
     try:
-        while now < end or len(latencies) < LEAST_ANSWERS * len(conversations):
+        while now < end or len(latencies) < least * len(conversations):
             ready = poll(STALLED_SECONDS)
             if not ready:
                 raise WrongAnswer(f"no answer within {STALLED_SECONDS:g} s")

@@ -14,7 +14,7 @@ QUICK_ROUNDS = 1
 QUICK_SECONDS = 0.3
 COMPILED = ("Go", "Rust")
 # For the estimate: what a start, and a start with a warm-up, take.
-_START_SECONDS = 0.7
+_START_SECONDS = 1.0
 _WARM_UP_SECONDS = 0.7
 
 
@@ -72,7 +72,12 @@ class Plan:
             if turn.peer is not None
         }
         turns = sum(turn.seconds for scenario in scenarios for turn in self.turns(scenario, peers))
-        return turns + len(starts) * (_START_SECONDS + (0.0 if self.quick else _WARM_UP_SECONDS))
+        return turns + len(starts) * self.start_seconds
+
+    @property
+    def start_seconds(self) -> float:
+        """About how long the start of a server takes that then runs on."""
+        return _START_SECONDS + (0.0 if self.quick else _WARM_UP_SECONDS)
 
     def seconds_of(self, scenario: Scenario) -> float:
         """Return how long what is timed goes on."""

@@ -54,14 +54,12 @@ class Runner:
         lost: set[str] = set()
         for turn in self._plan.turns(scenario, self._peers):
             name = INSIDE if turn.peer is None else turn.peer.name
-            size = (
-                f" ({turn.sizes[0]:,} {scenario.size_title})"
-                if len(turn.sizes) == 1 and turn.sizes[0]
-                else ""
+            begins = (
+                isinstance(scenario, Served)
+                and not scenario.grows_up
+                and _key(scenario, name) not in self._running
             )
-            self._step(
-                f"{scenario.title}{size}" + (f": {turn.peer.title}" if turn.peer else ""), turn.seconds
-            )
+            self._step(_words(scenario, turn), turn.seconds + begins * self._plan.start_seconds)
             if name not in lost and not self._take_turn(scenario, turn):
                 lost.add(name)
         self.took[scenario.name] = time.monotonic() - begun
@@ -84,7 +82,7 @@ class Runner:
 
     def _kept(self, scenario: Served, peer: Peer) -> Target | None:
         """Return a server that runs until the end: those of one environment are the same in all scenarios."""
-        key = (peer.name, tuple(scenario.environment.items()))
+        key = _key(scenario, peer.name)
         if key not in self._running:
             target = self._servers.enter_context(self._started(scenario, peer))
             if target is not None and not self._plan.quick:
@@ -132,6 +130,19 @@ class Runner:
         if failure is not None:
             self.missing.append(Missing(scenario.name, server, failure, failed=True))
         return failure is None
+
+
+def _key(scenario: Served, server: str) -> tuple[object, ...]:
+    """Return what makes a server that runs on another one: its name, and what it was started with."""
+    return server, *scenario.environment.items()
+
+
+def _words(scenario: Scenario, turn: Turn) -> str:
+    """Return what a turn is, for people."""
+    words = scenario.title
+    if len(turn.sizes) == 1 and turn.sizes[0]:
+        words += f" ({turn.sizes[0]:,} {scenario.size_title})"
+    return words if turn.peer is None else f"{words}: {turn.peer.title}"
 
 
 def _processes(core: set[int]) -> ProcessPoolExecutor:

@@ -222,6 +222,10 @@ class Actors(Inside):
     )
     sizes = {0: 3}
 
+    def cost(self, sizes: Sequence[int], seconds: float) -> float:  # noqa: ARG002  as long as it takes
+        """Return about how many seconds a turn takes."""
+        return 5.0
+
     def turn(self, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002  as long as it takes
         """Measure everything, one after the other."""
         yield 0, trio.run(self._measure)

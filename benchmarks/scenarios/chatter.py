@@ -33,7 +33,7 @@ class Chatter(Served):
         """Call for a while."""
         for count in sizes:
             conversations = repeat_chatter(target, CONNECTIONS, count)
-            load(target, conversations, seconds / 10)
+            load(target, conversations, seconds / 10, least=1)
             yield count, load(target, conversations, seconds).figures()
             for conversation in conversations:
                 conversation.sock.close()

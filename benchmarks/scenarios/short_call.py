@@ -33,7 +33,7 @@ class ShortCall(Served):
         """Call for a while."""
         for connections in sizes:
             conversations = _connect(target, connections)
-            load(target, conversations, seconds / 10)  # what is done once is done now
+            load(target, conversations, seconds / 10, least=1)  # what is done once is done now
             figures = load(target, conversations, seconds).figures()
             yield connections, {**figures, "resident": resident_bytes(target.group)}
             for conversation in conversations:

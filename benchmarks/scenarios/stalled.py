@@ -45,7 +45,7 @@ class Stalled(Served):
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002
         """Measure without, and then with."""
         readers = repeat_chatter(target, READERS, COUNT)
-        load(target, readers, seconds / 10)
+        load(target, readers, seconds / 10, least=1)
         free = _loaded(target, readers, seconds)
         yield 0, free
         stalled = _stall(target, SETTLE_TURNS * seconds)

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Iterator, Sequence
 
-from benchmarks.answers import Answer, WrongAnswer, check_echo, result_of
+from benchmarks.answers import FIRST_NUMBER, Answer, WrongAnswer, check_echo, result_of
 from benchmarks.client import PIECE, connect
 from benchmarks.dialect import Dialect
 from benchmarks.load import Conversation, load, numbers
@@ -13,6 +13,8 @@ from benchmarks.scenarios.scenario import CPU, LOADER, P50, P99, RESIDENT, Figur
 from benchmarks.usage import resident_bytes
 
 CONNECTIONS = 32
+# They stand for what differs from session to session, in requests that are made beforehand.
+_SESSION, _NUMBER = b"<session>", b"%d" % FIRST_NUMBER
 
 
 class Storm(Served):
@@ -30,7 +32,7 @@ class Storm(Served):
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Open sessions for a while."""
         conversations = [Session(connect(target.port), target) for _ in range(CONNECTIONS)]
-        load(target, conversations, seconds / 10)
+        load(target, conversations, seconds / 10, least=1)
         figures = load(target, conversations, seconds).figures()
         for size in sizes:
             yield size, {**figures, "resident": resident_bytes(target.group)}
@@ -45,7 +47,12 @@ class Session(Conversation):
         super().__init__(sock)
         if target.session_revision is None:
             raise WrongAnswer("it has no sessions")
-        self._outside = Dialect(target.port, target.session_revision)
+        outside = Dialect(target.port, target.session_revision)
+        inside = Dialect(target.port, target.session_revision, _SESSION)
+        self._initialize = outside.initialize()
+        self._initialized = inside.initialized().split(_SESSION)
+        self._echo = inside.echo(FIRST_NUMBER)
+        self._delete = inside.delete().split(_SESSION)
         self._requests: Iterator[bytes] = iter(())
         self._answer = Answer()
 
@@ -59,25 +66,24 @@ class Session(Conversation):
         if not self._answer.feed(self.sock.recv(PIECE)):
             return False
         following = next(self._requests, None)
-        self._answer = Answer()
+        self._answer.begin()
         if following is not None:
             self.sock.sendall(following)
         return following is None
 
     def _life(self) -> Iterator[bytes]:
         """Yield the requests of a session, each when the answer to the last has come."""
-        yield self._outside.initialize()
+        yield self._initialize
         result_of(self._answer)
         session = self._answer.headers.get(b"mcp-session-id")
         if session is None:
             raise WrongAnswer("initialize gave no session id")
-        inside = Dialect(self._outside.port, self._outside.revision, session)
-        yield inside.initialized()
+        yield session.join(self._initialized)
         self._expect(202)
         number = next(numbers)
-        yield inside.echo(number)
+        yield self._echo.replace(_NUMBER, b"%d" % number).replace(_SESSION, session)
         check_echo(self._answer, number)
-        yield inside.delete()
+        yield session.join(self._delete)
         self._expect(200, 202, 204)
 
     def _expect(self, *statuses: int) -> None:

@@ -14,7 +14,7 @@ Nothing but that task ever waits for the client. The stream's actor is in `strea
 
 import enum
 from collections.abc import Callable
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 import trio
@@ -124,6 +124,13 @@ class Poll(msgspec.Struct, frozen=True):
     retry: float
 
 
+class Cancellable(Protocol):
+    """A `trio.CancelScope`, or what can be ended like one."""
+
+    def cancel(self) -> None:
+        """End it."""
+
+
 class Stream:
     """A logical stream to a client. Only the bus makes them.
 
@@ -199,7 +206,7 @@ class Stream:
         """Take what waits out of the outbox, to be sent on another stream. For the session that owns it."""
         return self._outbox.remove()
 
-    def attach(self, connection: trio.CancelScope | None = None) -> "Writer":
+    def attach(self, connection: Cancellable | None = None) -> "Writer":
         """Attach a connection; its task drains the stream inside the writer's block.
 
         Args:
@@ -225,9 +232,16 @@ class Stream:
                 raise
         return None if self.address.stopped else writer
 
-    def wake(self) -> None:
-        """Let the writer look at the outbox. For the stream's actor."""
-        if self._ready is not None:
+    def wake(self, *, final: bool = False) -> None:
+        """Let the writer look at the outbox. For the stream's actor.
+
+        Args:
+            final: Whether the last message is there, or none will come any more.
+        """
+        writer = self._writer
+        if writer is not None and writer.notify is not None:
+            writer.notify(final)
+        elif self._ready is not None:
             self._ready.set()
             self._ready = None
 
@@ -239,18 +253,21 @@ class Writer:
     """The writing end of a stream, for the task of the attached connection; leaving its block detaches it.
 
     Attributes:
-        connection: The scope in which that task runs, if it may be cancelled.
+        connection: The scope in which that task runs, or whatever else ends the connection, if it may be cancelled.
+        notify: Called as soon as there is something to take, with whether it is the last; for connections that are written
+            without a task which waits. It is called by the stream's actor, which hears what it says only afterwards.
         granted: Set when the stream is this writer's own, if it had to wait for that.
         retry: After how many seconds the client should come back; None unless the connection is to be closed.
     """
 
-    __slots__ = ("_held_back", "_kept", "_stream", "connection", "granted", "retry")
+    __slots__ = ("_held_back", "_kept", "_stream", "connection", "granted", "notify", "retry")
 
-    def __init__(self, stream: Stream, connection: trio.CancelScope | None) -> None:
+    def __init__(self, stream: Stream, connection: Cancellable | None) -> None:
         self._stream = stream
         self._kept = False
         self._held_back = False
         self.connection = connection
+        self.notify: Callable[[bool], None] | None = None
         self.granted: trio.Event | None = None
         self.retry: float | None = None
 

@@ -96,7 +96,7 @@ class StreamActor:
             self._stream.owed -= 1
             message.final = self._finishing = not self._stream.owed
         self._outbox.put(message)
-        self._stream.wake()
+        self._stream.wake(final=self._finishing)
 
     def _written(self, message: Written) -> None:
         if self._stream._writing is message.batch:
@@ -235,8 +235,8 @@ class StreamActor:
         waiting, lost = self._outbox.remove(), stream._writing
         stream._writing = []
         self._outbox.closed = True
+        stream.wake(final=True)
         stream._writer = None  # they know each other, and should not wait for the garbage collector
-        stream.wake()
         if stream.registry is not None and stream.log is not None:
             stream.registry.ended(stream.log)
         if self._next is not None and self._next.granted is not None:

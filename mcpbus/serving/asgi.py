@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol, runtime_checkable
 
-from mcpbus.transport.answering import HttpRequest
-from mcpbus.transport.decisions import Head
+from actors import Guest
+from mcpbus.options import Limits
+from mcpbus.transport.answering import HttpRequest, Opened, Outlet
+from mcpbus.transport.decisions import Answer, Head
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -24,8 +26,24 @@ class Drainable(Protocol):
 class Endpoint(Protocol):
     """What serves HTTP requests without ASGI in between; see `mcpbus.transport.Endpoint`."""
 
+    @property
+    def limits(self) -> Limits:
+        """How long an answer may be quiet, and its client slow."""
+
     def cors_headers(self, head: Head, /) -> list[tuple[bytes, bytes]]:
         """The fields that are added to the answer, whatever it is."""
+
+    def is_immediate(self, head: Head, /) -> bool:
+        """Whether a request can be given to `respond`, its body being there; otherwise it is to be served."""
+
+    def respond(self, head: Head, body: bytes, outlet: Outlet, /) -> Answer | Guest | None:
+        """Serve an immediate request without waiting."""
+
+    def answered(self, *, delivered: bool) -> None:
+        """What became of an answer of `respond` that has a method."""
+
+    async def stream(self, http: HttpRequest, opened: Opened, /) -> None:
+        """Write what comes on a stream until it or the connection ends."""
 
     async def serve(self, http: HttpRequest, /) -> None:
         """Serve one request, to its end.

@@ -1,8 +1,11 @@
 """Keeps what happens in one connection from reaching the others."""
 
+import errno
 import logging
+import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
 
 import trio
 from h2.exceptions import DenialOfServiceError
@@ -13,17 +16,135 @@ from mcpbus.serving.counters import Counters
 from mcpbus.serving.held import Flusher
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_lane import Lane
+from mcpbus.serving.http1_poll import Poll
 from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.stream import DeadlineStream
 
 _logger = logging.getLogger("mcpbus.serving")
 
+_OUT_OF_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+_ROOM_SECONDS: Final = 0.1
+"""How long not to accept after there was no room for another connection."""
+
+
+class Accepted:
+    """One accepted connection, until its socket is closed.
+
+    Args:
+        guard: Whose connection it is.
+        transport: Its socket.
+    """
+
+    __slots__ = ("_guard", "_peer", "_tls", "serving", "transport")
+
+    def __init__(self, guard: "Guard", transport: DeadlineStream, peer: str) -> None:
+        self._guard = guard
+        self._peer = peer
+        self._tls: trio.SSLStream[DeadlineStream] | None = None
+        self.transport = transport
+        self.serving: Connection | Http1Connection | None = None
+
+    def begin(self) -> None:
+        """Serve it, to its end. No schedule point."""
+        guard = self._guard
+        if guard.tls is not None:
+            self.start_soon(self._shake_hands, guard.tls)
+        elif guard.lane is None:
+            self.start_soon(self.hand_over, b"")
+        else:
+            self._serve_in_lane(guard.lane, self.transport, guard.lane.poll)
+
+    async def _shake_hands(self, tls: ssl.SSLContext) -> None:
+        guard = self._guard
+        self._tls = trio.SSLStream(self.transport, tls, server_side=True, https_compatible=True)
+        if guard.lane is not None:
+            with trio.fail_after(guard.service.config.ssl_handshake_timeout):
+                await self._tls.do_handshake()
+            if self._tls.selected_alpn_protocol() != "h2":
+                self._serve_in_lane(guard.lane, self._tls, None)
+                return
+        await self.hand_over(b"")
+
+    def _serve_in_lane(self, lane: Lane, stream: Stream, poll: Poll | None) -> None:
+        connection = Http1Connection(lane, stream, self, poll)
+        self._enter(connection)
+        connection.begin()
+
+    async def hand_over(self, data: bytes) -> None:
+        """Have hypercorn serve it; see `Owner`."""
+        connection = Connection(self._guard.service, self._tls or self.transport)
+        self._enter(connection)
+        await connection.run(data)
+        self._guard.closed(self)
+
+    def _enter(self, connection: Connection | Http1Connection) -> None:
+        self.serving = connection
+        if self._guard.retired:
+            connection.retire()
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """See `Owner`."""
+        self._guard.nursery.start_soon(self._contain, function, args)
+
+    async def _contain(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        """Keep what is raised in a connection from reaching the others."""
+        whole = False
+        try:
+            await function(*args)
+            whole = True
+        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
+            _logger.debug("connection from %s was lost: %s", self._peer, _reasons(gone))
+        except* DenialOfServiceError as abuse:
+            self._guard.counters.abusive += 1
+            _logger.warning("connection from %s was ended for abuse: %s", self._peer, _reasons(abuse))
+        except* Exception as failure:
+            self._guard.counters.failed += 1
+            _logger.warning(
+                "connection from %s was ended by %s",
+                self._peer,
+                _reasons(failure),
+                exc_info=failure if _logger.isEnabledFor(logging.DEBUG) else None,
+            )
+        finally:
+            if not whole:
+                self._guard.closed(self)
+
+    def close(self) -> None:
+        """See `Owner`. What TLS has to say in the end is said by a task."""
+        if self._tls is None:
+            self._guard.closed(self)
+        else:
+            self.start_soon(self._close_tls, self._tls)
+
+    async def _close_tls(self, tls: "trio.SSLStream[DeadlineStream]") -> None:
+        await tls.aclose()
+        self._guard.closed(self)
+
+    def report_stall(self, seconds: float) -> None:
+        """Tell that its client accepted nothing, if so it ended."""
+        if self.transport.stalled:
+            self._guard.counters.stalled += 1
+            _logger.warning("connection from %s was ended: it accepted nothing for %g s", self._peer, seconds)
+
 
 class Guard:
     """Runs each accepted connection, contains its exceptions, and knows which are open.
 
     hypercorn runs all connections in one nursery, where the exception of one ends them all.
+
+    Args:
+        app: The application.
+        options: How it is served.
+        state: What its lifespan left for its requests.
+        nursery: Where the tasks of connections run.
+        tls: How connections are encrypted; None for cleartext.
+        counters: Counts connections.
+
+    Attributes:
+        lane: What serves HTTP/1.1, if hypercorn does not.
+        service: What connections served by hypercorn share.
+        retired: Whether connections end with the request that is under way.
     """
 
     def __init__(
@@ -31,106 +152,70 @@ class Guard:
         app: AsgiApp,
         options: ServeOptions,
         state: dict[str, object],
+        nursery: trio.Nursery,
         *,
         tls: ssl.SSLContext | None,
         counters: Counters,
     ) -> None:
         context = WorkerContext(max_requests=None)
-        self._service = Service(app, options, configure(options), context, state, Flusher(), counters)
-        self._counters = counters
-        self._tls = tls
-        self._lane = None
+        self.service = Service(app, options, configure(options), context, state, Flusher(), counters)
+        self.nursery = nursery
+        self.counters = counters
+        self.tls = tls
+        self.lane: Lane | None = None
         if options.http1 == "lane" and isinstance(app, DirectApp):
-            self._lane = Lane(app, options)
-        self._open: dict[DeadlineStream, Connection | Http1Connection | None] = {}
+            self.lane = Lane(app, options)
+        self.retired = False
+        self._open: set[Accepted] = set()
         self._all_closed = trio.Event()
-        self._retired = False
 
-    async def handle(self, socket_stream: trio.SocketStream) -> None:
-        """Serve one connection; its socket is closed when this returns, whatever happened in it."""
-        transport = DeadlineStream(socket_stream, self._service.options.write_deadline_seconds)
-        self._counters.accepted += 1
-        self._counters.open += 1
-        self._open[transport] = None
-        peer = _peer(socket_stream)
-        try:
-            await self._serve(transport)
-        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
-            _logger.debug("connection from %s was lost: %s", peer, _reasons(gone))
-        except* DenialOfServiceError as abuse:
-            self._counters.abusive += 1
-            _logger.warning("connection from %s was ended for abuse: %s", peer, _reasons(abuse))
-        except* Exception as failure:
-            self._counters.failed += 1
-            _logger.warning(
-                "connection from %s was ended by %s",
-                peer,
-                _reasons(failure),
-                exc_info=failure if _logger.isEnabledFor(logging.DEBUG) else None,
-            )
-        finally:
-            if transport.stalled:
-                self._counters.stalled += 1
-                _logger.warning(
-                    "connection from %s was ended: it accepted nothing for %g s",
-                    peer,
-                    self._service.options.write_deadline_seconds,
-                )
-            del self._open[transport]
-            self._counters.open -= 1
-            if self._retired and not self._open:
-                self._all_closed.set()
-            await trio.aclose_forcefully(transport)
+    async def accept(self, listener: trio.SocketListener) -> None:
+        """Accept connections, until cancelled; then others are refused."""
+        async with listener:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _OUT_OF_ROOM:
+                        raise
+                    _logger.warning("a connection could not be accepted: %s", os.strerror(error.errno))
+                    await trio.sleep(_ROOM_SECONDS)
+                else:
+                    self._take(stream)
 
-    async def _serve(self, transport: DeadlineStream) -> None:
-        """Serve a connection, over HTTP/1.1 in the lane if that is what its client speaks."""
-        stream: Stream = transport
-        if self._tls is not None:
-            stream = trio.SSLStream(transport, self._tls, server_side=True, https_compatible=True)
+    def _take(self, stream: trio.SocketStream) -> None:
+        self.counters.accepted += 1
+        self.counters.open += 1
+        transport = DeadlineStream(stream, self.service.options.write_deadline_seconds)
+        accepted = Accepted(self, transport, _peer(stream))
+        self._open.add(accepted)
+        accepted.begin()
 
-        async def finish(data: bytes | None) -> None:
-            if data is None:
-                await stream.aclose()
-            else:
-                connection = Connection(self._service, stream)
-                self._enter(transport, connection)
-                await connection.run(data)
-
-        if self._lane is None or not await self._may_be_http1(stream):
-            await finish(b"")
+    def closed(self, accepted: Accepted) -> None:
+        """Close the socket of a connection that is over. Harmless once it is closed."""
+        if accepted not in self._open:
             return
-        # What the client asked for may go on without it.
-        async with trio.open_nursery() as nursery:
-            lane = Http1Connection(self._lane, stream, nursery, finish)
-            self._enter(transport, lane)
-            await lane.run()
-
-    def _enter(self, transport: DeadlineStream, connection: Connection | Http1Connection) -> None:
-        self._open[transport] = connection
-        if self._retired:
-            connection.retire()
-
-    async def _may_be_http1(self, stream: Stream) -> bool:
-        if isinstance(stream, DeadlineStream):
-            return True
-        with trio.fail_after(self._service.config.ssl_handshake_timeout):
-            await stream.do_handshake()
-        return bool(stream.selected_alpn_protocol() != "h2")
+        accepted.report_stall(self.service.options.write_deadline_seconds)
+        self._open.discard(accepted)
+        self.counters.open -= 1
+        if self.retired and not self._open:
+            self._all_closed.set()
+        accepted.transport.close()
 
     async def run(self) -> None:
         """Do what is done for all connections together, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._service.flusher.run)
-            if self._lane is not None:
-                nursery.start_soon(self._lane.run)
+            nursery.start_soon(self.service.flusher.run)
+            if self.lane is not None:
+                nursery.start_soon(self.lane.run)
 
     async def retire(self) -> None:
         """Close idle connections now, and the others when their last request has ended."""
-        self._retired = True
-        await self._service.context.terminated.set()
-        for connection in self._open.values():
-            if connection is not None:
-                connection.retire()
+        self.retired = True
+        await self.service.context.terminated.set()
+        for accepted in tuple(self._open):
+            if accepted.serving is not None:
+                accepted.serving.retire()
         if not self._open:
             self._all_closed.set()
 
@@ -140,8 +225,9 @@ class Guard:
 
     def abort(self) -> None:
         """Reset every connection, so that no write delays its cancellation."""
-        for transport in self._open:
-            transport.abort()
+        for accepted in tuple(self._open):
+            accepted.transport.abort()
+            self.closed(accepted)
 
 
 def _peer(stream: trio.SocketStream) -> str:

@@ -35,6 +35,13 @@ class Requests:
         """How many bytes the rest of the current body has at least; None once it has been taken."""
         return None if self._body is None else self._body.left
 
+    @property
+    def missing(self) -> int | None:
+        """How many bytes of the current body have not come; None where only reading it can tell."""
+        if self._body is None:
+            return 0
+        return max(self._body.left - self.waiting, 0) if isinstance(self._body, Sized) else None
+
     def receive(self, data: bytes) -> None:
         """Add what has come."""
         self._data = data if self._start == len(self._data) else self._data[self._start :] + data

@@ -1,6 +1,11 @@
-"""One HTTP/1.1 connection of the lane: its requests are served one after the other, by one task at a time.
+"""One HTTP/1.1 connection of the lane: its requests are served one after the other.
 
-That task runs handlers itself. When one waits, the task stays with it, and another one goes on with the connection.
+Most of them in a turn of the connection, which waits for nothing: what has come is read, the request is served, the answer
+written. A quiet connection, and one whose answer comes on a stream, then has no task. What has to be waited for is done by a
+task of the connection's own, from a request on until nothing more is there: a long body, an application that waits before
+the handler runs, a client that leaves HTTP/1.1, a fault. So it is all the time for a stream that cannot be polled, such as TLS.
+
+That task runs handlers itself, too. When one waits, the task stays with it, and another one goes on with the connection.
 """
 
 import math
@@ -9,37 +14,58 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
+from actors import Guest
 from mcpbus.serving.http1 import Requests
 from mcpbus.serving.http1_answer import CLOSE, encode_answer
 from mcpbus.serving.http1_head import RequestError, RequestHead
-from mcpbus.serving.http1_request import Http1Request
+from mcpbus.serving.http1_poll import Poll
+from mcpbus.serving.http1_push import Push
+from mcpbus.serving.http1_request import MOST_AHEAD, Http1Request
 from mcpbus.serving.stream import DeadlineStream
-from mcpbus.transport.decisions import Head
+from mcpbus.transport.answering import Opened
+from mcpbus.transport.decisions import Answer
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_lane import Lane
 
-Answer = Callable[[], Awaitable[None]]
-
 _READ_BYTES: Final = 64 * 1024
+_MOST_IN_TURN: Final = 64 * 1024
+"""Bytes of a body that are waited for without a task; it may come in other packets than its head."""
 _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 _FAILED: Final = RequestError(500, "the server failed")
 _TOO_SLOW: Final = RequestError(408, "the request did not come in time")
 
 
+class Owner(Protocol):
+    """Who accepted a connection."""
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run a task of the connection's; what it raises ends the connection."""
+
+    def close(self) -> None:
+        """Close the connection, which is over. No schedule point."""
+
+    async def hand_over(self, data: bytes) -> None:
+        """Serve the connection, which is not for the lane any more, and close it.
+
+        Args:
+            data: What the client has sent, from the beginning of a request on.
+        """
+
+
 class Doing(Enum):
-    """What a connection's task is at. All but `SERVING` may be ended from outside."""
+    """What a connection is at. All but `SERVING` may be ended from outside."""
 
     IDLE = auto()
     """Waits for a request."""
     HEAD = auto()
     """Waits for the rest of a head."""
     BODY = auto()
-    """Waits for the rest of a body that somebody reads."""
+    """Waits for the rest of a body."""
     SERVING = auto()
     """A request is being served."""
     DISCARDING = auto()
@@ -51,10 +77,9 @@ class Http1Connection:
 
     Args:
         lane: What all connections of a server share.
-        stream: The connection. It is not closed.
-        nursery: Where its tasks live.
-        finish: What to do in the end. It is given what the client has sent and is not for this lane, from the beginning of
-            a request on: it wants another protocol, or a path that is not served directly. None if the connection is over.
+        stream: The connection.
+        owner: Who accepted it.
+        poll: Waits for the stream, if it can be polled.
 
     Attributes:
         requests: What the client has sent.
@@ -66,14 +91,19 @@ class Http1Connection:
     """
 
     __slots__ = (
+        "_closed",
         "_doing",
-        "_finish",
+        "_head",
         "_lane",
-        "_nursery",
         "_over",
-        "_scope",
+        "_owner",
+        "_poll",
+        "_push",
+        "_served",
         "_socket",
         "_stream",
+        "_task",
+        "_watched",
         "expires",
         "fault",
         "gone",
@@ -82,20 +112,19 @@ class Http1Connection:
         "retired",
     )
 
-    def __init__(
-        self,
-        lane: "Lane",
-        stream: trio.abc.Stream,
-        nursery: trio.Nursery,
-        finish: Callable[[bytes | None], Awaitable[None]],
-    ) -> None:
+    def __init__(self, lane: "Lane", stream: trio.abc.Stream, owner: Owner, poll: Poll | None = None) -> None:
         self._lane = lane
         self._stream = stream
-        self._nursery = nursery
-        self._finish = finish
+        self._owner = owner
+        self._poll = poll
         self._socket = stream if isinstance(stream, DeadlineStream) else None
-        self._scope = trio.CancelScope()
+        self._task: trio.CancelScope | None = None
+        self._head: RequestHead | None = None
+        self._push: Push | None = None
+        self._watched = False
+        self._served = False
         self._over = False
+        self._closed = False
         self._doing = Doing.IDLE
         self.requests = Requests(lane.options.max_head_bytes)
         self.options = lane.options
@@ -104,33 +133,14 @@ class Http1Connection:
         self.gone = False
         self.fault: RequestError | None = None
 
-    async def run(self) -> None:
-        """Serve the connection, to its end unless another task goes on with it."""
+    def begin(self) -> None:
+        """Serve the connection, to its end. No schedule point."""
         self._lane.enter(self)
-        await self._work(self._scope)
-
-    async def _work(
-        self, scope: trio.CancelScope, request: Http1Request | None = None, answer: Answer | None = None
-    ) -> None:
-        """Serve requests, beginning with one that another task stays with if there is one."""
-        rest = None
-        try:
-            with scope:
-                try:
-                    if request is None or answer is None or await self._serve(request, answer):
-                        rest = await self._serve_all()
-                except _GONE:
-                    pass
-                except RequestError as fault:
-                    await self._refuse(fault)
-            if self._scope is not scope:
-                return
-            if scope.cancelled_caught and not self.retired and self._doing in {Doing.HEAD, Doing.BODY}:
-                await self._say(_TOO_SLOW)
-        finally:
-            if self._scope is scope:
-                self._lane.leave(self)
-        await self._finish(rest)
+        if self._poll is None:
+            self._go_on()
+        else:
+            self._wait(Doing.IDLE, self.options.keep_alive_seconds)
+            self._watch()
 
     def retire(self) -> None:
         """End as soon as no request is under way; at once if none is."""
@@ -139,23 +149,212 @@ class Http1Connection:
             self.expire()
 
     def expire(self) -> None:
-        """End what the connection waits for."""
+        """End what the connection waits for; if that is something to say, say anything."""
         self.expires = math.inf
-        if self._doing is not Doing.SERVING:
+        if self._doing is Doing.SERVING:
+            if self._push is not None:
+                self._push.keep_alive()
+        elif self._task is not None:
             self._over = True
-            self._scope.cancel()
+            self._task.cancel()
+        elif self._doing is Doing.IDLE or self.retired:
+            self._close()
+        else:
+            self._start(self._refuse, _TOO_SLOW)
 
-    # -- for the request -------------------------------------------------------------------------
+    def lose(self) -> None:
+        """End in the middle of an answer."""
+        self.gone = True
+        self._close()
+
+    def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._lane.leave(self)
+        self._forget()
+        if self._push is not None:
+            self._push.cancel()
+        self._owner.close()
+
+    # -- a turn ----------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        if self._poll is not None and not self._watched:
+            self._watched = True
+            self._poll.watch(self._stream, self._take_turn)  # type: ignore[arg-type]  # whoever gave a poll knows
+
+    def _forget(self) -> None:
+        if self._poll is not None and self._watched:
+            self._watched = False
+            self._poll.forget(self._stream)  # type: ignore[arg-type]  # as above
+
+    def _take_turn(self) -> Guest | None:
+        """Read what has come, and serve a request if it is whole."""
+        if not self._watched:
+            return None  # it was due before that
+        try:
+            data = self._stream.receive_now()  # type: ignore[attr-defined]  # as above
+        except _GONE:
+            data = b""
+        if data is None:
+            return None
+        if self._doing is not Doing.SERVING:
+            if not data:
+                self._close()
+                return None
+            self.requests.receive(data)
+            return self._look()
+        if not data:
+            self._forget()
+            if self._push is not None:
+                self._push.cancel()
+            return None  # otherwise a task is writing, and will notice
+        self.requests.receive(data)
+        if self.requests.waiting >= MOST_AHEAD:
+            self._forget()
+        return None
+
+    def _look(self) -> Guest | None:
+        """Serve the next request, if it is there and can be served without waiting."""
+        if self._closed or self._doing is Doing.SERVING or self._task is not None:
+            return None
+        head = None
+        try:
+            head = self._head = self._head or self.requests.next_head()
+            if head is None:
+                if self.requests.waiting and self._doing is Doing.IDLE:
+                    self._wait(Doing.HEAD, self.options.head_seconds)
+                return None
+            missing = self.requests.missing
+            if missing and missing <= _MOST_IN_TURN and not head.expects:
+                self._wait(Doing.BODY, self.options.body_seconds)
+                return None
+            endpoint = None if missing != 0 or head.leaves else self._lane.app.direct(head.judged.path)
+            if endpoint is None or not endpoint.is_immediate(head.judged):
+                self._go_on()
+                return None
+            self._head = None
+            self._served = True
+            self._stop_waiting()
+            request = Http1Request(self, head, endpoint)
+            result = endpoint.respond(head.judged, self.requests.take_body(), request)
+            if not isinstance(result, Answer):
+                return result
+            self._answer(request, result)
+        except RequestError as fault:
+            self._start(self._refuse, fault)
+        except Exception as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
+            self._fail(failure, head)
+        return None
+
+    def _answer(self, request: Http1Request, answer: Answer) -> None:
+        rest = self.send_now(request.encode_answer(answer))
+        if rest:
+            self.start(self._send_answer, request, answer, rest)
+            return
+        if answer.method is not None:
+            request.endpoint.answered(delivered=rest is not None)
+        if rest is None:
+            self.lose()
+        else:
+            self.answered(request)
+
+    async def _send_answer(self, request: Http1Request, answer: Answer, rest: bytes) -> None:
+        try:
+            await self.send(rest)
+        finally:
+            if answer.method is not None:
+                request.endpoint.answered(delivered=not self.gone)
+        if self.gone:
+            self._close()
+        else:
+            self.answered(request)
+
+    def _fail(self, failure: Exception, head: RequestHead | None) -> None:
+        judged = None if head is None else head.judged
+        where = ("a request", "") if judged is None else (judged.verb, judged.path)
+        self._lane.report(ExceptionGroup("in a turn of a connection", [failure]), *where)
+        if self._push is None and self._task is None:
+            self._start(self._refuse, _FAILED)
+        else:
+            self.lose()
+
+    def _start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Have a task end the connection: it alone reads and writes from now on."""
+        self._forget()
+        self._task = trio.CancelScope()
+        self._owner.start_soon(self._end_in_task, function, args)
+
+    async def _end_in_task(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        assert self._task is not None  # noqa: S101 - it was set with the task's start
+        try:
+            with self._task, suppress(*_GONE):
+                await function(*args)
+        finally:
+            self._close()
+
+    # -- for a request that is served in a turn ----------------------------------------------------
 
     @property
     def scope(self) -> trio.CancelScope:
-        """Encloses what the task does that serves the connection at the moment."""
-        return self._scope
+        """Encloses the task that serves the connection at the moment."""
+        if self._task is not None:
+            return self._task
+        assert self._poll is not None  # noqa: S101 - there would be a task
+        return self._poll.scope
 
-    def leave(self, request: Http1Request, answer: Answer) -> None:
+    def open(self, request: Http1Request, opened: Opened) -> None:
+        """Answer from a stream."""
+        if opened.stream.log is None and not opened.form.array:
+            self._push = Push(self, request, opened, request.endpoint.limits)
+            self._push.begin()
+        else:
+            self._go_on(request, partial(request.endpoint.stream, request, opened))
+
+    def answered(self, request: Http1Request) -> None:
+        """Go on with the next request; the answer of this one is written."""
+        self._push = None
+        if request.closes or self.retired:
+            if self.requests.waiting:
+                self._start(self._linger)
+            else:
+                self._close()
+            return
+        self._wait(Doing.IDLE, self.options.keep_alive_seconds)
+        self._watch()
+        if self.requests.waiting and self._poll is not None:
+            # A client that sends many requests at once does not get all of our time.
+            self._poll.soon(self._look)
+
+    def quiet_for(self, seconds: float) -> None:
+        """Keep the answer alive after so many seconds without a word."""
+        self.expires = trio.current_time() + seconds
+        if self.expires < self._lane.next_look:
+            self._lane.look_at(self.expires)
+
+    def flush_later(self, push: Push) -> None:
+        """Have what waits written together with what comes in this turn of the scheduler."""
+        self._lane.flusher.notice(push)
+
+    def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run a task that writes what the client does not take at once."""
+        self._owner.start_soon(function, *args)
+
+    def send_now(self, data: bytes) -> bytes | None:
+        """Send what the client takes at once, and return the rest; None if it has gone."""
+        try:
+            sent: int = self._stream.send_now(data)  # type: ignore[attr-defined]  # whoever gave a poll knows
+        except _GONE:
+            self.gone = True
+            return None
+        return data[sent:]
+
+    # -- for a request that is served by a task ----------------------------------------------------
+
+    def leave(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> None:
         """Have another task answer a request, and then go on with the connection."""
-        self._scope = trio.CancelScope()
-        self._nursery.start_soon(self._work, self._scope, request, answer)
+        self._go_on(request, answer)
 
     async def receive(self) -> bytes:
         """Wait for what the client sends; nothing once it has gone, or its time is over."""
@@ -188,26 +387,60 @@ class Http1Connection:
             return
         self.gone = False
 
-    # -- the connection --------------------------------------------------------------------------
+    # -- a task of the connection ------------------------------------------------------------------
+
+    def _go_on(
+        self, request: Http1Request | None = None, answer: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Have a task go on with the connection, beginning with a request that is to be answered if there is one."""
+        self._forget()
+        self._task = trio.CancelScope()
+        self._owner.start_soon(self._work, self._task, request, answer)
+
+    async def _work(
+        self,
+        scope: trio.CancelScope,
+        request: Http1Request | None,
+        answer: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        """Serve requests until none is there that could be served in a turn."""
+        rest = None
+        try:
+            with scope:
+                try:
+                    if request is None or answer is None or await self._serve(request, answer):
+                        rest = await self._serve_all()
+                except _GONE:
+                    pass
+                except RequestError as fault:
+                    await self._refuse(fault)
+            if self._task is not scope:
+                return
+            if scope.cancelled_caught and not self.retired and self._doing in {Doing.HEAD, Doing.BODY}:
+                await self._say(_TOO_SLOW)
+        finally:
+            if self._task is scope and rest is None:
+                self._close()
+        if rest is not None:
+            self._lane.leave(self)
+            await self._owner.hand_over(rest)
 
     async def _serve_all(self) -> bytes | None:
-        first = True
         while (head := await self._next_head()) is not None:
-            endpoint = None if head.leaves else self._lane.app.direct(head.path)
+            endpoint = None if head.leaves else self._lane.app.direct(head.judged.path)
             if endpoint is None:
-                if head.verb == "PRI" and not first:
+                if head.judged.verb == "PRI" and self._served:
                     raise RequestError(400, "HTTP/2 begins with the connection")
                 return head.raw + self.requests.take_rest()
-            first = False
-            judged = Head(head.verb, head.path, head.headers, head.query)
-            request = Http1Request(self, head, judged, endpoint.cors_headers(judged))
+            self._served = True
+            request = Http1Request(self, head, endpoint)
             if not await self._serve(request, partial(endpoint.serve, request)):
                 break
         return None
 
-    async def _serve(self, request: Http1Request, answer: Answer) -> bool:
+    async def _serve(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> bool:
         """Serve one request, and return whether there may be another one for this task."""
-        scope = self._scope
+        scope = self._task
         try:
             await answer()
         except* trio.BrokenResourceError:
@@ -216,7 +449,7 @@ class Http1Connection:
             self._lane.report(failure, request.head.verb, request.head.path)
             if not request.started:
                 self.fault = _FAILED
-        if self._scope is not scope:
+        if self._task is not scope:
             return False
         if self.fault is not None:
             raise self.fault
@@ -229,12 +462,14 @@ class Http1Connection:
         return self.requests.unread is None or await self._discard_body()
 
     async def _next_head(self) -> RequestHead | None:
+        head, self._head = self._head, None
+        if head is not None:
+            self._stop_waiting()
+            return head
         requests = self.requests
-        task = trio.lowlevel.current_task()
         if requests.waiting:
-            await (
-                trio.lowlevel.checkpoint()
-            )  # a client that sends many requests at once does not get all of our time
+            # A client that sends many requests at once does not get all of our time.
+            await trio.lowlevel.checkpoint()
         self._wait(Doing.IDLE, self.options.keep_alive_seconds)
         while True:
             if requests.waiting:
@@ -244,8 +479,12 @@ class Http1Connection:
                     return head
                 if requests.waiting and self._doing is Doing.IDLE:
                     self._wait(Doing.HEAD, self.options.head_seconds)
+            if self._poll is not None:
+                self._task = None
+                self._watch()
+                return None
             # Context variables that are set while a request is served, such as a principal, are not for the next one.
-            task.context = self._lane.context.copy()
+            trio.lowlevel.current_task().context = self._lane.context.copy()
             data = await self._stream.receive_some(_READ_BYTES)
             if not data or self._over:
                 return None
@@ -253,9 +492,7 @@ class Http1Connection:
 
     def _wait(self, doing: Doing, seconds: float) -> None:
         self._doing = doing
-        self.expires = trio.current_time() + seconds
-        if self.expires < self._lane.next_look:
-            self._lane.look_at(self.expires)
+        self.quiet_for(seconds)
 
     def _stop_waiting(self) -> None:
         self._doing = Doing.SERVING

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import attrs
 import httptools
 
+from mcpbus.transport.decisions import Head
 from mcpbus.transport.headers import Headers
 
 CHUNKED: Final = -1
@@ -57,15 +58,13 @@ class RequestError(Exception):
         self.text = text
 
 
-@attrs.define
+@attrs.frozen
 class RequestHead:
-    """A request before its body.
+    """A request before its body. One that is not long is remembered: clients send the same few for ever.
 
     Attributes:
-        verb: The HTTP method.
-        path: Of the target, with what was percent-encoded decoded.
-        query: What follows the question mark, as it came.
-        headers: Its fields.
+        judged: What is judged of it: its HTTP method; the path of its target, with what was percent-encoded decoded; its
+            query; its fields.
         length: Of its body in bytes, or `CHUNKED`.
         raw: The bytes of it.
         modern: Whether its version is 1.1; otherwise it is 1.0.
@@ -74,10 +73,7 @@ class RequestHead:
         leaves: Whether its client wants to leave HTTP/1.1, for a WebSocket or for HTTP/2.
     """
 
-    verb: str
-    path: str
-    query: str
-    headers: Headers
+    judged: Head
     length: int
     raw: bytes
     modern: bool
@@ -148,6 +144,10 @@ def read_head(data: bytes, longest: int) -> RequestHead:
     Raises:
         RequestError: It is not as it must be.
     """
+    return _read_head(data, longest) if len(data) > _LONGEST_REMEMBERED else _remembered_head(data, longest)
+
+
+def _read_head(data: bytes, longest: int) -> RequestHead:
     if len(data) > LONGEST_LINE or not _SOUND.fullmatch(data):
         fault = find_fault(data, longest)
         if fault is not None:
@@ -155,25 +155,27 @@ def read_head(data: bytes, longest: int) -> RequestHead:
         if data[0] in b" \t":
             raise RequestError(400, "the request line begins with a blank")
     if data == PREFACE:
-        return RequestHead("PRI", "*", "", Headers(()), 0, PREFACE, modern=True, keeps=False, leaves=True)
+        return RequestHead(Head("PRI", "*", Headers(())), 0, PREFACE, modern=True, keeps=False, leaves=True)
     if len(data) > _FIELDS_IN_DOUBT and data.count(b"\n") > MOST_FIELDS + 2:
         raise RequestError(431, f"the head has more than {MOST_FIELDS} fields")
-    text = data[: data.index(b"\r\n")]
-    line = _read_line(text) if len(text) > _LONGEST_REMEMBERED else _remembered_line(text)
+    line = _read_line(data[: data.index(b"\r\n")])
     fields = _read_fields(data)
     host = fields.get(b"host")
     if not isinstance(host, bytes) and (host is not None or line.modern):
         raise RequestError(400, "a request names its host once, in the field Host")
     if line.authority is not None and line.authority != (host or b"").lower():
         raise RequestError(400, "the target names another host than the field Host")
-    headers = Headers.of(fields)
-    head = RequestHead(line.verb, line.path, line.query, headers, 0, data, line.modern, line.modern)
-    # Most requests have none of these but the first.
-    if b"content-length" in fields or b"transfer-encoding" in fields:
-        head.length = _read_length(fields, modern=line.modern)
-    if b"connection" in fields or b"expect" in fields:
-        _read_options(head)
-    return head
+    head = Head(line.verb, line.path, Headers.of(fields), line.query)
+    length = _read_length(fields, modern=line.modern)
+    keeps, leaves = _read_connection(head, modern=line.modern)
+    return RequestHead(
+        head, length, data, line.modern, keeps, _read_expectation(head) and line.modern, leaves
+    )
+
+
+# They are compared by all of their bytes, so one that is remembered is read as it would be anew.
+_LONGEST_REMEMBERED: Final = 1024
+_remembered_head = functools.lru_cache(maxsize=256)(_read_head)
 
 
 def _read_fields(data: bytes) -> dict[bytes, bytes | tuple[bytes, ...]]:
@@ -214,15 +216,12 @@ def _read_line(data: bytes) -> _Line:
     return _Line(verb, unquote(path), query, authority, version == b"1.1")
 
 
-# Clients ask for the same few paths for ever; what is longer is read each time, so that nobody can fill memory with it.
-_LONGEST_REMEMBERED: Final = 128
-_remembered_line = functools.lru_cache(maxsize=128)(_read_line)
-
-
 def _read_length(fields: dict[bytes, bytes | tuple[bytes, ...]], *, modern: bool) -> int:
     """How long the body is (RFC 9112, section 6.3)."""
     length = fields.get(b"content-length")
     coding = fields.get(b"transfer-encoding")
+    if length is None and coding is None:
+        return 0
     if coding is not None:
         if length is not None:
             raise RequestError(
@@ -240,18 +239,22 @@ def _read_length(fields: dict[bytes, bytes | tuple[bytes, ...]], *, modern: bool
     return int(digits)
 
 
-def _read_options(head: RequestHead) -> None:
-    """Take note of what the client asks of the connection."""
-    headers = head.headers
-    options = headers.get(b"connection")
-    if options is not None:
-        tokens = {token.strip(" \t") for token in options.lower().split(",")}
-        head.keeps = "close" not in tokens and (head.modern or "keep-alive" in tokens)
-        if "upgrade" in tokens and head.modern:
-            wanted = (headers.get(b"upgrade") or "").lower().split(",")
-            head.leaves = head.verb == "GET" and any(token.strip(" \t") == "websocket" for token in wanted)
-    expectation = headers.get(b"expect")
-    if expectation is not None:
-        if expectation.lower() != "100-continue":
-            raise RequestError(417, "the only expectation that can be met is 100-continue")
-        head.expects = head.modern
+def _read_connection(head: Head, *, modern: bool) -> tuple[bool, bool]:
+    """Whether the client will send another request on this connection, and whether it wants to leave HTTP/1.1."""
+    options = head.headers.get(b"connection")
+    if options is None:
+        return modern, False
+    tokens = {token.strip(" \t") for token in options.lower().split(",")}
+    keeps = "close" not in tokens and (modern or "keep-alive" in tokens)
+    if "upgrade" not in tokens or not modern or head.verb != "GET":
+        return keeps, False
+    wanted = (head.headers.get(b"upgrade") or "").lower().split(",")
+    return keeps, any(token.strip(" \t") == "websocket" for token in wanted)
+
+
+def _read_expectation(head: Head) -> bool:
+    """Whether the client waits for a `100 Continue`."""
+    expectation = head.headers.get(b"expect")
+    if expectation is not None and expectation.lower() != "100-continue":
+        raise RequestError(417, "the only expectation that can be met is 100-continue")
+    return expectation is not None

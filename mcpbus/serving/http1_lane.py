@@ -7,7 +7,9 @@ from contextvars import copy_context
 import trio
 
 from mcpbus.serving.asgi import DirectApp
+from mcpbus.serving.held import Flusher
 from mcpbus.serving.http1_connection import Http1Connection
+from mcpbus.serving.http1_poll import AVAILABLE, Poll
 from mcpbus.serving.options import ServeOptions
 
 _logger = logging.getLogger("mcpbus.serving")
@@ -29,6 +31,8 @@ class Lane:
 
     Attributes:
         context: The context variables with which each request begins.
+        poll: Waits for connections that can be polled; None where the system has nothing to do it with.
+        flusher: Has what is said in one turn of the scheduler written together.
         next_look: When `run` looks next, by trio's clock.
     """
 
@@ -36,6 +40,8 @@ class Lane:
         self.app = app
         self.options = options
         self.context = copy_context()
+        self.poll = Poll(self.context) if AVAILABLE else None
+        self.flusher = Flusher()
         self.next_look = math.inf
         self._sleeping = trio.CancelScope()
         self._connections: set[Http1Connection] = set()
@@ -48,15 +54,27 @@ class Lane:
         self._precision = min(_COARSEST, max(_FINEST, _PRECISION * min(waits)))
 
     async def run(self) -> None:
-        """End what waits for too long, until cancelled."""
+        """Serve the connections, until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.flusher.run)
+                if self.poll is not None:
+                    nursery.start_soon(self.poll.run)
+                await self._watch_deadlines()
+        finally:
+            for connection in tuple(self._connections):
+                connection.lose()
+            if self.poll is not None:
+                self.poll.close()
+
+    async def _watch_deadlines(self) -> None:
         while True:
             now = trio.current_time()
             soonest = math.inf
-            for connection in self._connections:
+            for connection in tuple(self._connections):
                 if connection.expires <= now:
                     connection.expire()
-                else:
-                    soonest = min(soonest, connection.expires)
+                soonest = min(soonest, connection.expires)
             # With ten thousand idle connections some deadline passes all the time.
             self.next_look = max(soonest, now + self._precision)
             with trio.CancelScope(deadline=self.next_look) as self._sleeping:

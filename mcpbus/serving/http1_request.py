@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
+from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1_answer import (
     CHUNKED,
     CLOSE,
@@ -16,35 +17,53 @@ from mcpbus.serving.http1_answer import (
     encode_head,
 )
 from mcpbus.serving.http1_head import RequestError, RequestHead
+from mcpbus.transport.answering import Opened
 from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.decisions import Answer, Head
+from mcpbus.transport.decisions import Answer
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_connection import Http1Connection
 
-_MOST_AHEAD: Final = 64 * 1024
+MOST_AHEAD: Final = 64 * 1024
 """Bytes of later requests that are read while one is served; past that, a client's end is noticed by writing to it."""
 
 
 class Http1Request:
-    """An `HttpRequest` of the HTTP/1.1 lane.
+    """An `HttpRequest` of the HTTP/1.1 lane, and the `Outlet` of one that is served in its connection's turn.
+
+    Args:
+        connection: The connection.
+        head: What has been read of it.
+        endpoint: Who serves it.
 
     Attributes:
-        head: The request before its body.
+        head: The request before its body, as it is judged.
+        endpoint: Who serves it.
         started: Whether something of the answer was written.
         ended: Whether all of it was.
         closes: Whether the connection ends with it; the client knows.
     """
 
-    __slots__ = ("_connection", "_cors", "_head", "_unsaid", "closes", "ended", "head", "started")
+    __slots__ = (
+        "_connection",
+        "_cors",
+        "_head",
+        "_said_continue",
+        "_unsaid",
+        "closes",
+        "ended",
+        "endpoint",
+        "head",
+        "started",
+    )
 
-    def __init__(
-        self, connection: "Http1Connection", head: RequestHead, judged: Head, cors: HeaderList
-    ) -> None:
-        self.head = judged
+    def __init__(self, connection: "Http1Connection", head: RequestHead, endpoint: Endpoint) -> None:
+        self.head = head.judged
+        self.endpoint = endpoint
         self._connection = connection
         self._head = head
-        self._cors = cors
+        self._cors = endpoint.cors_headers(head.judged)
+        self._said_continue = not head.expects
         self._unsaid: bytes | None = None  # a head that waits for what comes after it
         self.started = False
         self.ended = False
@@ -57,12 +76,16 @@ class Http1Request:
 
     @property
     def scope(self) -> trio.CancelScope:
-        """See `Host`."""
+        """See `Host` and `Outlet`."""
         return self._connection.scope
 
     def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
         """See `Host`."""
         self._connection.leave(self, answer)
+
+    def open(self, opened: Opened) -> None:
+        """See `Outlet`."""
+        self._connection.open(self, opened)
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`. A fault in the body is kept for the connection to answer, and the client is as good as gone."""
@@ -72,10 +95,10 @@ class Http1Request:
             if requests.unread is None:
                 return body if len(body) <= limit else None
             pieces, size = [body], len(body)
-            if self._head.expects:
+            if not self._said_continue:
                 if not requests.waiting and not size:
                     await connection.send(CONTINUE)
-                self._head.expects = False
+                self._said_continue = True
             while requests.unread is not None:
                 if size > limit:
                     return None
@@ -89,18 +112,16 @@ class Http1Request:
             raise trio.BrokenResourceError("the body of the request is malformed") from fault
         return b"".join(pieces) if size <= limit else None
 
-    async def answer(self, reply: Answer) -> None:
-        """See `HttpRequest`."""
+    def encode_answer(self, reply: Answer) -> bytes:
+        """A whole answer; nothing can be written after it."""
         fields = [*reply.headers, *self._cors] if self._cors else reply.headers
-        bodiless = self._head.verb == "HEAD"
-        self.started = True
-        await self._send(
-            encode_answer(reply.status, fields, reply.body, self._say_connection(), bodiless=bodiless)
-        )
-        self.ended = True
+        bodiless = self.head.verb == "HEAD"
+        data = encode_answer(reply.status, fields, reply.body, self._say_connection(), bodiless=bodiless)
+        self.started = self.ended = True
+        return data
 
-    async def start_stream(self, headers: HeaderList) -> None:
-        """See `HttpRequest`. The head goes out with the first piece of the body."""
+    def begin_stream(self, headers: HeaderList) -> None:
+        """Begin an answer of status 200 in pieces; its head goes out with the first one."""
         if not self._head.modern:
             self.closes = True  # the end of the connection is the end of the answer
         framing = self._say_connection()
@@ -108,15 +129,27 @@ class Http1Request:
             framing += CHUNKED
         self._unsaid = encode_head(200, [*headers, *self._cors], framing)
 
-    async def write(self, data: bytes, *, more: bool) -> None:
-        """See `HttpRequest`."""
+    def encode_piece(self, data: bytes, *, more: bool) -> bytes:
+        """A piece of an answer, the last one unless `more`."""
         if self._head.modern:
             data = encode_chunk(data) if more else encode_chunk(data) + END
         if self._unsaid is not None:
             data, self._unsaid = self._unsaid + data, None
         self.started = True
-        await self._send(data)
         self.ended = not more
+        return data
+
+    async def answer(self, reply: Answer) -> None:
+        """See `HttpRequest`."""
+        await self._send(self.encode_answer(reply))
+
+    async def start_stream(self, headers: HeaderList) -> None:
+        """See `HttpRequest`. The head goes out with the first piece of the body."""
+        self.begin_stream(headers)
+
+    async def write(self, data: bytes, *, more: bool) -> None:
+        """See `HttpRequest`."""
+        await self._send(self.encode_piece(data, more=more))
 
     async def _send(self, data: bytes) -> None:
         await self._connection.send(data)
@@ -126,7 +159,7 @@ class Http1Request:
     async def disconnected(self) -> None:
         """See `HttpRequest`. What comes meanwhile is kept for the next requests, up to a bound."""
         connection, requests = self._connection, self._connection.requests
-        while requests.waiting < _MOST_AHEAD:
+        while requests.waiting < MOST_AHEAD:
             data = await connection.receive()
             if not data:
                 connection.gone = True
@@ -140,7 +173,7 @@ class Http1Request:
         unread = connection.requests.unread
         if unread is None and head.keeps and head.modern and not connection.retired:
             return b""
-        if unread is not None and (head.expects or unread > connection.options.unread_body_bytes):
+        if unread is not None and (not self._said_continue or unread > connection.options.unread_body_bytes):
             self.closes = True  # the client may send this body or not, or it is too long to wait for its end
         self.closes = self.closes or connection.retired
         if self.closes:

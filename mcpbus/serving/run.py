@@ -1,7 +1,6 @@
 """Serves an application from its first connection to its last."""
 
 import logging
-from functools import partial
 
 import trio
 
@@ -54,14 +53,14 @@ async def serve(
     with listening(options) as sockets:
         urls = [url_of(sock, secure=tls is not None) for sock in sockets]
         async with lifespan(app) as state, trio.open_nursery() as connections:
-            guard = Guard(app, options, state, tls=tls, counters=Counters() if counters is None else counters)
+            counters = Counters() if counters is None else counters
+            guard = Guard(app, options, state, connections, tls=tls, counters=counters)
             connections.start_soon(guard.run)
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
             try:
                 async with trio.open_nursery() as accepting:
-                    accepting.start_soon(
-                        partial(trio.serve_listeners, guard.handle, listeners, handler_nursery=connections)
-                    )
+                    for listener in listeners:
+                        accepting.start_soon(guard.accept, listener)
                     task_status.started(urls)
                     await (trio.Event() if shutdown is None else shutdown).wait()
                     accepting.cancel_scope.cancel()

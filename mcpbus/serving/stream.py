@@ -93,6 +93,20 @@ class DeadlineStream(trio.abc.Stream):
         """Wait until the socket is writable."""
         await self._stream.wait_send_all_might_not_block()
 
+    def receive_now(self, max_bytes: int = _MOST_AT_ONCE) -> bytes | None:
+        """Take what has arrived, if something has: `b""` at the peer's end, None if there is nothing yet. No schedule point.
+
+        Raises:
+            trio.BrokenResourceError: As for `receive_some`.
+            trio.ClosedResourceError: As for `receive_some`.
+        """
+        try:
+            return os.read(self._fileno(), max_bytes)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise _translate(error) from error
+
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Receive what has arrived, at most `max_bytes`; `b""` at the peer's end.
 
@@ -107,17 +121,22 @@ class DeadlineStream(trio.abc.Stream):
             if fileno == -1:
                 raise trio.ClosedResourceError("the connection was closed")
             await trio.lowlevel.wait_readable(fileno)
-            try:
-                # Asked anew: whoever closed it meanwhile may have left the number to another connection.
-                return os.read(self._fileno(), max_bytes or _MOST_AT_ONCE)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                raise _translate(error) from error
+            # The number is asked for anew: whoever closed it meanwhile may have left it to another connection.
+            data = self.receive_now(max_bytes or _MOST_AT_ONCE)
+            if data is not None:
+                return data
 
     async def aclose(self) -> None:
         """Close the socket."""
         await self._stream.aclose()
+
+    def close(self) -> None:
+        """Close the socket. No schedule point."""
+        self.socket.close()
+
+    def fileno(self) -> int:
+        """The socket's file descriptor; -1 once it is closed."""
+        return self._fileno()
 
     def _reset(self) -> None:
         # Without a reset the kernel keeps megabytes for a peer that has stopped reading them.

@@ -1,7 +1,9 @@
 """Exchanges with mcpbus's own HTTP/1.1 server: requests travel as bytes, over connections in memory that are kept alive."""
 
 import math
-from functools import partial
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from typing import Any
 from urllib.parse import quote
 
 import httptools
@@ -10,6 +12,7 @@ import trio
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_lane import Lane
+from mcpbus.serving.http1_poll import Poll, Pollable, Turn
 from mcpbus.serving.options import ServeOptions
 from mcpbus.testing.recording import Recording, Sent
 
@@ -26,6 +29,7 @@ class OverHttp1:
         self._nursery = nursery
         # A test says itself what comes too late.
         self._lane = _StrictLane(app, ServeOptions(keep_alive_seconds=math.inf))
+        self._poll = self._lane.poll = _WirePoll(self._lane.context)
         self._free: list[_Wire] = []
         nursery.start_soon(self._lane.run)
 
@@ -35,18 +39,9 @@ class OverHttp1:
         wire.send(sent, recording)
 
     def _connect(self) -> "_Wire":
-        wire = _Wire(self._free, self._lane.options.write_deadline_seconds)
-        self._nursery.start_soon(self._serve, wire)
+        wire = _Wire(self._free, self._poll, self._nursery, self._lane.options.write_deadline_seconds)
+        Http1Connection(self._lane, wire, wire, self._poll).begin()
         return wire
-
-    async def _serve(self, wire: "_Wire") -> None:
-        await Http1Connection(self._lane, wire, self._nursery, partial(_finish, wire)).run()
-
-
-async def _finish(wire: "_Wire", rest: bytes | None) -> None:
-    if rest is not None:
-        raise AssertionError("the application does not serve this path, or this protocol, without ASGI")
-    await wire.aclose()
 
 
 class _StrictLane(Lane):
@@ -55,20 +50,57 @@ class _StrictLane(Lane):
         raise failure
 
 
+class _WirePoll(Poll):
+    """Waits for wires."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._watched: dict[_Wire, Turn] = {}
+        self._something = trio.lowlevel.ParkingLot()
+
+    def watch(self, connection: Pollable, turn: Turn) -> None:
+        assert isinstance(connection, _Wire)  # noqa: S101 - there is nothing else to watch
+        self._watched[connection] = turn
+        self.look()
+
+    def forget(self, connection: Pollable) -> None:
+        assert isinstance(connection, _Wire)  # noqa: S101 - there is nothing else to watch
+        self._watched.pop(connection, None)
+
+    def look(self) -> None:
+        """Take note that something may have come."""
+        self._something.unpark_all()
+
+    async def changed(self) -> None:
+        """Wait until something may have come."""
+        await self._something.park()
+
+    async def _wait(self) -> list[Turn]:
+        await trio.lowlevel.checkpoint()
+        while not (due := [turn for wire, turn in self._watched.items() if wire.readable]):
+            await self._something.park()
+        return due
+
+
 class _Wire(trio.abc.Stream):
     """The server's end of a connection; the client's end writes into the recording of the exchange that goes on.
 
+    It is its own `Owner`, too.
+
     Args:
         free: Where the connection is put while no exchange goes on.
+        poll: Waits for it.
+        nursery: Where its tasks run.
         seconds: How long a client has to accept something.
     """
 
-    def __init__(self, free: "list[_Wire]", seconds: float) -> None:
+    def __init__(self, free: "list[_Wire]", poll: _WirePoll, nursery: trio.Nursery, seconds: float) -> None:
         self._free = free
+        self._poll = poll
+        self._nursery = nursery
         self._seconds = seconds
         self._pending = b""
         self._recording: Recording | None = None
-        self._arrived = trio.Event()
 
     def send(self, sent: Sent, recording: Recording) -> None:
         target = quote(sent.path, safe="/~!$&'()*+,;=:@%")
@@ -84,53 +116,77 @@ class _Wire(trio.abc.Stream):
         )
         self._recording = recording
         self._parser = _Listener(recording, bodiless=sent.verb == "HEAD").parser
-        self._arrived.set()
+        recording.on_disconnect = self._poll.look
+        self._poll.look()
 
     # -- the server's side -----------------------------------------------------------------------
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        await trio.lowlevel.checkpoint()
-        while not self._pending:
-            if not await self._wait_for_more():
-                return b""
-        data, self._pending = self._pending[:max_bytes], self._pending[max_bytes or len(self._pending) :]
+    @property
+    def readable(self) -> bool:
+        """Whether there is something to read, if only the end."""
+        return bool(self._pending) or (self._recording is not None and self._recording.disconnected)
+
+    def receive_now(self, max_bytes: int = 64 * 1024) -> bytes | None:
+        if not self.readable:
+            return None
+        data, self._pending = self._pending[:max_bytes], self._pending[max_bytes:]
         return data
 
-    async def _wait_for_more(self) -> bool:
-        """Wait for the next request, and return False if the client has gone before."""
-        recording = self._recording
-        if recording is None:
-            self._arrived = trio.Event()
-            await self._arrived.wait()
-        else:
-            await recording.wait_for(lambda: recording.disconnected or self._recording is not recording)
-        return recording is None or not recording.disconnected
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        recording = self._recording
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
         await trio.lowlevel.checkpoint()
+        while not self.readable:
+            await self._poll.changed()
+        return self.receive_now(max_bytes or 64 * 1024) or b""
+
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        recording = self._recording
         if recording is None:
             raise AssertionError(f"the server speaks out of turn: {bytes(data)!r}")
-        with trio.move_on_after(self._seconds):
-            await recording.wait_for(lambda: recording.disconnected or not recording.stalled)
-        if recording.disconnected or recording.stalled:
-            raise trio.BrokenResourceError("the client has gone, or accepts nothing")
+        if recording.disconnected:
+            raise trio.BrokenResourceError("the client has gone")
+        if recording.stalled:
+            return 0
         self._parser.feed_data(data)
         if recording.complete:
             self._recording = None
             if recording.headers.get("connection") != "close":
                 self._free.append(self)
             recording.notify()
+        return len(data)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        recording = self._recording
+        await trio.lowlevel.checkpoint()
+        if recording is not None:
+            with trio.move_on_after(self._seconds):
+                await recording.wait_for(lambda: recording.disconnected or not recording.stalled)
+            if recording.stalled:
+                raise trio.BrokenResourceError("the client accepts nothing")
+        self.send_now(data)
 
     async def wait_send_all_might_not_block(self) -> None:
         raise NotImplementedError
 
     async def aclose(self) -> None:
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def fileno(self) -> int:
+        raise NotImplementedError
+
+    # -- the owner -------------------------------------------------------------------------------
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        self._nursery.start_soon(function, *args)
+
+    def close(self) -> None:
         if self in self._free:
             self._free.remove(self)
         if self._recording is not None:
             self._recording.abort()
-        await trio.lowlevel.checkpoint()
+
+    async def hand_over(self, data: bytes) -> None:
+        raise AssertionError(f"not served without ASGI: {data[:80]!r}")
 
 
 class _Listener:

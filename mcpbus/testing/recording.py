@@ -38,6 +38,7 @@ class Recording:
         complete: Whether the answer has come to its end.
         disconnected: Whether the client has gone.
         aborted: Whether the application left in the middle of the answer, which ends the connection.
+        on_disconnect: Called when the client goes, for whoever carries the exchange.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Recording:
         self.complete = False
         self.disconnected = False
         self.aborted = False
+        self.on_disconnect: Callable[[], object] | None = None
         self._parsed = 0
         self._read = 0
         self._stalled = False
@@ -136,6 +138,8 @@ class Recording:
         if not self.complete:
             self.disconnected = True
             self.notify()
+            if self.on_disconnect is not None:
+                self.on_disconnect()
 
     # -- the server's side, for whoever carries the exchange -------------------------------------
 

@@ -19,6 +19,7 @@ from mcpbus.dispatch import LISTEN, Inbound
 from mcpbus.fate import DELIVERED, Fate, Reason
 from mcpbus.handshake import Registration
 from mcpbus.methods import initialize_result
+from mcpbus.options import Limits
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.revisions import Revision
@@ -81,6 +82,11 @@ class Endpoint:
             for json in (True, False)
             for sse in (True, False)
         }
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the bus."""
+        return self._bus.limits
 
     def cors_headers(self, head: Head) -> HeaderList:
         """Return the fields that a shell adds to the answer, whatever it is."""

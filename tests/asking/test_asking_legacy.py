@@ -468,6 +468,7 @@ async def test_a_session_that_ends_takes_its_questions_with_it(end, autojump_clo
         sent = [m.get("method", m.get("id")) for m in call.messages]
         # An end that the server chooses withdraws what was asked, and answers.
         assert sent == ["roots/list"] if end == "delete" else ["roots/list", CANCELLED, 6]
+        await it.quiet()
         assert len(it.outcomes) == 1
         await it.assert_nothing_is_left()
 

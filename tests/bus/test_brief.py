@@ -91,6 +91,7 @@ async def test_a_handler_that_speaks_before_it_waits_is_heard_at_once(era, autoj
         level = {} if era == "legacy" else {"log_level": "debug"}
         post = await call(stage, era, "speaks", **level)
         assert (await post.message())["params"]["data"] == "hello"
+        await stage.quiet()
         assert spoken[0].fate == DELIVERED
         go.set()
         await post.ended()

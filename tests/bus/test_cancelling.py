@@ -24,6 +24,7 @@ async def test_a_cancel_before_the_reply_silences_the_request(revision, autojump
         await post.ended()
         # Its POST must have an answer all the same: a stream with nothing in it.
         assert (post.status, post.streams, post.messages) == (200, True, [])
+        await stage.quiet()
         assert call.outcome == "cancelled"
         assert (await call.ctx.info("late")).fate == CANCELLED
         await stage.assert_nothing_is_left()

@@ -98,6 +98,7 @@ async def test_a_request_that_crashes_is_answered_with_an_internal_error(
             answer = await post.reply(timeout=10)
             assert answer["error"] == {"code": -32603, "message": "Internal error"}
         victim = stage.calls["victim"]
+        await stage.quiet()
         assert victim.outcome == ("cancelled" if message is Emission else "returned")
         assert (await victim.ctx.info("late")).fate is not None
         await assert_unharmed(stage, others)

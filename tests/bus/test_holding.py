@@ -100,10 +100,11 @@ async def test_a_client_without_sessions_is_told_of_no_change(autojump_clock):
         post = stage.probe.post(body)
         call = await stage.call()
         assert len(stage.bus.tools_changed()) == 0
-        assert (await call.ctx.info("in request")).fate is None
+        said = await call.ctx.info("in request")
         call.finish()
         await post.ended()
         assert methods(post) == ["notifications/message", 1]
+        assert said.fate == DELIVERED
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import trio
 import trio.testing
 
+from mcpbus import Limits
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_lane import Lane
@@ -37,6 +38,11 @@ class Endpoint:
 
     def direct(self, path):
         return None if path.startswith("/elsewhere") else self
+
+    limits = Limits()
+
+    def is_immediate(self, head):
+        return False
 
     def cors_headers(self, head):
         return [(b"vary", b"Origin")] if head.headers.get(b"origin") else []
@@ -183,19 +189,31 @@ class House:
     async def connect(self, **options):
         near, far = trio.testing.memory_stream_pair()
         client = Client(near)
-        self._nursery.start_soon(self._run, client, far)
+        client.connection = Http1Connection(self.lane, far, Owner(client, far, self._nursery))
+        client.connection.begin()
         await trio.testing.wait_all_tasks_blocked()
         return client
 
-    async def _run(self, client, stream):
-        async def finish(rest):
-            client.rest = rest
-            client.over.set()
-            await stream.aclose()
 
-        async with trio.open_nursery() as nursery:
-            client.connection = Http1Connection(self.lane, stream, nursery, finish)
-            await client.connection.run()
+class Owner:
+    """Who accepted a connection in memory."""
+
+    def __init__(self, client, stream, nursery):
+        self._client = client
+        self._stream = stream
+        self._nursery = nursery
+
+    def start_soon(self, function, *args):
+        self._nursery.start_soon(function, *args)
+
+    def close(self):
+        self._stream.send_stream.close()
+        self._stream.receive_stream.close()
+        self._client.over.set()
+
+    async def hand_over(self, data):
+        self._client.rest = data
+        self.close()
 
 
 @asynccontextmanager

@@ -147,7 +147,7 @@ TARGETS = {
 @pytest.mark.parametrize(("data", "path", "query"), TARGETS.values(), ids=TARGETS.keys())
 def test_what_a_target_names(data, path, query):
     head = read_head(data, LIMIT)
-    assert (head.path, head.query) == (path, query)
+    assert (head.judged.path, head.judged.query) == (path, query)
 
 
 CONNECTIONS = {
@@ -192,6 +192,6 @@ def test_who_waits_for_a_word_before_the_body():
 
 def test_fields_are_as_they_came():
     head = read_head(post(b"X-Word:  caf\xc3\xa9 \t", b"x-word: b", b"Empty:"), LIMIT)
-    assert head.headers.all(b"x-word") == ["caf\u00c3\u00a9", "b"]
-    assert head.headers.all(b"empty") == [""]
-    assert head.verb == "POST"
+    assert head.judged.headers.all(b"x-word") == ["caf\u00c3\u00a9", "b"]
+    assert head.judged.headers.all(b"empty") == [""]
+    assert head.judged.verb == "POST"

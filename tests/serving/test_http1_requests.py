@@ -34,7 +34,7 @@ def read(pieces, limit=LIMIT):
                     if head is None:
                         break
                     body = b""
-                    found.append((head.path, b"..." if head.length else b""))
+                    found.append((head.judged.path, b"..." if head.length else b""))
                 if requests.unread is not None:
                     body += requests.take_body()
                     if requests.unread is not None:

@@ -1,0 +1,123 @@
+"""One task that waits for all connections of a lane at once, and lets each take its turn when something has come.
+
+A task that waits for a socket of its own costs two system calls and a turn of the scheduler for each request, and some
+kilobytes for as long as the connection is open. Here the kernel keeps the list of who is waited for, and a connection that
+is quiet costs what it remembers.
+"""
+
+import select
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import Final, Protocol
+
+import trio
+
+from actors import Guest
+
+Turn = Callable[[], Guest | None]
+"""What a connection does when something has come, without waiting; a handler that waits is left to whoever took the turn."""
+
+_MOST_AT_ONCE: Final = 32
+"""Turns in a row, before other tasks may run."""
+
+AVAILABLE: Final = hasattr(select, "epoll")
+"""Whether this system has what it takes; otherwise each connection waits in a task of its own."""
+
+
+class Pollable(Protocol):
+    """What can be waited for here."""
+
+    def fileno(self) -> int:
+        """Its file descriptor."""
+
+
+class Poll:
+    """Waits for connections, and takes their turns.
+
+    Turns are taken by a task of the poll's own, which also runs the handlers of requests for as long as they do not wait. When
+    one does, that task stays with it, and another one goes on here.
+
+    Args:
+        context: The context variables with which each turn begins.
+
+    Attributes:
+        scope: Encloses the task that takes the turn which is under way.
+    """
+
+    scope: trio.CancelScope
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._nursery: trio.Nursery | None = None
+        self._turns: dict[int, Turn] = {}
+        self._due: deque[Turn] = deque()
+        self._epoll = select.epoll() if AVAILABLE else None
+
+    def watch(self, connection: Pollable, turn: Turn) -> None:
+        """Take this turn whenever the connection has something to read, or has ended."""
+        assert self._epoll is not None  # noqa: S101 - nobody watches where there is no epoll
+        descriptor = connection.fileno()
+        self._turns[descriptor] = turn
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def forget(self, connection: Pollable) -> None:
+        """Watch it no longer; to be called before it is closed. A turn that is due already may still be taken."""
+        assert self._epoll is not None  # noqa: S101 - as above
+        descriptor = connection.fileno()
+        if self._turns.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def soon(self, turn: Turn) -> None:
+        """Take a turn once others have had theirs."""
+        if self._nursery is not None:
+            self._nursery.start_soon(self._take_one, turn)
+
+    async def run(self) -> None:
+        """Take turns until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._lead)
+
+    async def _lead(self) -> None:
+        with trio.CancelScope() as scope:
+            guest = await self._take_turns(scope)
+            assert self._nursery is not None  # noqa: S101 - this is one of its tasks
+            self._nursery.start_soon(self._lead)
+            if guest is not None:
+                await guest.go_on()
+
+    async def _take_one(self, turn: Turn) -> None:
+        with trio.CancelScope() as scope:
+            guest = self._take(turn, scope)
+            if guest is not None:
+                await guest.go_on()
+
+    async def _take_turns(self, scope: trio.CancelScope) -> Guest | None:
+        """Take turns until a handler waits, which is returned, or this very task was cancelled."""
+        due = self._due
+        while True:
+            if not due:
+                due.extend(await self._wait())
+            while due:
+                guest = self._take(due.popleft(), scope)
+                if guest is not None or scope.cancel_called:
+                    return guest
+
+    def _take(self, turn: Turn, scope: trio.CancelScope) -> Guest | None:
+        self.scope = scope
+        # What one request sets there, such as a principal, is not for the next one.
+        guest = self._context.copy().run(turn)
+        return None if guest is None or guest.outcome is not None else guest
+
+    async def _wait(self) -> list[Turn]:
+        """Wait until turns are due. A schedule point, always."""
+        if self._epoll is None:
+            await trio.sleep_forever()
+            return []
+        await trio.lowlevel.wait_readable(self._epoll.fileno())
+        return [self._turns[descriptor] for descriptor, _ in self._epoll.poll(0, _MOST_AT_ONCE)]
+
+    def close(self) -> None:
+        """Give the kernel's list back."""
+        if self._epoll is not None:
+            self._epoll.close()

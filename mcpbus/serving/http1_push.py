@@ -1,0 +1,158 @@
+"""The answer of one request as a stream says it, written in the stack of whoever speaks: no task waits for it.
+
+What is said first is written at once. What follows within a millisecond goes out together, one turn of the scheduler
+later. Only where the client does not take it fast enough does a task wait until it has.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcpbus.options import Limits
+from mcpbus.outbox import Outgoing
+from mcpbus.transport import answers
+from mcpbus.transport.answering import Opened, Rendering
+from mcpbus.transport.sse import COMMENT, encode_event
+
+if TYPE_CHECKING:
+    from mcpbus.serving.http1_connection import Http1Connection
+    from mcpbus.serving.http1_request import Http1Request
+
+_GATHER_SECONDS: Final = 0.001
+
+
+class Push:
+    """Writes what comes on a stream to a connection of the lane.
+
+    Args:
+        connection: The connection.
+        request: The request that is answered.
+        opened: The stream, which has no log and owes one reply at most.
+        limits: How long the answer may be quiet, and its client slow.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_limits",
+        "_over",
+        "_rendering",
+        "_request",
+        "_sending",
+        "_writer",
+        "_written_at",
+    )
+
+    def __init__(
+        self, connection: "Http1Connection", request: "Http1Request", opened: Opened, limits: Limits
+    ) -> None:
+        self._connection = connection
+        self._request = request
+        self._writer = opened.writer
+        self._rendering = Rendering(opened)
+        self._limits = limits
+        self._sending = False
+        self._over = False
+        self._written_at = float("-inf")
+
+    def begin(self) -> None:
+        """Write what is there, and from now on what comes."""
+        self._writer.connection = self
+        self._writer.notify = self._notice
+        self._keep_alive_later()
+        self.flush_soon()
+        if self._rendering.is_early:
+            self.keep_alive()
+
+    def cancel(self) -> None:
+        """End the connection in the middle of the answer: it is lost, or another one has taken its place."""
+        if not self._over:
+            self._over = True
+            self._let_go()
+            self._connection.lose()
+
+    def keep_alive(self) -> None:
+        """Say something without meaning, since there was nothing else for a while."""
+        if not self._sending and not self._over:
+            self._say([])
+
+    def flush_soon(self) -> None:
+        """Write all that waits."""
+        while not self._sending and not self._over:
+            batch = self._writer.take_now()
+            if batch is None:
+                self._end()
+            elif batch:
+                self._say(batch)
+            else:
+                return
+
+    def _notice(self, final: bool) -> None:
+        if self._sending or self._over:
+            return
+        if final or trio.current_time() - self._written_at >= _GATHER_SECONDS:
+            self.flush_soon()
+        else:
+            self._connection.flush_later(self)
+
+    def _say(self, batch: list[Outgoing]) -> None:
+        rendering, request = self._rendering, self._request
+        if rendering.is_whole(batch):
+            self._send(request.encode_answer(rendering.whole(batch)), said=True, last=True)
+            return
+        if not rendering.started:
+            rendering.started = True
+            request.begin_stream(answers.stream_headers(batch))
+        last = bool(batch) and batch[-1].final
+        events = b"".join([encode_event(message.data) for message in batch])
+        self._send(request.encode_piece(events or COMMENT, more=not last), said=bool(batch), last=last)
+
+    def _end(self) -> None:
+        """Answer a request whose stream has ended without saying so."""
+        if self._rendering.started:
+            data = self._request.encode_piece(b"", more=False)
+        else:
+            data = self._request.encode_answer(self._rendering.unanswered())
+        self._send(data, said=False, last=True)
+
+    def _send(self, data: bytes, *, said: bool, last: bool) -> None:
+        self._written_at = trio.current_time()
+        rest = self._connection.send_now(data)
+        if rest is None:
+            self.cancel()
+        elif rest:
+            self._sending = True
+            self._connection.start(self._send_rest, rest, said, last)
+        else:
+            self._sent(said=said, last=last)
+
+    async def _send_rest(self, rest: bytes, said: bool, last: bool) -> None:
+        with trio.move_on_after(self._limits.write_deadline) as deadline:
+            await self._connection.send(rest)
+        if self._over:
+            return
+        if deadline.cancelled_caught or self._connection.gone:
+            self.cancel()
+            return
+        self._sending = False
+        self._sent(said=said, last=last)
+        self.flush_soon()
+
+    def _sent(self, *, said: bool, last: bool) -> None:
+        if said:
+            self._writer.written()
+        if self._over:
+            return
+        if last:
+            self._over = True
+            self._let_go()
+            self._connection.answered(self._request)
+        else:
+            self._keep_alive_later()
+
+    def _let_go(self) -> None:
+        self._writer.notify = self._writer.connection = None
+        self._writer.__exit__()
+
+    def _keep_alive_later(self) -> None:
+        patient = self._rendering.is_patient
+        self._connection.quiet_for(float("inf") if patient else self._limits.keep_alive)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import trio
 
 from mcpbus import dispatch
+from mcpbus.brief import Brief
 from mcpbus.dispatch import INITIALIZE, LISTEN, Inbound
 from mcpbus.handshake import Registration
 from mcpbus.outbox import Outgoing
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 # Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
 _MODERN_METHODS = frozenset({"server/discover", LISTEN})
+_UNREADY = (Stage.CONNECTED, Stage.REGISTERING)
 
 Send = Callable[[list[bytes]], Awaitable[None]]
 """Writes messages in one call; an empty list is due when nothing was said for the keep-alive time."""
@@ -147,6 +149,22 @@ class Channel:
         self._taken.set()
         self._taken = trio.Event()
 
+    async def deliver(self, receive: Callable[[bytes], object]) -> None:
+        """Hand over what is said, message by message, to a program that never waits, until the channel ends."""
+        while (batch := await self._writer.take()) is not None:
+            for message in batch:
+                receive(message.data)
+            if batch:
+                self._writer.written()
+            if self._stream.waiting:
+                # Said by who received it, and there is no end to that, perhaps.
+                await trio.lowlevel.checkpoint()
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait to be written."""
+        return self._stream.waiting
+
     # -- reading ---------------------------------------------------------------------------------
 
     async def receive(self, data: bytes, faults: list[bytes] | None = None) -> None:
@@ -186,13 +204,32 @@ class Channel:
 
     def _take(self, message: Request | Notification | Response, *, alone: bool = True) -> None:
         if isinstance(message, Request):
-            self._request(message, alone=alone)
-        elif isinstance(message, Notification):
+            revision, result = self.judge(message, alone=alone)
+            if isinstance(result, bytes | ProtocolError):
+                self.reply(message, revision, result)
+        else:
+            self.note(message)
+
+    def note(self, message: Notification | Response) -> None:
+        """Take what is owed no answer."""
+        if isinstance(message, Notification):
             dispatch.notify(message, self.session)
         else:
             dispatch.answer(message, self.session)
 
-    def _request(self, request: Request, *, alone: bool) -> None:
+    def judge(
+        self, request: Request, scope: trio.CancelScope | None = None, *, alone: bool = True
+    ) -> tuple[Revision, bytes | ProtocolError | Stream | Brief]:
+        """Judge a request, and begin to serve it.
+
+        Args:
+            request: The request.
+            scope: That of whoever is to run its handler, if not a task of its own; see `dispatch.serve`.
+            alone: Whether it came by itself, not in a batch.
+
+        Returns:
+            The revision that governs it; and what `dispatch.serve` returns, or the error to answer with.
+        """
         revision = self.session.revision or ASSUMED
         try:
             routing = read_routing(request.params)
@@ -210,26 +247,24 @@ class Channel:
                 inbound = Inbound(
                     request, routing, revision, Setting.SHARED, claim, self.session, self.session.principal
                 )
-                result = dispatch.serve(self._bus, inbound, self._open)
-            elif request.method == INITIALIZE:
-                result = self._initialize(request, routing)
-            else:
-                result = self._legacy(request, routing, revision)
+                return revision, dispatch.serve(self._bus, inbound, self._open, scope)
+            if request.method == INITIALIZE:
+                return revision, self._initialize(request, routing)
+            return revision, self._legacy(request, routing, revision, scope)
         except ProtocolError as error:
-            self._answer(request, revision, encode_error(request.id, revision.admissible(error)))
-            return
-        if isinstance(result, bytes):
-            self._answer(request, revision, encode_result(request.id, result))
+            return revision, error
 
-    def _legacy(self, request: Request, routing: Routing, revision: Revision) -> bytes | Stream:
-        if self.session.stage in {Stage.CONNECTED, Stage.REGISTERING} and request.method != "ping":
+    def _legacy(
+        self, request: Request, routing: Routing, revision: Revision, scope: trio.CancelScope | None
+    ) -> bytes | Stream | Brief:
+        if self.session.stage in _UNREADY and request.method != "ping":
             raise invalid_request(
                 f"{request.method} came before initialize was answered; begin with initialize, "
                 f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
             )
         principal = self.session.principal
         inbound = Inbound(request, routing, revision, Setting.SHARED, None, self.session, principal)
-        return dispatch.serve(self._bus, inbound, self._open)
+        return dispatch.serve(self._bus, inbound, self._open, scope)
 
     def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
         if self.session.stage is not Stage.CONNECTED:
@@ -244,6 +279,20 @@ class Channel:
 
     def _open(self, _line: Line) -> Stream:
         return self._stream
+
+    def reply(self, request: Request, revision: Revision, result: bytes | ProtocolError) -> None:
+        """Answer a request on the channel, after all that waits there.
+
+        Args:
+            request: The request.
+            revision: What governs it.
+            result: The encoded result object, or the error.
+        """
+        if isinstance(result, ProtocolError):
+            data = encode_error(request.id, revision.admissible(result))
+        else:
+            data = encode_result(request.id, result)
+        self._answer(request, revision, data)
 
     def _answer(self, request: Request | None, revision: Revision, data: bytes) -> None:
         method = "" if request is None else request.method

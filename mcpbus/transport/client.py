@@ -4,22 +4,20 @@ import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import msgspec
 import trio
 
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
 from mcpbus.protocol.jsonrpc import (
+    NO_PARAMS,
+    ErrorObject,
     Notification,
     Request,
     RequestId,
     Response,
     decode,
-    encode_error,
-    encode_notification,
-    encode_request,
-    encode_result,
 )
 from mcpbus.protocol.meta import (
     CLIENT_CAPABILITIES,
@@ -29,16 +27,22 @@ from mcpbus.protocol.meta import (
     SUBSCRIPTION_ID,
 )
 from mcpbus.protocol.revisions import Era, Revision
-
-if TYPE_CHECKING:
-    pass
+from mcpbus.transport.waiting import (
+    KEPT_NOTIFICATIONS,
+    Disconnected,
+    Listen,
+    OnNotification,
+    Pending,
+    received,
+)
 
 _INFO = {"name": "mcpbus in-process client", "version": "1"}
 _RETRY = {"inputResponses", "requestState"}
-_KEPT_NOTIFICATIONS = 1024
 
-OnNotification = Callable[[str, dict[str, Any]], object]
-"""Called with the method and the params of each notification."""
+Message: TypeAlias = Request | Notification | Response
+
+Send = Callable[[Message, Pending | None], None]
+"""Sends a message to the server; a request with what waits for its answer."""
 
 OnQuestion = Callable[[str, dict[str, Any]], Awaitable[Any]]
 """Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError."""
@@ -46,8 +50,8 @@ OnQuestion = Callable[[str, dict[str, Any]], Awaitable[Any]]
 _MOST_ROUNDS = 32
 
 
-class Disconnected(Exception):  # noqa: N818 - the word says what happened
-    """The connection ended before the answer came."""
+_encode = msgspec.json.Encoder().encode
+_params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 class Client:
@@ -64,7 +68,7 @@ class Client:
     def __init__(
         self,
         revision: Revision,
-        sender: "trio.MemorySendChannel[bytes]",
+        send: Send,
         nursery: trio.Nursery,
         capabilities: dict[str, Any],
         on_question: OnQuestion | None,
@@ -74,11 +78,11 @@ class Client:
         self._nursery = nursery
         self._on_question = on_question
         self.initialize_result: dict[str, Any] = {}
-        self.notifications: deque[tuple[str, dict[str, Any]]] = deque(maxlen=_KEPT_NOTIFICATIONS)
-        self._sender = sender
+        self.notifications: deque[tuple[str, dict[str, Any]]] = deque(maxlen=KEPT_NOTIFICATIONS)
+        self._put = send
         self._ids = itertools.count(1)
-        self._pending: dict[RequestId, _Pending] = {}
-        self._by_token: dict[RequestId, _Pending] = {}
+        self._pending: dict[RequestId, Pending] = {}
+        self._by_token: dict[RequestId, Pending] = {}
         self._listens: dict[RequestId, Listen] = {}
         self._answering: dict[RequestId, trio.CancelScope] = {}
         self._arrived = trio.Event()
@@ -143,28 +147,41 @@ class Client:
         log_level: str | None,
     ) -> dict[str, Any]:
         request_id = next(self._ids)
-        pending = self._pending[request_id] = _Pending(on_notification)
-        body = dict(params)
-        meta = self._meta(body.get("_meta", {}), log_level)
+        meta = self._meta(params.get("_meta", {}), log_level)
         if on_notification is not None:
             meta.setdefault("progressToken", request_id)
+        body = {**params, "_meta": meta} if meta else params
+        request = Request(request_id, method, msgspec.Raw(_encode(body)))
+        pending = self._pending[request_id] = Pending(on_notification)
+        if on_notification is not None:
             self._by_token[meta["progressToken"]] = pending
-        if meta:
-            body["_meta"] = meta
         try:
-            await self._send(encode_request(request_id, method, body))
+            self._send(request, pending)
             return await pending.wait()
         except trio.Cancelled:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-                await self.notify("notifications/cancelled", {"requestId": request_id})
+            self._cancel(request_id, pending)
             raise
         finally:
             del self._pending[request_id]
-            self._by_token.pop(meta.get("progressToken", request_id), None)
+            if on_notification is not None:
+                self._by_token.pop(meta["progressToken"], None)
+
+    def _cancel(self, request_id: RequestId, pending: Pending) -> None:
+        """Tell the server that nobody waits for a request any more, unless it is answered, or has not seen it yet."""
+        begun = pending.begun and pending.result is None
+        pending.settle(Disconnected("nobody waits for it"))
+        if begun and not self._gone:
+            params = msgspec.Raw(_encode({"requestId": request_id}))
+            self._send(Notification("notifications/cancelled", params))
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
-        """Send a notification."""
-        await self._send(encode_notification(method, params))
+        """Send a notification.
+
+        Raises:
+            Disconnected: The connection has ended.
+        """
+        self._send(Notification(method, NO_PARAMS if params is None else msgspec.Raw(_encode(params))))
+        await trio.lowlevel.checkpoint()
 
     async def call_tool(
         self,
@@ -225,17 +242,15 @@ class Client:
             **({"taskIds": list(task_ids)} if task_ids else {}),
         }
         listen = self._listens[request_id] = Listen()
-        pending = self._pending[request_id] = _Pending(None)
+        pending = self._pending[request_id] = Pending(None)
         params = {"notifications": wanted, "_meta": self._meta({}, None)}
         try:
-            await self._send(encode_request(request_id, "subscriptions/listen", params))
+            self._send(Request(request_id, "subscriptions/listen", msgspec.Raw(_encode(params))), pending)
             await listen.acknowledgement(pending)
             yield listen
         finally:
             del self._pending[request_id], self._listens[request_id]
-            if pending.result is None:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-                    await self.notify("notifications/cancelled", {"requestId": request_id})
+            self._cancel(request_id, pending)
 
     async def next_notification(self) -> tuple[str, dict[str, Any]]:
         """Wait for the oldest of `notifications`, and take it."""
@@ -244,18 +259,20 @@ class Client:
             await self._arrived.wait()
         return self.notifications.popleft()
 
-    async def receive(self, data: bytes) -> None:
-        """Take what the server writes. For the connection."""
-        for line in data.splitlines():
-            message = decode(line)
-            if isinstance(message, Response):
-                self._answered(message)
-            elif isinstance(message, Notification):
-                self._notified(message)
-            else:
-                scope = self._answering[message.id] = trio.CancelScope()
-                self._nursery.start_soon(self._asked, message, scope)
-        await trio.lowlevel.checkpoint()
+    def answered(self, request_id: RequestId, result: bytes | ProtocolError) -> None:
+        """Take an answer that comes straight from the server. For the connection."""
+        self._settle(request_id, received(result) if isinstance(result, ProtocolError) else result)
+
+    def receive(self, data: bytes) -> None:
+        """Take a message of the server's. For the connection."""
+        message = decode(data)
+        if isinstance(message, Response):
+            self._replied(message)
+        elif isinstance(message, Notification):
+            self._notified(message)
+        else:
+            scope = self._answering[message.id] = trio.CancelScope()
+            self._nursery.start_soon(self._asked, message, scope)
 
     def disconnected(self) -> None:
         """Note that the server's end is gone. For the connection."""
@@ -267,13 +284,10 @@ class Client:
         for scope in self._answering.values():
             scope.cancel()
 
-    async def _send(self, data: bytes) -> None:
-        try:
-            await self._sender.send(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            if not self._gone and not self._pending:
-                return
-            raise Disconnected("the connection has ended") from None
+    def _send(self, message: Message, pending: Pending | None = None) -> None:
+        if self._gone:
+            raise Disconnected("the connection has ended")
+        self._put(message, pending)
 
     async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
@@ -297,18 +311,20 @@ class Client:
                 meta[LOG_LEVEL] = log_level
         return meta | given
 
-    def _answered(self, response: Response) -> None:
-        pending = self._pending.get(response.id) if response.id is not None else None
-        if pending is None:
-            return
+    def _replied(self, response: Response) -> None:
         if response.error is not None:
             error = response.error
             data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
-            pending.settle(ProtocolError(error.code, error.message, data))
+            self._settle(response.id, ProtocolError(error.code, error.message, data))
         elif response.result is not None:
-            pending.settle(msgspec.json.decode(response.result, type=dict[str, Any]))
-        if response.id in self._listens:
-            self._listens[response.id].end()
+            self._settle(response.id, response.result)
+
+    def _settle(self, request_id: RequestId | None, result: bytes | msgspec.Raw | Exception) -> None:
+        pending = self._pending.get(request_id) if request_id is not None else None
+        if pending is not None:
+            pending.settle(result)
+            if self._listens and request_id in self._listens:
+                self._listens[request_id].end()
 
     async def _asked(self, request: Request, scope: trio.CancelScope) -> None:
         """Answer what a legacy server asks, unless it withdraws the question meanwhile."""
@@ -320,17 +336,17 @@ class Client:
         try:
             if self._on_question is None:
                 raise method_not_found(request.method)
-            params = msgspec.json.decode(request.params, type=dict[str, Any])
-            answer = encode_result(
-                request.id, msgspec.json.encode(await self._on_question(request.method, params))
-            )
+            answer = await self._on_question(request.method, _params.decode(request.params))
+            response = Response(request.id, msgspec.Raw(_encode(answer)))
         except ProtocolError as error:
-            answer = encode_error(request.id, error)
-        await self._send(answer)
+            data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
+            response = Response(request.id, None, ErrorObject(error.code, error.message, data))
+        if not self._gone:
+            self._send(response)
 
     def _notified(self, notification: Notification) -> None:
         method = notification.method
-        params = msgspec.json.decode(notification.params, type=dict[str, Any])
+        params = _params.decode(notification.params)
         subscription = params.get("_meta", {}).get(SUBSCRIPTION_ID)
         if subscription in self._listens:
             self._listens[subscription].put(method, params)
@@ -348,68 +364,3 @@ class Client:
         else:
             self.notifications.append((method, params))
             self._arrived.set()
-
-
-class _Pending:
-    """A request that waits for its answer."""
-
-    def __init__(self, on_notification: OnNotification | None) -> None:
-        self.on_notification = on_notification
-        self.result: dict[str, Any] | Exception | None = None
-        self._settled = trio.Event()
-
-    def settle(self, result: dict[str, Any] | Exception) -> None:
-        if self.result is None:
-            self.result = result
-            self._settled.set()
-
-    async def wait(self) -> dict[str, Any]:
-        await self._settled.wait()
-        if isinstance(self.result, Exception):
-            raise self.result
-        assert self.result is not None  # noqa: S101 - settled
-        return self.result
-
-
-class Listen:
-    """An open ``subscriptions/listen``: iterate over it for ``(method, params)`` of each change, until it ends.
-
-    Attributes:
-        acknowledged: What the server agreed to tell, as it said.
-    """
-
-    def __init__(self) -> None:
-        self.acknowledged: dict[str, Any] = {}
-        self._sender, self._receiver = trio.open_memory_channel[tuple[str, dict[str, Any]]](
-            _KEPT_NOTIFICATIONS
-        )
-        self._begun = trio.Event()
-
-    async def acknowledgement(self, pending: _Pending) -> None:
-        """Wait for the acknowledgement. For the client."""
-        await self._begun.wait()
-        if not self.acknowledged:
-            await pending.wait()
-
-    def put(self, method: str, params: dict[str, Any]) -> None:
-        """Take a message of this subscription. For the client."""
-        if method == "notifications/subscriptions/acknowledged":
-            self.acknowledged = params
-            self._begun.set()
-            return
-        try:
-            self._sender.send_nowait((method, params))
-        except trio.WouldBlock:
-            # Whoever listens does not look; the changes that it will find are enough to look again.
-            return
-
-    def end(self) -> None:
-        """Note that the subscription has ended. For the client."""
-        self._sender.close()
-        self._begun.set()
-
-    def __aiter__(self) -> "Listen":
-        return self
-
-    async def __anext__(self) -> tuple[str, dict[str, Any]]:
-        return await self._receiver.__anext__()

@@ -1,23 +1,34 @@
 """A client in the same process: no sockets, no subprocess, the same rules as on every other shared channel.
 
-For programs that embed a bus and call it themselves, and for tests.
+For programs that embed a bus and call it themselves, and for tests. What the client sends is a decoded message already,
+and the answer to a call that neither waits nor speaks goes straight to whoever called. All else that the server says
+comes over the channel.
 """
 
+import contextvars
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
+from actors import Guest
+from mcpbus.brief import Brief
+from mcpbus.fate import DELIVERED
 from mcpbus.nursery import background
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import Notification, Request, Response
 from mcpbus.protocol.revisions import REVISIONS, Era
-from mcpbus.transport.channel import run_channel
+from mcpbus.stream import Stream
+from mcpbus.transport.channel import Channel
 from mcpbus.transport.client import Client, OnQuestion
+from mcpbus.transport.hosts import Hosts
+from mcpbus.transport.waiting import Pending
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
-_WAITING_MESSAGES = 64
+_Sent: TypeAlias = tuple[Request | Notification | Response, Pending | None, contextvars.Context]
 
 
 @asynccontextmanager
@@ -32,25 +43,83 @@ async def connect(
 
     Raises:
         ValueError: There is no such revision.
-        ProtocolError: The server refused the handshake.
+        ProtocolError: The server takes no more connections, or refused the handshake.
     """
     if revision not in REVISIONS:
         raise ValueError(f"revision is {revision!r}: it must be one of {', '.join(REVISIONS)}")
-    sender, receiver = trio.open_memory_channel[bytes](_WAITING_MESSAGES)
-    async with background() as nursery, sender:
-        client = Client(REVISIONS[revision], sender, nursery, dict(capabilities or {}), on_question)
-        nursery.start_soon(_serve, bus, receiver, client, principal)
-        if client.revision.era is Era.LEGACY:
-            await client.initialize()
-        yield client
-        sender.close()
+    with Channel(bus, principal) as channel:
+        connection = _Connection(bus, channel)
+        async with background() as nursery:
+            client = connection.client = Client(
+                REVISIONS[revision], connection.put, nursery, dict(capabilities or {}), on_question
+            )
+            nursery.start_soon(connection.serve)
+            if client.revision.era is Era.LEGACY:
+                await client.initialize()
+            yield client
+            connection.end()
+            nursery.cancel_scope.deadline = trio.current_time() + bus.limits.write_deadline
 
 
-async def _serve(
-    bus: "Bus", receiver: trio.MemoryReceiveChannel[bytes], client: "Client", principal: object
-) -> None:
-    try:
-        async with receiver:
-            await run_channel(bus, receiver, client.receive, principal)
-    finally:
-        client.disconnected()
+class _Connection:
+    """The server's end."""
+
+    client: Client
+
+    def __init__(self, bus: "Bus", channel: Channel) -> None:
+        self._bus = bus
+        self._channel = channel
+        self._hosts: Hosts[_Sent] = Hosts(bus.system, self._take)
+
+    async def serve(self) -> None:
+        """Deliver what the channel says, until it ends."""
+        try:
+            await self._channel.deliver(self.client.receive)
+        finally:
+            self._hosts.close()
+            self.client.disconnected()
+
+    def end(self) -> None:
+        """End it at the client's wish: what was said is still delivered."""
+        self._hosts.close()
+        self._channel.end()
+
+    def put(self, message: Request | Notification | Response, pending: Pending | None) -> None:
+        """Send a message to the server. Handlers see the context variables of whoever does."""
+        self._hosts.put((message, pending, contextvars.copy_context()))
+
+    def _take(self, sent: _Sent, scope: trio.CancelScope) -> Guest | None:
+        message, pending, context = sent
+        if not isinstance(message, Request):
+            self._channel.note(message)
+        elif pending is not None and pending.result is None:
+            pending.begun = True
+            try:
+                return context.run(self._serve, message, scope)
+            except Exception as error:  # noqa: BLE001 - an author's own code, and whoever asked is told
+                pending.settle(error)
+        return None
+
+    def _serve(self, request: Request, scope: trio.CancelScope) -> Guest | None:
+        channel = self._channel
+        revision, result = channel.judge(request, scope)
+        if isinstance(result, Brief):
+            result.opened = _leave_alone
+            guest, outcome = result.guest, result.begin()
+            if outcome is None:
+                return guest if guest.outcome is None or guest.cancelled else None
+            result = outcome
+        if isinstance(result, Stream):
+            return None
+        if channel.waiting:
+            channel.reply(request, revision, result)
+            return None
+        self._bus.ledger.enter(request.method).settle(DELIVERED)
+        self.client.answered(
+            request.id, revision.admissible(result) if isinstance(result, ProtocolError) else result
+        )
+        return None
+
+
+def _leave_alone(_channel: Stream) -> None:
+    """Do nothing about the channel: it is being written already."""

@@ -11,7 +11,7 @@ from notebook import Heard, Sent
 
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.tasks import TASKS
-from mcpbus.transport.client import Disconnected
+from mcpbus.transport.waiting import Disconnected
 
 
 class ChannelCaller(Caller):

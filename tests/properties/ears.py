@@ -4,12 +4,23 @@ import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import msgspec
 import trio
 
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import (
+    Notification,
+    Request,
+    RequestId,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
 from mcpbus.testing import Recording
 from mcpbus.transport.channel import run_channel
-from mcpbus.transport.client import Client, Disconnected
+from mcpbus.transport.client import Client, Message
+from mcpbus.transport.waiting import Disconnected, Pending
 
 
 class Ear:
@@ -245,6 +256,14 @@ class MemoryEar(ChannelEar):
     client_end: "Overheard"
     on_sent: Callable[[dict[str, Any]], object]
 
+    def stall(self) -> None:
+        """Do nothing: a program that is told something in its own process cannot put it off."""
+
+    def note(self, data: bytes) -> None:
+        """Take a message of the server's."""
+        if not self.deaf:
+            self.messages.append(json.loads(data))
+
     async def open(self, bus: Any, revision: str, principal: str, **options: Any) -> None:
         self._left, self.scope = trio.Event(), trio.CancelScope()
         self.on_sent = lambda _: None
@@ -273,7 +292,10 @@ class MemoryEar(ChannelEar):
 
 
 class Overheard(Client):
-    """A client in process, with an ear that hears what it hears and says; to be put in the place of `Client`."""
+    """A client in process, with an ear that hears what it hears and says; to be put in the place of `Client`.
+
+    An answer that comes straight from the server is heard too, as the message that it would be on a wire.
+    """
 
     opening: ClassVar[MemoryEar]
 
@@ -281,14 +303,32 @@ class Overheard(Client):
         super().__init__(*arguments)
         self.ear = self.opening
 
-    async def receive(self, data: bytes) -> None:
-        await self.ear.hear(data)
-        await super().receive(data)
+    def receive(self, data: bytes) -> None:
+        self.ear.note(data)
+        super().receive(data)
 
     def disconnected(self) -> None:
         super().disconnected()
         self.ear.over = True
 
-    async def _send(self, data: bytes) -> None:
-        self.ear.on_sent(json.loads(data))
-        await super()._send(data)
+    def answered(self, request_id: RequestId, result: bytes | ProtocolError) -> None:
+        failed = isinstance(result, ProtocolError)
+        self.ear.note(encode_error(request_id, result) if failed else encode_result(request_id, result))
+        super().answered(request_id, result)
+
+    def _send(self, message: Message, pending: Pending | None = None) -> None:
+        self.ear.on_sent(json.loads(written(message)))
+        super()._send(message, pending)
+
+
+def written(message: Message) -> bytes:
+    """Encode a message of a client in process, as it would be on a wire."""
+    if isinstance(message, Request):
+        return encode_request(message.id, message.method, message.params)
+    if isinstance(message, Notification):
+        return encode_notification(message.method, message.params)
+    if message.error is None:
+        return encode_result(message.id, bytes(message.result))
+    error = message.error
+    data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
+    return encode_error(message.id, ProtocolError(error.code, error.message, data))

@@ -242,6 +242,7 @@ async def test_while_it_drains_no_task_begins(required, autojump_clock):
             nursery.start_soon(call, client)
             await settle(stage.bus)
             await stage.bus.drain(5.0)
+            await settle(stage.bus)
             assert ends == ["The server is shutting down" if required else "a task: False"]
 
 

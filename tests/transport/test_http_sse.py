@@ -17,7 +17,7 @@ from channels import (
     sse,
 )
 
-from mcpbus import HttpOptions
+from mcpbus import HttpOptions, ProtocolError
 from mcpbus.fate import Reason
 from mcpbus.testing import open_probe
 
@@ -373,7 +373,7 @@ def test_an_endpoint_may_have_that_path_where_there_is_no_http_sse():
 async def test_a_refused_connection_leaves_nothing_on_a_bus_that_is_closing(autojump_clock):
     async with house() as home:
         await home.bus.drain(0)
-        with pytest.raises(ExceptionGroup):
+        with pytest.raises(ProtocolError, match="shutting down"):
             async with home.bus.connect():
                 pass
         assert home.bus.statistics().actors == 0

@@ -1,0 +1,131 @@
+"""Tasks that do what a program in the same process asks for: one thing after the other, without a task for each.
+
+Whoever asks waits until it is done, so nothing would be gained by a task of its own as long as it does not wait. Done in the
+task of whoever asks, on the other hand, it would be cancelled together with that, before the bus hears of it; and it could
+not go on when the answer is there, as a parked call does.
+
+With many who ask, one turn of the scheduler serves all of them.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import trio
+
+from actors import Cell, Guest, System
+
+T = TypeVar("T")
+
+
+class _Start(msgspec.Struct, frozen=True):
+    """Start a task."""
+
+
+class Hosts(Generic[T]):
+    """One task, as a rule, that takes what is put; while a guest of its waits, another one takes its place.
+
+    Args:
+        system: Where the tasks live. They end with it, or after `close` with the last of their guests.
+        take: Takes one thing, given the scope of the task. Returns the guest that waits, or has cancelled the scope, if
+            there is one.
+    """
+
+    def __init__(self, system: System, take: Callable[[T, trio.CancelScope], Guest | None]) -> None:
+        self._take = take
+        self._queue: deque[T] = deque()
+        self._resting: list[trio.lowlevel.Task] = []
+        # Whether some task is about to look at the queue. Until then what is put needs to wake nobody.
+        self._awake = False
+        self.closed = False
+        self._owner = system.spawn(_Owner, self)
+
+    @trio.lowlevel.enable_ki_protection
+    def put(self, thing: T) -> None:
+        """Have something done, after what was put before it. Never waits; nothing is done once it is closed."""
+        if not self.closed:
+            self._queue.append(thing)
+            if not self._awake:
+                self._wake()
+
+    @trio.lowlevel.enable_ki_protection
+    def close(self) -> None:
+        """Do nothing more. Guests that wait go on."""
+        if self.closed:
+            return
+        self.closed = True
+        self._queue.clear()
+        for task in self._resting:
+            trio.lowlevel.reschedule(task)
+        self._resting.clear()
+        self._owner.tell(None)
+
+    async def run(self) -> None:
+        """Be one of the tasks. For their owner."""
+        while not self.closed:
+            with trio.CancelScope() as scope:
+                await self._run(scope)
+
+    async def _run(self, scope: trio.CancelScope) -> None:
+        """Work and rest, until closed, or until a guest has cancelled the scope."""
+        while not self.closed:
+            guest = self._work(scope)
+            if guest is None:
+                if not self.closed:
+                    await self._rest()
+            elif guest.outcome is None:
+                await guest.go_on()
+            if guest is not None and guest.cancelled:
+                return
+
+    def _work(self, scope: trio.CancelScope) -> Guest | None:
+        """Take what is in the queue, until it is empty, or there is a guest to go on with."""
+        queue = self._queue
+        self._awake = True
+        while queue:
+            guest = self._take(queue.popleft(), scope)
+            if guest is not None:
+                self._awake = False
+                if queue:
+                    self._wake()
+                return guest
+        self._awake = False
+        return None
+
+    def _wake(self) -> None:
+        self._awake = True
+        if self._resting:
+            trio.lowlevel.reschedule(self._resting.pop())
+        else:
+            self._owner.tell(_Start())
+
+    async def _rest(self) -> None:
+        task = trio.lowlevel.current_task()
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            self._resting.remove(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._resting.append(task)
+        await trio.lowlevel.wait_task_rescheduled(leave)
+
+
+class _Owner:
+    """The actor whose tasks they are."""
+
+    def __init__(self, cell: Cell[object], hosts: Hosts[Any]) -> None:
+        self._cell = cell
+        self._hosts = hosts
+        self._tasks = 0
+
+    def handle(self, message: object) -> None:
+        """Handle one message; see `actors.Actor`."""
+        if isinstance(message, _Start):
+            self._tasks += 1
+            self._cell.start_task(self._hosts.run, context=Context(), name="host of calls in process")
+        elif message is not None:
+            self._tasks -= 1  # one has ended
+        if self._hosts.closed and not self._tasks:
+            self._cell.stop()

@@ -1,0 +1,121 @@
+"""What a client in process waits for: the answer to a request, or the changes that a listen tells of."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import trio
+
+from mcpbus.protocol.errors import ProtocolError
+
+KEPT_NOTIFICATIONS: Final = 1024
+"""How many notifications wait for a program that does not look at them."""
+
+OnNotification = Callable[[str, dict[str, Any]], object]
+"""Called with the method and the params of each notification."""
+
+_results: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+class Disconnected(Exception):  # noqa: N818 - the word says what happened
+    """The connection ended before the answer came."""
+
+
+class Pending:
+    """A request that waits for its answer.
+
+    Attributes:
+        on_notification: Told of its notifications.
+        result: The encoded result object, or the error; None until there is either.
+        begun: Whether the server has begun to look at it.
+    """
+
+    __slots__ = ("_task", "begun", "on_notification", "result")
+
+    def __init__(self, on_notification: OnNotification | None) -> None:
+        self.on_notification = on_notification
+        self.result: bytes | msgspec.Raw | Exception | None = None
+        self.begun = False
+        # An event would cost more than all else here; and there is one task that can wait.
+        self._task: trio.lowlevel.Task | None = None
+
+    @trio.lowlevel.enable_ki_protection
+    def settle(self, result: bytes | msgspec.Raw | Exception) -> None:
+        """Say what came of it. What comes later changes nothing."""
+        if self.result is None:
+            self.result = result
+            if self._task is not None:
+                task, self._task = self._task, None
+                trio.lowlevel.reschedule(task)
+
+    async def wait(self) -> dict[str, Any]:
+        """Wait for the result object, and decode it. Always a checkpoint.
+
+        Raises:
+            ProtocolError: The server answered with an error.
+            Disconnected: The connection ended first.
+        """
+        if self.result is None:
+            self._task = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._wait_no_longer)
+        else:
+            await trio.lowlevel.checkpoint()
+        result = self.result
+        if isinstance(result, Exception):
+            raise result
+        assert result is not None  # noqa: S101 - settled
+        return _results.decode(result)
+
+    def _wait_no_longer(self, _: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+class Listen:
+    """An open ``subscriptions/listen``: iterate over it for ``(method, params)`` of each change, until it ends.
+
+    Attributes:
+        acknowledged: What the server agreed to tell, as it said.
+    """
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[str, Any] = {}
+        self._sender, self._receiver = trio.open_memory_channel[tuple[str, dict[str, Any]]](
+            KEPT_NOTIFICATIONS
+        )
+        self._begun = trio.Event()
+
+    async def acknowledgement(self, pending: Pending) -> None:
+        """Wait for the acknowledgement. For the client."""
+        await self._begun.wait()
+        if not self.acknowledged:
+            await pending.wait()
+
+    def put(self, method: str, params: dict[str, Any]) -> None:
+        """Take a message of this subscription. For the client."""
+        if method == "notifications/subscriptions/acknowledged":
+            self.acknowledged = params
+            self._begun.set()
+            return
+        try:
+            self._sender.send_nowait((method, params))
+        except trio.WouldBlock:
+            # Whoever listens does not look; the changes that it will find are enough to look again.
+            return
+
+    def end(self) -> None:
+        """Note that the subscription has ended. For the client."""
+        self._sender.close()
+        self._begun.set()
+
+    def __aiter__(self) -> "Listen":
+        return self
+
+    async def __anext__(self) -> tuple[str, dict[str, Any]]:
+        return await self._receiver.__anext__()
+
+
+def received(error: ProtocolError) -> ProtocolError:
+    """Return an error of the server's as its client gets it: without the server's traceback, and with data of its own."""
+    data = None if error.encoded_data is None else msgspec.json.decode(error.encoded_data)
+    return ProtocolError(error.code, error.message, data)

@@ -11,6 +11,7 @@ from actors import _ending, _spawning, _tasks
 from actors._address import Address
 from actors._ask import Ask
 from actors._errors import LifecycleError
+from actors._few import Few, added, removed
 from actors._lifecycle import STARTING, STOPPED, STOPPING, State
 from actors._messages import Discard, Stopped, StopReason
 from actors._supervision import Strategy
@@ -104,8 +105,9 @@ class Cell(Generic[M]):
         self.address: Address[M]
         self._dispatcher = dispatcher
         self._parent = parent
-        self._factory = factory
-        self._args = args
+        # Nobody restarts an actor without a strategy, and it need not keep what that would take.
+        self._factory = factory if strategy is not None else make_nobody
+        self._args = args if strategy is not None else ()
         self._capacity = capacity
         self._strategy = strategy
         self._state: State = STARTING
@@ -113,12 +115,12 @@ class Cell(Generic[M]):
         self._waiting = 0  # in the user lane, within the capacity
         self._reserved = 0  # in the user lane, in reserved room
         self._permits = 0  # reserved and not yet used
-        # Few actors have any of these, and an empty set is larger than a cell.
+        # Few actors have many of these, and an empty set is larger than a cell.
         self._children: dict[Cell[Any], None] | None = None
-        self._tasks: set[Task] | None = None
-        self._timers: set[Timer] | None = None
-        self._watchers: set[Cell[Any] | Ask[Any]] | None = None
-        self._watching: set[Address[Any]] | None = None
+        self._tasks: Few[Task] = ()
+        self._timers: Few[Timer] = ()
+        self._watchers: Few[Cell[Any] | Ask[Any]] = ()
+        self._watching: Few[Address[Any]] = ()
         self._callbacks: list[Callable[[StopReason], object]] | None = None
         self._failures: list[float] | None = None
 
@@ -202,10 +204,7 @@ class Cell(Generic[M]):
             raise self._gone()
         self._dispatcher.check_thread()
         timer = self.system.timers.add(self, seconds, message)
-        if self._timers is None:
-            self._timers = {timer}
-        else:
-            self._timers.add(timer)
+        self._timers = added(self._timers, timer)
         return timer
 
     @trio.lowlevel.enable_ki_protection
@@ -229,15 +228,13 @@ class Cell(Generic[M]):
             self._dispatcher.notify(self, Stopped(address, other.end_reason()))
             return
         other.add_watcher(self)
-        if self._watching is None:
-            self._watching = set()
-        self._watching.add(address)
+        self._watching = added(self._watching, address)
 
     @trio.lowlevel.enable_ki_protection
     def unwatch(self, address: Address[Any]) -> None:
         """Watch no longer. A `Stopped` that is on its way still arrives."""
-        if self._watching is not None and address in self._watching:
-            self._watching.remove(address)
+        if address in self._watching:
+            self._watching = removed(self._watching, address)
             address._cell.remove_watcher(self)
 
     @trio.lowlevel.enable_ki_protection
@@ -290,20 +287,15 @@ class Cell(Generic[M]):
 
     def add_watcher(self, watcher: "Cell[Any] | Ask[Any]") -> None:
         """Tell a watcher when this actor ends; for this package."""
-        if self._watchers is None:
-            self._watchers = {watcher}
-        else:
-            self._watchers.add(watcher)
+        self._watchers = added(self._watchers, watcher)
 
     def remove_watcher(self, watcher: "Cell[Any] | Ask[Any]") -> None:
         """Tell it no longer; for this package."""
-        if self._watchers is not None:
-            self._watchers.discard(watcher)
+        self._watchers = removed(self._watchers, watcher)
 
     def watched_ended(self, address: Address[Any], reason: StopReason) -> None:
         """Take notice that a watched actor has ended; for this package."""
-        if self._watching is not None:
-            self._watching.discard(address)
+        self._watching = removed(self._watching, address)
         self._dispatcher.notify(self, Stopped(address, reason))
 
     def refusal(self) -> Discard:
@@ -323,7 +315,8 @@ class Cell(Generic[M]):
         self._actor = NOBODY
         self._factory = make_nobody
         self._args = ()
-        self._parent = self._strategy = self._watchers = self._children = self._failures = None
+        self._watchers = ()
+        self._parent = self._strategy = self._children = self._failures = None
 
     def _gone(self) -> LifecycleError:
         return LifecycleError(f"{self.address.name} has stopped and can do nothing any more")

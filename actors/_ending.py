@@ -64,15 +64,15 @@ def release(cell: "Cell[Any]", reason: StopReason) -> None:
     if cell._tasks:
         for task in list(cell._tasks):
             task.abandon()
-        cell._tasks = None
+        cell._tasks = ()
     if cell._timers:
         for timer in list(cell._timers):
             timer.cancel()
-        cell._timers = None
+        cell._timers = ()
     if cell._watching:
         for address in cell._watching:
             address._cell.remove_watcher(cell)
-        cell._watching = None
+        cell._watching = ()
     if cell._callbacks:
         _call_back(cell, reason)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from actors._few import added, removed
 from actors._messages import Failed, Outcome, Succeeded, TaskCancelled, TaskEnded
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Task:
         """
         if self._cell is None:
             return False
-        self._cell._tasks.discard(self)  # type: ignore[union-attr]
+        self._cell._tasks = removed(self._cell._tasks, self)
         self._cell, self.owner = cell, cell.address
         enter(cell, self)
         return True
@@ -68,7 +69,7 @@ class Task:
             self._end_unheard(outcome)
         else:
             self._cell = None
-            cell._tasks.discard(self)  # type: ignore[union-attr]
+            cell._tasks = removed(cell._tasks, self)
             cell._dispatcher.deliver(cell, TaskEnded(self, outcome))
 
     def _end_unheard(self, outcome: Outcome) -> None:
@@ -96,10 +97,7 @@ def start(
 
 def enter(cell: "Cell[Any]", task: Task) -> None:
     """Count a task among those of an actor."""
-    if cell._tasks is None:
-        cell._tasks = {task}
-    else:
-        cell._tasks.add(task)
+    cell._tasks = added(cell._tasks, task)
 
 
 async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:

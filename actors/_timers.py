@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors._dispatch import BUDGET, Dispatcher
+from actors._few import removed
 
 if TYPE_CHECKING:
     from actors._cell import Cell
@@ -38,7 +39,7 @@ class Timer:
         """Take the message back. Does nothing if the time has come or the timer was cancelled before."""
         cell = self._cell
         if cell is not None:
-            cell._timers.discard(self)  # type: ignore[union-attr]
+            cell._timers = removed(cell._timers, self)
             self._cell = self._message = None
             self._timers.forget()
 
@@ -113,5 +114,5 @@ class Timers:
                 continue
             message = timer._message
             timer._cell = timer._message = None
-            cell._timers.discard(timer)  # type: ignore[union-attr]
+            cell._timers = removed(cell._timers, timer)
             self._dispatcher.deliver(cell, message)

@@ -5,6 +5,7 @@ what does. The transports differ only in the stream that the reply goes to.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, overload
 
 import msgspec
@@ -21,6 +22,7 @@ from mcpbus.handshake import Registration
 from mcpbus.methods import METHODS, Caller, Prepared, offers
 from mcpbus.protocol.errors import ProtocolError, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import Notification, Request, Response
+from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import (
     CancelledParams,
     ListenParams,
@@ -46,6 +48,8 @@ LISTEN = "subscriptions/listen"
 INITIALIZE = "initialize"
 # Those that may be answered with input_required (2026-07-28, Multi Round-Trip Requests, "Supported Requests").
 _ROUNDS = frozenset({"tools/call", "prompts/get", "resources/read"})
+# For all requests whose client cannot change its mind meanwhile: those without a session.
+_THRESHOLDS = {level: LogThreshold(level) for level in (None, *LogLevel)}
 
 
 class Inbound(msgspec.Struct, frozen=True, gc=False):
@@ -260,11 +264,11 @@ def _caller(bus: "Bus", inbound: Inbound) -> Caller:
 def _ticket(bus: "Bus", inbound: Inbound, slot: Slot, stream: Stream) -> Ticket:
     claim, session = inbound.claim, inbound.legacy_session
     if claim is not None:
-        threshold = LogThreshold(claim.log_level)
+        threshold = _THRESHOLDS[claim.log_level]
     elif session is not None:
         threshold = session.threshold
     else:
-        threshold = LogThreshold(bus.limits.log_level)
+        threshold = _THRESHOLDS[bus.limits.log_level]
     return Ticket(
         inbound.request.id,
         inbound.request.method,
@@ -305,15 +309,22 @@ def grant(bus: "Bus", asked: SubscriptionFilter, principal: object) -> Subscript
     """Return what of a filter the server honours: what it offers at all, and tasks of this principal."""
     features = bus.features
     resources = features.offers("resources")
-    return SubscriptionFilter(
-        tools_list_changed=asked.tools_list_changed and features.offers("tools"),
-        prompts_list_changed=asked.prompts_list_changed and features.offers("prompts"),
-        resources_list_changed=asked.resources_list_changed and resources,
-        resource_subscriptions=asked.resource_subscriptions if resources else (),
-        task_ids=tuple(
-            task_id for task_id in dict.fromkeys(asked.task_ids) if bus.tasks.find(task_id, principal)
-        ),
+    lists = _lists(
+        asked.tools_list_changed and features.offers("tools"),
+        asked.prompts_list_changed and features.offers("prompts"),
+        asked.resources_list_changed and resources,
     )
+    uris = asked.resource_subscriptions if resources else ()
+    tasks = tuple(task_id for task_id in dict.fromkeys(asked.task_ids) if bus.tasks.find(task_id, principal))
+    if not uris and not tasks:
+        return lists
+    return msgspec.structs.replace(lists, resource_subscriptions=uris, task_ids=tasks)
+
+
+@cache
+def _lists(tools: bool, prompts: bool, resources: bool) -> SubscriptionFilter:
+    """Return the filter that names these lists; most listens name nothing else, and have one of eight in common."""
+    return SubscriptionFilter(tools, prompts, resources)
 
 
 def _set_level(session: Session, inbound: Inbound) -> bytes:

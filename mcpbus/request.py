@@ -74,7 +74,7 @@ class _Abandoned(msgspec.Struct, frozen=True):
     """Nobody came back for the answer of a legacy request."""
 
 
-class Ticket(msgspec.Struct, eq=False):
+class Ticket(msgspec.Struct, eq=False, gc=False):
     """What is known of a request when it begins.
 
     Attributes:

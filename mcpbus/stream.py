@@ -13,7 +13,7 @@ Nothing but that task ever waits for the client. The stream's actor is in `strea
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
 import msgspec
@@ -93,13 +93,13 @@ class Returned(msgspec.Struct, frozen=True):
 
     stream: "Stream"
     waiting: list[Outgoing]
-    lost: list[Outgoing]
+    lost: Sequence[Outgoing]
 
 
 class Written(msgspec.Struct, frozen=True):
     """The write of a batch returned."""
 
-    batch: list[Outgoing]
+    batch: Sequence[Outgoing]
 
 
 class Detached(msgspec.Struct, frozen=True):
@@ -169,7 +169,7 @@ class Stream:
         self.ending: Ending | None = None
         self.owed = 1
         self._outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
-        self._writing: list[Outgoing] = []
+        self._writing: Sequence[Outgoing] = ()
         self._writer: Writer | None = None
         self._ready: trio.Event | None = None
 

@@ -71,6 +71,18 @@ def open_stream(
 class StreamActor:
     """Owns the outbox and the connection; see the module."""
 
+    __slots__ = (
+        "_cell",
+        "_finishing",
+        "_keeper",
+        "_leaving",
+        "_next",
+        "_outbox",
+        "_owner",
+        "_patience",
+        "_stream",
+    )
+
     def __init__(self, cell: Cell[object], stream: Stream, owner: Address[object] | None) -> None:
         self._cell = cell
         self._stream = stream
@@ -100,7 +112,7 @@ class StreamActor:
 
     def _written(self, message: Written) -> None:
         if self._stream._writing is message.batch:
-            self._stream._writing = []
+            self._stream._writing = ()
         settle_all([written.receipt for written in message.batch], DELIVERED)
         self._stop_if_done()
 
@@ -114,17 +126,17 @@ class StreamActor:
             for kept in stream._writing:
                 kept.receipt.settle(STORED)
             if stream._writing[-1].final:
-                stream._writing = []
+                stream._writing = ()
                 self._cell.stop()
                 return
-            stream._writing = []
+            stream._writing = ()
         stream._writer = None
         if stream.log is None or not stream.log.resumable:
             self._cell.stop()
             return
         for lost in stream._writing:
             lost.discard(Reason.LOST)
-        stream._writing = []
+        stream._writing = ()
         if self._next is None:
             self._patience = self._cell.after(stream._patience, _Forsaken())
         self._give()
@@ -161,7 +173,7 @@ class StreamActor:
             self._keeper = self._cell.start_task(_keep, stream, self._cell.address, context=Context())
 
     def _kept(self, message: _Kept) -> None:
-        self._stream._writing = []
+        self._stream._writing = ()
         for kept in message.batch:
             kept.receipt.settle(STORED)
         self._stop_if_done()
@@ -233,7 +245,7 @@ class StreamActor:
         stream = self._stream
         stream._open.ended()
         waiting, lost = self._outbox.remove(), stream._writing
-        stream._writing = []
+        stream._writing = ()
         self._outbox.closed = True
         stream.wake(final=True)
         stream._writer = None  # they know each other, and should not wait for the garbage collector

@@ -1,5 +1,8 @@
 """Runs what authors wrote: coroutines in place, plain functions in worker threads, both under middleware and a timeout."""
 
+import dis
+import inspect
+import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -44,6 +47,12 @@ class Function:
     """Whether a plain function runs in a worker thread."""
     timeout: float | None = None
     """Seconds after which a call is cancelled and `CallTimeoutError` is raised; None for no limit."""
+    waits: bool = attrs.field(init=False)
+    """Whether a call may wait for something. One of an async function without an ``await`` cannot."""
+
+    @waits.default
+    def _waits(self) -> bool:
+        return self.timeout is not None or _may_wait(self.signature.function)
 
 
 class Runner:
@@ -66,6 +75,10 @@ class Runner:
         # A limiter counts the threads of one trio run: one that was abandoned when its run ended never gives its
         # place back, and must not take it from the next run.
         self._limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("mcpbus threads")
+
+    def waits(self, function: Function) -> bool:
+        """Whether a call of `function` may wait for something, itself or in the middleware around it."""
+        return bool(self._middleware) or function.waits
 
     def call(
         self, function: Function, context: Context, method: str, name: str, arguments: Mapping[str, Any]
@@ -128,6 +141,15 @@ class Runner:
             limiter = trio.CapacityLimiter(self._threads)
             self._limiter.set(limiter)
             return limiter
+
+
+def _may_wait(function: Callable[..., Any]) -> bool:
+    """Whether calling an async function may suspend the task: only where its own code yields to it, which ``await`` does."""
+    if isinstance(function, types.MethodType):
+        function = function.__func__
+    if not isinstance(function, types.FunctionType) or not function.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
+    return any(step.opname == "YIELD_VALUE" for step in dis.get_instructions(function))
 
 
 def _wrap(middleware: Middleware, call_next: CallNext, invocation: Invocation) -> Awaitable[Any]:

@@ -18,7 +18,6 @@ from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import (
     ProtocolError,
     invalid_request,
-    method_not_found,
     unsupported_protocol_version,
 )
 from mcpbus.protocol.jsonrpc import (
@@ -34,7 +33,7 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.protocol.messages import InitializeParams, decode_params
 from mcpbus.protocol.meta import Routing, read_claim, read_routing
-from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Era, Revision, modern, negotiate
+from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, modern, negotiate
 from mcpbus.routing import Kind, Line, Setting
 from mcpbus.session import Close, Stage
 from mcpbus.stream import Stream
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 # Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
 _MODERN_METHODS = frozenset({"server/discover", LISTEN})
 _UNREADY = (Stage.CONNECTED, Stage.REGISTERING)
+# Before Python 3.12 each look-up by a class's name is a search.
+_SHARED = Setting.SHARED
 
 Send = Callable[[list[bytes]], Awaitable[None]]
 """Writes messages in one call; an empty list is due when nothing was said for the keep-alive time."""
@@ -242,10 +243,8 @@ class Channel:
                 if claimed is None:
                     raise unsupported_protocol_version(claim.protocol_version, MODERN_VERSIONS)
                 revision = claimed
-                if not self._bus.offers(request.method, Era.MODERN):
-                    raise method_not_found(request.method)
                 inbound = Inbound(
-                    request, routing, revision, Setting.SHARED, claim, self.session, self.session.principal
+                    request, routing, revision, _SHARED, claim, self.session, self.session.principal
                 )
                 return revision, dispatch.serve(self._bus, inbound, self._open, scope)
             if request.method == INITIALIZE:
@@ -263,7 +262,7 @@ class Channel:
                 f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
             )
         principal = self.session.principal
-        inbound = Inbound(request, routing, revision, Setting.SHARED, None, self.session, principal)
+        inbound = Inbound(request, routing, revision, _SHARED, None, self.session, principal)
         return dispatch.serve(self._bus, inbound, self._open, scope)
 
     def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:

@@ -80,6 +80,14 @@ class Client:
         self.initialize_result: dict[str, Any] = {}
         self.notifications: deque[tuple[str, dict[str, Any]]] = deque(maxlen=KEPT_NOTIFICATIONS)
         self._put = send
+        # What each modern request says of its client.
+        self._claim: dict[str, Any] = {}
+        if revision.era is Era.MODERN:
+            self._claim = {
+                PROTOCOL_VERSION: revision.name,
+                CLIENT_CAPABILITIES: capabilities,
+                CLIENT_INFO: _INFO,
+            }
         self._ids = itertools.count(1)
         self._pending: dict[RequestId, Pending] = {}
         self._by_token: dict[RequestId, Pending] = {}
@@ -123,10 +131,10 @@ class Client:
             ProtocolError: The server answered with an error.
             Disconnected: The connection ended first.
         """
-        body = dict(params or {})
+        body = params or {}
         for _ in range(_MOST_ROUNDS):
             result = await self._request(method, body, on_notification, log_level)
-            if result.get("resultType") != "input_required" or self._on_question is None:
+            if self._on_question is None or result.get("resultType") != "input_required":
                 return result
             body = {key: value for key, value in body.items() if key not in _RETRY}
             if "requestState" in result:
@@ -152,7 +160,9 @@ class Client:
             meta.setdefault("progressToken", request_id)
         body = {**params, "_meta": meta} if meta else params
         request = Request(request_id, method, msgspec.Raw(_encode(body)))
-        pending = self._pending[request_id] = Pending(on_notification)
+        tool = params.get("name") if method == "tools/call" else None
+        await trio.lowlevel.checkpoint_if_cancelled()
+        pending = self._pending[request_id] = Pending(on_notification, tool)
         if on_notification is not None:
             self._by_token[meta["progressToken"]] = pending
         try:
@@ -242,7 +252,7 @@ class Client:
             **({"taskIds": list(task_ids)} if task_ids else {}),
         }
         listen = self._listens[request_id] = Listen()
-        pending = self._pending[request_id] = Pending(None)
+        pending = self._pending[request_id] = Pending()
         params = {"notifications": wanted, "_meta": self._meta({}, None)}
         try:
             self._send(Request(request_id, "subscriptions/listen", msgspec.Raw(_encode(params))), pending)
@@ -300,16 +310,9 @@ class Client:
             params = {"cursor": result["nextCursor"]}
 
     def _meta(self, given: dict[str, Any], log_level: str | None) -> dict[str, Any]:
-        meta: dict[str, Any] = {}
-        if self.revision.era is Era.MODERN:
-            meta = {
-                PROTOCOL_VERSION: self.revision.name,
-                CLIENT_CAPABILITIES: self.capabilities,
-                CLIENT_INFO: _INFO,
-            }
-            if log_level is not None:
-                meta[LOG_LEVEL] = log_level
-        return meta | given
+        if log_level is None or self.revision.era is Era.LEGACY:
+            return self._claim | given
+        return {**self._claim, LOG_LEVEL: log_level, **given}
 
     def _replied(self, response: Response) -> None:
         if response.error is not None:

@@ -31,14 +31,17 @@ class Hosts(Generic[T]):
         system: Where the tasks live. They end with it, or after `close` with the last of their guests.
         take: Takes one thing, given the scope of the task. Returns the guest that waits, or has cancelled the scope, if
             there is one.
+
+    Attributes:
+        awake: Whether some task is about to look at what was put, or at work on it. Until it rests, nobody needs to be woken.
+        closed: Whether nothing more is done.
     """
 
     def __init__(self, system: System, take: Callable[[T, trio.CancelScope], Guest | None]) -> None:
         self._take = take
         self._queue: deque[T] = deque()
         self._resting: list[trio.lowlevel.Task] = []
-        # Whether some task is about to look at the queue. Until then what is put needs to wake nobody.
-        self._awake = False
+        self.awake = False
         self.closed = False
         self._owner = system.spawn(_Owner, self)
 
@@ -47,7 +50,7 @@ class Hosts(Generic[T]):
         """Have something done, after what was put before it. Never waits; nothing is done once it is closed."""
         if not self.closed:
             self._queue.append(thing)
-            if not self._awake:
+            if not self.awake:
                 self._wake()
 
     @trio.lowlevel.enable_ki_protection
@@ -83,19 +86,19 @@ class Hosts(Generic[T]):
     def _work(self, scope: trio.CancelScope) -> Guest | None:
         """Take what is in the queue, until it is empty, or there is a guest to go on with."""
         queue = self._queue
-        self._awake = True
+        self.awake = True
         while queue:
             guest = self._take(queue.popleft(), scope)
             if guest is not None:
-                self._awake = False
+                self.awake = False
                 if queue:
                     self._wake()
                 return guest
-        self._awake = False
+        self.awake = False
         return None
 
     def _wake(self) -> None:
-        self._awake = True
+        self.awake = True
         if self._resting:
             trio.lowlevel.reschedule(self._resting.pop())
         else:

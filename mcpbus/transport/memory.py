@@ -15,6 +15,7 @@ import trio
 from actors import Guest
 from mcpbus.brief import Brief
 from mcpbus.fate import DELIVERED
+from mcpbus.methods import METHODS
 from mcpbus.nursery import background
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Notification, Request, Response
@@ -27,6 +28,11 @@ from mcpbus.transport.waiting import Pending
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
+
+# Before Python 3.12 each look-up by a class's name is a search.
+_MODERN = Era.MODERN
+# For handlers that end in their only step: nothing that is cancelled can reach them.
+_NEVER_ENTERED = trio.CancelScope()
 
 _Sent: TypeAlias = tuple[Request | Notification | Response, Pending | None, contextvars.Context]
 
@@ -86,7 +92,23 @@ class _Connection:
 
     def put(self, message: Request | Notification | Response, pending: Pending | None) -> None:
         """Send a message to the server. Handlers see the context variables of whoever does."""
-        self._hosts.put((message, pending, contextvars.copy_context()))
+        context = contextvars.copy_context()
+        if pending is None or self._hosts.awake or self._may_wait(message, pending):
+            self._hosts.put((message, pending, context))
+        else:
+            guest = self._take((message, pending, context), _NEVER_ENTERED)
+            assert guest is None or guest.outcome is not None  # noqa: S101 - it could not wait
+
+    def _may_wait(self, message: Request | Notification | Response, pending: Pending) -> bool:
+        """Tell whether serving a request may take more than one step; if so, that is no work for whoever sent it."""
+        row = METHODS.get(message.method) if isinstance(message, Request) else None
+        if row is None:
+            return True
+        # Over the legacy protocol even a function that cannot wait may have its client asked, by an `InputRequired`.
+        if row.answer is not None or pending.tool is None or self.client.revision.era is not _MODERN:
+            return row.answer is None
+        tool = self._bus.features.tools.get(pending.tool)
+        return tool is None or tool.task is not None or self._bus.server.runner.waits(tool.function)
 
     def _take(self, sent: _Sent, scope: trio.CancelScope) -> Guest | None:
         message, pending, context = sent

@@ -24,16 +24,22 @@ class Disconnected(Exception):  # noqa: N818 - the word says what happened
 class Pending:
     """A request that waits for its answer.
 
-    Attributes:
+    Args:
         on_notification: Told of its notifications.
+        tool: Which tool it calls, if it is a call.
+
+    Attributes:
+        on_notification: As given.
+        tool: As given.
         result: The encoded result object, or the error; None until there is either.
         begun: Whether the server has begun to look at it.
     """
 
-    __slots__ = ("_task", "begun", "on_notification", "result")
+    __slots__ = ("_task", "begun", "on_notification", "result", "tool")
 
-    def __init__(self, on_notification: OnNotification | None) -> None:
+    def __init__(self, on_notification: OnNotification | None = None, tool: str | None = None) -> None:
         self.on_notification = on_notification
+        self.tool = tool
         self.result: bytes | msgspec.Raw | Exception | None = None
         self.begun = False
         # An event would cost more than all else here; and there is one task that can wait.
@@ -49,7 +55,7 @@ class Pending:
                 trio.lowlevel.reschedule(task)
 
     async def wait(self) -> dict[str, Any]:
-        """Wait for the result object, and decode it. Always a checkpoint.
+        """Wait for the result object, and decode it. Always a schedule point; a cancellation is looked for if it waits.
 
         Raises:
             ProtocolError: The server answered with an error.
@@ -59,7 +65,7 @@ class Pending:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._wait_no_longer)
         else:
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.cancel_shielded_checkpoint()
         result = self.result
         if isinstance(result, Exception):
             raise result

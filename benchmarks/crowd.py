@@ -72,13 +72,16 @@ class Crowd:
         """
         deadline = time.monotonic() + OPENING_SECONDS
         while len(self.streams) < count:
-            stream = Stream(self._open(self._target))
-            self.streams[stream.sock.fileno()] = stream
-            self._poller.register(stream.sock, select.EPOLLIN)
+            self.add(Stream(self._open(self._target)))
             if time.monotonic() > deadline:
                 raise WrongAnswer(
                     f"{len(self.streams):,} of {count:,} streams opened within {OPENING_SECONDS:g} s"
                 )
+
+    def add(self, stream: Stream) -> None:
+        """Take one that is open."""
+        self.streams[stream.sock.fileno()] = stream
+        self._poller.register(stream.sock, select.EPOLLIN)
 
     def arrivals(self) -> list[int]:
         """Wait until each has been told of one change, and return when, in nanoseconds of the monotonic clock.
@@ -88,9 +91,11 @@ class Crowd:
         """
         arrived: list[int] = []
         waiting = set(self.streams)
+        deadline = time.monotonic() + ARRIVAL_SECONDS
         while waiting:
             ready = self._poller.poll(ARRIVAL_SECONDS)
-            if not ready:
+            # Streams may be kept alive meanwhile, so that there is always something to read.
+            if not ready or time.monotonic() > deadline:
                 raise WrongAnswer(
                     f"{len(waiting):,} of {len(self.streams):,} streams were not told of a change"
                 )

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,8 @@ WARM_UP_CONNECTIONS = 8
 WARM_UP_SECONDS = 10.0
 """The most that a warm-up takes."""
 CHATTER = 10
+TURN_SECONDS = 100.0
+"""The most that a turn of a server takes."""
 
 
 class Runner:
@@ -178,7 +181,17 @@ def _call(target: Target, conversations: Sequence[Conversation], calls: int) -> 
 def _take(
     scenario: Served, target: Target, sizes: Sequence[int], seconds: float
 ) -> tuple[list[tuple[int, Figures]], str | None]:
-    return _collect(scenario.turn(target, sizes, seconds))
+    # Whatever waits in there waits for a server's next byte, and a server may send comments for ever.
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, TURN_SECONDS)
+    try:
+        return _collect(scenario.turn(target, sizes, seconds))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _give_up(*_: object) -> None:
+    raise WrongAnswer(f"no end within {TURN_SECONDS:g} s")
 
 
 def _inside(

@@ -1,6 +1,7 @@
 """The benchmarks measure what they say, and run."""
 
 import re
+import signal
 import socket
 from importlib.metadata import PackageNotFoundError
 
@@ -8,11 +9,12 @@ import attrs
 import pytest
 import trio
 
-from benchmarks import aims, growth, machine, readme_table, report
+from benchmarks import aims, crowd, growth, machine, readme_table, report, runner
 from benchmarks.answers import FIRST_NUMBER, Answer, WrongAnswer, check_echo, check_fixed, events
+from benchmarks.crowd import Stream
 from benchmarks.load import Repeated, percentile
 from benchmarks.peers import PEERS
-from benchmarks.peers.peer import Absent
+from benchmarks.peers.peer import Ability, Absent
 from benchmarks.plan import Plan
 from benchmarks.process import running
 from benchmarks.results import FOLDER, Measured, Missing, Results, Subject, read
@@ -272,17 +274,53 @@ def test_a_server_that_does_not_start_is_absent():
         pass
 
 
+class Deaf(Stream):
+    """Has always something to read, which is never a change."""
+
+    def changes(self):
+        return 0
+
+
+def test_a_stream_that_is_kept_alive_and_never_told_ends_the_measurement(monkeypatch):
+    monkeypatch.setattr(crowd, "ARRIVAL_SECONDS", 0.01)
+    own, its = socket.socketpair()
+    with own, its:
+        its.sendall(b": still here\n\n")
+        streams = crowd.Crowd(None, Ability.LISTENS)
+        streams.add(Deaf(own))
+        with pytest.raises(WrongAnswer, match="1 of 1 streams were not told"):
+            streams.arrivals()
+        streams.close()
+
+
+def test_a_turn_that_does_not_end_is_given_up(monkeypatch):
+    class Endless:
+        def turn(self, target, sizes, seconds):
+            yield 1, {"rate": 2.0}
+            own, its = socket.socketpair()
+            with own, its:
+                own.recv(1)
+
+    monkeypatch.setattr(runner, "TURN_SECONDS", 0.01)
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        taken = runner._take(Endless(), None, [1], 1.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert taken == ([(1, {"rate": 2.0})], "no end within 0.01 s")
+
+
 def test_servers_are_measured_in_turn():
-    runner = Runner(
+    runs = Runner(
         Plan(quick=True, rounds=1, sizes=(2,)), [BY_NAME["mcpbus"], BY_NAME["trio-httptools"]], print
     )
     try:
-        runner.run(SHORT_CALL)
+        runs.run(SHORT_CALL)
     finally:
-        runner.close()
-    assert runner.missing == []
-    assert [row.server for row in runner.measured] == ["mcpbus", "trio-httptools"]
-    assert all(row.median("rate") > 0 and row.median("resident") > 1e6 for row in runner.measured)
+        runs.close()
+    assert runs.missing == []
+    assert [row.server for row in runs.measured] == ["mcpbus", "trio-httptools"]
+    assert all(row.median("rate") > 0 and row.median("resident") > 1e6 for row in runs.measured)
 
 
 def test_the_readme_has_the_table_of_the_report_that_is_committed():

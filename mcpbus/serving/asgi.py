@@ -36,7 +36,12 @@ class Endpoint(Protocol):
     def is_immediate(self, head: Head, /) -> bool:
         """Whether a request can be given to `respond`, its body being there; otherwise it is to be served."""
 
-    def respond(self, head: Head, body: bytes, outlet: Outlet, /) -> Answer | Guest | None:
+    def clears(self, head: Head, /) -> bool:
+        """Whether everything is in order that is judged by the head alone, today and whenever it comes again."""
+
+    def respond(
+        self, head: Head, body: bytes, outlet: Outlet, /, *, cleared: bool = False
+    ) -> Answer | Guest | None:
         """Serve an immediate request without waiting."""
 
     def answered(self, *, delivered: bool) -> None:

@@ -47,6 +47,22 @@ class Requests:
         self._data = data if self._start == len(self._data) else self._data[self._start :] + data
         self._start = 0
 
+    def take_whole(self, data: bytes) -> tuple[RequestHead, bytes] | None:
+        """Read a request that came in one piece, as nearly all do, with nothing before and nothing after it.
+
+        Returns:
+            Its head and its body; None if it is otherwise, and then nothing was taken.
+
+        Raises:
+            RequestError: It is no request, or none that is served.
+        """
+        end = data.find(_END)
+        if end <= 0 or self._body is not None or self._start != len(self._data):
+            return None
+        end += len(_END)
+        head = read_head(data[:end], self._longest)
+        return (head, data[end:]) if head.length == len(data) - end else None
+
     def next_head(self) -> RequestHead | None:
         """Take the head of the next request, once the last one's body was taken; None if it has not come whole.
 

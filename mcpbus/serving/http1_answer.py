@@ -54,9 +54,8 @@ def encode_answer(
         framing: Lines that say what becomes of the connection.
         bodiless: Whether it answers HEAD, and so has all of that but the body.
     """
-    head = encode_head(status, fields, framing)
-    if b"\ncontent-length:" not in head and status not in _WITHOUT_BODY:
-        head = b"%bcontent-length: %d\r\n\r\n" % (head[:-2], len(body))
+    lines, measures = _whole_head(status, tuple(fields), framing, int(time.time()))
+    head = b"%bcontent-length: %d\r\n\r\n" % (lines, len(body)) if measures else lines
     return head if bodiless else head + body
 
 
@@ -73,6 +72,17 @@ def _encode_fields(status: int, fields: tuple[tuple[bytes, bytes], ...]) -> byte
             raise ValueError(f"this cannot be a header field: {field[0]!r}: {field[1]!r}")
     lines = [b"%b: %b\r\n" % field for field in fields]
     return b"".join([_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, *lines])
+
+
+@functools.lru_cache(maxsize=64)
+def _whole_head(
+    status: int, fields: tuple[tuple[bytes, bytes], ...], framing: bytes, now: int
+) -> tuple[bytes, bool]:
+    """The head of a whole answer in this second; without its last lines, if it is still to say how long its body is."""
+    lines = b"%b%b%b" % (_encode_fields(status, fields), framing, _date(now))
+    if status in _WITHOUT_BODY or any(name.lower() == b"content-length" for name, _ in fields):
+        return lines + b"\r\n", False
+    return lines, True
 
 
 @functools.lru_cache(maxsize=2)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from actors import Guest
+from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1 import Requests
 from mcpbus.serving.http1_answer import CLOSE, encode_answer
 from mcpbus.serving.http1_head import RequestError, RequestHead
@@ -199,53 +200,81 @@ class Http1Connection:
             data = b""
         if data is None:
             return None
-        if self._doing is not Doing.SERVING:
-            if not data:
-                self._close()
-                return None
-            self.requests.receive(data)
-            return self._look()
-        if not data:
-            self._forget()
-            if self._push is not None:
-                self._push.cancel()
-            return None  # otherwise a task is writing, and will notice
-        self.requests.receive(data)
-        if self.requests.waiting >= MOST_AHEAD:
-            self._forget()
+        if self._doing is Doing.SERVING:
+            self._read_ahead(data)
+        elif data:
+            return self._look(data)
+        else:
+            self._close()
         return None
 
-    def _look(self) -> Guest | None:
+    def _read_ahead(self, data: bytes) -> None:
+        """Keep what comes while a request is served, up to a bound."""
+        if data:
+            self.requests.receive(data)
+            if self.requests.waiting >= MOST_AHEAD:
+                self._forget()
+            return
+        self._forget()
+        if self._push is not None:
+            self._push.cancel()
+        # Otherwise a task is writing, and will notice.
+
+    def _look(self, data: bytes = b"") -> Guest | None:
         """Serve the next request, if it is there and can be served without waiting."""
         if self._closed or self._doing is Doing.SERVING or self._task is not None:
             return None
         head = None
         try:
-            head = self._head = self._head or self.requests.next_head()
+            whole = self.requests.take_whole(data) if self._doing is Doing.IDLE else None
+            if whole is None:
+                self.requests.receive(data)
+            head = self._next_whole() if whole is None else whole[0]
             if head is None:
-                if self.requests.waiting and self._doing is Doing.IDLE:
-                    self._wait(Doing.HEAD, self.options.head_seconds)
                 return None
-            missing = self.requests.missing
-            if missing and missing <= _MOST_IN_TURN and not head.expects:
-                self._wait(Doing.BODY, self.options.body_seconds)
-                return None
-            endpoint = None if missing != 0 or head.leaves else self._lane.app.direct(head.judged.path)
+            endpoint = None if head.leaves else self._lane.app.direct(head.judged.path)
             if endpoint is None or not endpoint.is_immediate(head.judged):
+                if whole is not None:
+                    self.requests.receive(data)
+                    self.requests.next_head()
+                self._head = head
                 self._go_on()
                 return None
-            self._head = None
-            self._served = True
-            self._stop_waiting()
-            request = Http1Request(self, head, endpoint)
-            result = endpoint.respond(head.judged, self.requests.take_body(), request)
-            if not isinstance(result, Answer):
-                return result
-            self._answer(request, result)
+            return self._respond(endpoint, head, self.requests.take_body() if whole is None else whole[1])
         except RequestError as fault:
             self._start(self._refuse, fault)
         except Exception as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
             self._fail(failure, head)
+        return None
+
+    def _respond(self, endpoint: Endpoint, head: RequestHead, body: bytes) -> Guest | None:
+        self._served = True
+        self._stop_waiting()
+        cleared = head.cleared is endpoint
+        if not cleared and endpoint.clears(head.judged):
+            head.cleared = endpoint
+        request = Http1Request(self, head, endpoint)
+        result = endpoint.respond(head.judged, body, request, cleared=cleared)
+        if not isinstance(result, Answer):
+            return result
+        self._answer(request, result)
+        return None
+
+    def _next_whole(self) -> RequestHead | None:
+        """The head of the next request, once all of its body is there, too; one that a task is to wait for, is left to it."""
+        head, self._head = self._head or self.requests.next_head(), None
+        if head is None:
+            if self.requests.waiting and self._doing is Doing.IDLE:
+                self._wait(Doing.HEAD, self.options.head_seconds)
+            return None
+        missing = self.requests.missing
+        if missing == 0:
+            return head
+        self._head = head
+        if missing is None or missing > _MOST_IN_TURN or head.expects:
+            self._go_on()
+        else:
+            self._wait(Doing.BODY, self.options.body_seconds)
         return None
 
     def _answer(self, request: Http1Request, answer: Answer) -> None:

@@ -58,7 +58,7 @@ class RequestError(Exception):
         self.text = text
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class RequestHead:
     """A request before its body. One that is not long is remembered: clients send the same few for ever.
 
@@ -71,6 +71,7 @@ class RequestHead:
         keeps: Whether its client will send another one on this connection.
         expects: Whether its client waits for a `100 Continue` before it sends the body.
         leaves: Whether its client wants to leave HTTP/1.1, for a WebSocket or for HTTP/2.
+        cleared: The endpoint that found everything in order that is judged by the head alone; None before that.
     """
 
     judged: Head
@@ -80,6 +81,7 @@ class RequestHead:
     keeps: bool
     expects: bool = False
     leaves: bool = False
+    cleared: object = None
 
 
 class _Fields:

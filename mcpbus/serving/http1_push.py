@@ -33,6 +33,7 @@ class Push:
 
     __slots__ = (
         "_connection",
+        "_gathers",
         "_limits",
         "_over",
         "_rendering",
@@ -50,6 +51,7 @@ class Push:
         self._writer = opened.writer
         self._rendering = Rendering(opened)
         self._limits = limits
+        self._gathers = False
         self._sending = False
         self._over = False
         self._written_at = float("-inf")
@@ -77,6 +79,7 @@ class Push:
 
     def flush_soon(self) -> None:
         """Write all that waits."""
+        self._gathers = False
         while not self._sending and not self._over:
             batch = self._writer.take_now()
             if batch is None:
@@ -87,11 +90,12 @@ class Push:
                 return
 
     def _notice(self, final: bool) -> None:
-        if self._sending or self._over:
+        if self._sending or self._over or (self._gathers and not final):
             return
         if final or trio.current_time() - self._written_at >= _GATHER_SECONDS:
             self.flush_soon()
         else:
+            self._gathers = True
             self._connection.flush_later(self)
 
     def _say(self, batch: list[Outgoing]) -> None:

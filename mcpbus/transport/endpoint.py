@@ -100,18 +100,30 @@ class Endpoint:
             and head.headers.raw(b"last-event-id") is None
         )
 
-    def respond(self, head: Head, body: bytes, outlet: Outlet) -> Answer | Guest | None:
+    def clears(self, head: Head) -> bool:
+        """Whether this is the head of a POST in which everything is in order that is judged by the head alone."""
+        verdict = self._judge(head)
+        if isinstance(verdict, Answer) or verdict.verb != "POST":
+            return False
+        return not isinstance(self.exchange.judge_post(head), Answer)
+
+    def respond(
+        self, head: Head, body: bytes, outlet: Outlet, *, cleared: bool = False
+    ) -> Answer | Guest | None:
         """Serve a request whose head is immediate. No schedule point.
 
         Args:
             head: The request before its body.
-            body: The whole of it.
+            body: The whole of it, as long as its Content-Length says.
             outlet: Who writes the answer if it comes on a stream.
+            cleared: Whether `clears` was true of this very head.
 
         Returns:
             The whole answer. Otherwise the outlet has been given the stream; a guest waits, and whoever runs the task that
             `outlet.scope` encloses has to go on with it, or to leave that task if the guest has been cancelled.
         """
+        if cleared:
+            return self._post(head, body, None, outlet)
         verdict = self._judge(head)
         if isinstance(verdict, Answer):
             return verdict

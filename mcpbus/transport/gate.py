@@ -163,6 +163,8 @@ def _remembered_loopback(authority: str) -> bool:
 
 def cors_headers(head: Head, options: HttpOptions) -> list[tuple[bytes, bytes]]:
     """What lets a page of an allowed origin read the answer; nothing for other callers."""
+    if head.headers.raw(b"origin") is None:
+        return []
     origins = head.headers.all(b"origin")
     if len(origins) != 1 or not _allows(origins[0], options):
         return []

@@ -28,6 +28,7 @@ async def test_a_delete_answers_an_uncommitted_post_with_404_and_ends_a_committe
         assert (await silent.ended()).status == 404
         assert (await talking.ended()).complete
         assert methods(talking) == ["notifications/message"]
+        await stage.quiet()
         assert [stage.calls[key].outcome for key in ("silent", "talking")] == ["cancelled"] * 2
         assert (await call.ctx.info("late")).fate == ENDED
         assert (await session.request("tools/list").ended()).status == 404
@@ -216,6 +217,7 @@ async def test_a_drain_answers_what_does_not_finish_in_time_with_an_error(autoju
         for post in posts:
             error = (await post.reply())["error"]
             assert (error["code"], "shutting down" in error["message"]) == (-32603, True)
+        await stage.quiet()
         assert {call.outcome for call in stage.calls.values()} == {"cancelled"}
         await stage.assert_nothing_is_left()
 

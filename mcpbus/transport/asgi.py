@@ -1,6 +1,7 @@
 """The ASGI shell over the `endpoint`."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
@@ -49,21 +50,49 @@ class AsgiApp:
         """Serve one connection's scope, as ASGI 3.0 has it."""
         if scope["type"] == "http":
             head = _head(scope, scope["method"])
-            cors = self._endpoint.cors_headers(head)
-            try:
-                deadline = self._bus.limits.write_deadline
-                await self._endpoint.serve(_AsgiRequest(head, receive, send, cors, deadline))
-            except* trio.BrokenResourceError:
-                # The client went away in the middle of its request, or did not take its answer: nobody is to be told.
-                pass
+            request = _AsgiRequest(
+                head, receive, send, self._endpoint.cors_headers(head), self._bus.limits.write_deadline
+            )
+            if head.verb == "POST":
+                await self._serve_hosted(request)
+            else:
+                await _bear(partial(self._endpoint.serve, request))
         elif scope["type"] == "lifespan":
             await _pass_lifespan(receive, send)
         else:
             await self._websockets.serve(scope, _head(scope, "GET"), receive, send)
 
+    async def _serve_hosted(self, request: "_AsgiRequest") -> None:
+        """Serve a request whose handler is run by this very task, for as long as it does not wait."""
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as scope:
+                request.host = _Host(scope, nursery)
+                await _bear(partial(self._endpoint.serve, request))
+
     async def drain(self, seconds: float) -> None:
         """End all that goes on, as `Bus.drain`."""
         await self._bus.drain(seconds)
+
+
+class _Host:
+    """The task of a request: it stays with a handler that waits, and another task of the same request answers."""
+
+    __slots__ = ("_nursery", "scope")
+
+    def __init__(self, scope: trio.CancelScope, nursery: trio.Nursery) -> None:
+        self.scope = scope
+        self._nursery = nursery
+
+    def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
+        self._nursery.start_soon(_bear, answer)
+
+
+async def _bear(serve: Callable[[], Awaitable[None]]) -> None:
+    """Serve; a client that goes away in the middle of its request, or does not take its answer, is nobody's fault."""
+    try:
+        await serve()
+    except* trio.BrokenResourceError:
+        pass
 
 
 def _head(scope: Scope, verb: str) -> Head:

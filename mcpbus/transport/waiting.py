@@ -26,7 +26,7 @@ class Pending:
 
     Args:
         on_notification: Told of its notifications.
-        tool: Which tool it calls, if it is a call.
+        tool: Which tool it calls, if it is a call; whatever the caller gave for a name.
 
     Attributes:
         on_notification: As given.
@@ -37,7 +37,7 @@ class Pending:
 
     __slots__ = ("_task", "begun", "on_notification", "result", "tool")
 
-    def __init__(self, on_notification: OnNotification | None = None, tool: str | None = None) -> None:
+    def __init__(self, on_notification: OnNotification | None = None, tool: object = None) -> None:
         self.on_notification = on_notification
         self.tool = tool
         self.result: bytes | msgspec.Raw | Exception | None = None

@@ -5,7 +5,7 @@ import pytest
 import trio
 from places import LEGACY, MODERN, REVISIONS, call, placed, text
 
-from mcpbus import Context, InputRequired, ProtocolError, ToolError
+from mcpbus import Context, Elicit, InputRequired, ProtocolError, ToolError
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.testing import settle
 from mcpbus.transport.waiting import Pending
@@ -202,7 +202,7 @@ async def test_a_function_without_an_await_may_still_want_answers(revision, auto
 
         @place.server.tool
         async def wants(ctx: Context) -> str | InputRequired:
-            return "again" if ctx.input_state else InputRequired({}, state="asked")
+            return "again" if ctx.input_state else InputRequired({"name": Elicit("Who?", str)}, state="asked")
 
         options = {"capabilities": CAN_BE_ASKED, "on_question": answer}
         async with place.bus.connect(revision=revision, **options) as client:

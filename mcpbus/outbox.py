@@ -7,6 +7,7 @@ and requests are bounded at admission. They queue behind what was said before th
 """
 
 from collections.abc import Callable, Hashable
+from typing import TypeAlias
 
 import msgspec
 
@@ -27,6 +28,7 @@ _BOUNDED = IN_REQUEST | {
     Kind.TASK,
 }
 _LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
+_Said: TypeAlias = tuple[RequestId | None, Hashable]
 _OUTBOX, _WRITING = Place.OUTBOX, Place.WRITING
 
 
@@ -93,7 +95,7 @@ class Outbox:
         max_bytes: How many bytes of notifications may wait, `OVERHEAD_BYTES` a message included.
     """
 
-    __slots__ = ("_bytes", "_items", "_max_bytes", "_max_items", "_queue", "closed")
+    __slots__ = ("_bytes", "_items", "_logs_from", "_max_bytes", "_max_items", "_queue", "_said", "closed")
 
     def __init__(self, max_items: int, max_bytes: int) -> None:
         self._max_items = max_items
@@ -101,6 +103,11 @@ class Outbox:
         self._queue: list[Outgoing] | tuple[()] = ()  # most outboxes are empty, and share that
         self._items = 0  # of the bounded kinds only, like _bytes
         self._bytes = 0
+        # For a client that takes nothing for long, to whom much is said: what is known of the queue once it was full.
+        self._said: dict[_Said, Outgoing] | None = (
+            None  # who says what, each once; None while that is not known
+        )
+        self._logs_from = 0  # before this one there is no log line
         self.closed = False
 
     def __len__(self) -> int:
@@ -125,6 +132,8 @@ class Outbox:
                 return
             self._items += 1
             self._bytes += size
+        if self._said is not None and message.key is not None:
+            self._note(message)
         message.receipt.move(_OUTBOX)
         if self._queue:
             self._queue.append(message)
@@ -140,8 +149,8 @@ class Outbox:
     def remove(self) -> list[Outgoing]:
         """Take everything that waits, in order, to be sent elsewhere or discarded."""
         batch = self._queue or []
-        self._queue = ()
-        self._items = self._bytes = 0
+        self._queue, self._said = (), None
+        self._items = self._bytes = self._logs_from = 0
         return batch
 
     def purge(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
@@ -156,40 +165,75 @@ class Outbox:
     def _make_room(self, newcomer: Outgoing, size: int) -> bool:
         if size > self._max_bytes:
             return False
-        newest = {(newcomer.request_id, newcomer.key)}
-        superseded = []
-        for message in reversed(self._queue):
-            if message.key is None:
-                continue
-            said = (message.request_id, message.key)
-            if said in newest:
-                superseded.append(message)
-            newest.add(said)
-        self._drop(superseded)
-        for message in superseded:
-            message.discard(Reason.SUPERSEDED)
-        if self._fits(size):
-            return True
-        logs = [message for message in self._queue if message.kind in _LOGS]
-        overflowed = []
-        items, waiting = self._items, self._bytes
-        for message in logs:
-            if items < self._max_items and waiting + size <= self._max_bytes:
-                break
-            items -= 1
-            waiting -= len(message.data) + OVERHEAD_BYTES
-            overflowed.append(message)
-        self._drop(overflowed)
-        for message in overflowed:
-            message.discard(Reason.OVERFLOW)
+        self._supersede(newcomer)
+        while not self._fits(size) and (log := self._take_log()) is not None:
+            log.discard(Reason.OVERFLOW)
         return self._fits(size)
 
+    def _supersede(self, newcomer: Outgoing) -> None:
+        """Discard what waits and what a newer message, or the newcomer, says as well."""
+        said = _said_by(newcomer)
+        if self._said is None:
+            self._collapse(said)
+        elif (older := self._said.get(said)) is not None:
+            self._take(self._queue.index(older)).discard(Reason.SUPERSEDED)
+
+    def _collapse(self, newest: _Said) -> None:
+        """Discard what waits and what a newer message, or the one that says `newest`, says as well."""
+        known: dict[_Said, Outgoing] = {}
+        superseded = []
+        for message in reversed(self._queue):
+            if message.key is not None:
+                said = _said_by(message)
+                if said == newest or said in known:
+                    superseded.append(message)
+                else:
+                    known[said] = message
+        self._drop(superseded)
+        self._said = known
+        for message in superseded:
+            message.discard(Reason.SUPERSEDED)
+
+    def _note(self, message: Outgoing) -> None:
+        """Note that a message joins a queue of which it is known what it says."""
+        said = _said_by(message)
+        if self._said is not None and said not in self._said:
+            self._said[said] = message
+        else:
+            self._said = None
+
+    def _take_log(self) -> Outgoing | None:
+        """Take the oldest log line out of the queue; None if there is none."""
+        while self._logs_from < len(self._queue):
+            if self._queue[self._logs_from].kind in _LOGS:
+                return self._take(self._logs_from)
+            self._logs_from += 1
+        return None
+
+    def _take(self, index: int) -> Outgoing:
+        """Take one message out of a queue of which it is known what it says."""
+        assert isinstance(self._queue, list)  # noqa: S101 - there is a message in it
+        message = self._queue.pop(index)
+        if index < self._logs_from:
+            self._logs_from -= 1
+        if self._said is not None:
+            self._said.pop(_said_by(message), None)
+        self._uncount(message)
+        return message
+
     def _drop(self, messages: list[Outgoing]) -> None:
-        if not messages:
-            return
-        gone = set(map(id, messages))
-        self._queue = [message for message in self._queue if id(message) not in gone]
-        for message in messages:
-            if message.kind in _BOUNDED:
-                self._items -= 1
-                self._bytes -= len(message.data) + OVERHEAD_BYTES
+        if messages:
+            gone = set(map(id, messages))
+            self._queue = [message for message in self._queue if id(message) not in gone]
+            self._said, self._logs_from = None, 0
+            for message in messages:
+                self._uncount(message)
+
+    def _uncount(self, message: Outgoing) -> None:
+        if message.kind in _BOUNDED:
+            self._items -= 1
+            self._bytes -= len(message.data) + OVERHEAD_BYTES
+
+
+def _said_by(message: Outgoing) -> _Said:
+    return message.request_id, message.key

@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcpbus.fate import DELIVERED, Fate, Ledger, Place, Reason
@@ -206,3 +206,61 @@ def test_a_full_outbox_loses_custom_notifications_only_when_no_log_and_no_older_
             assert not [m for m in left if m.kind in LOGS]
             keys = [m.key for m in left if m.key is not None]
             assert len(keys) == len(set(keys))
+
+
+def put_plainly(queue, message, max_items, max_bytes):
+    """Put a message into a list by the rules alone, each applied to all that waits; return what goes for it, and why."""
+
+    def fits():
+        bounded = [len(m.data) + OVERHEAD_BYTES for m in [*queue, message] if m.kind not in RESERVED]
+        return len(bounded) <= max_items and sum(bounded) <= max_bytes
+
+    gone = []
+    if message.kind not in RESERVED and not fits() and len(message.data) + OVERHEAD_BYTES <= max_bytes:
+        said = [(m.request_id, m.key) for m in [*queue, message]]
+        old = [m for at, m in enumerate(queue) if m.key is not None and said[at] in said[at + 1 :]]
+        gone += [(m, Reason.SUPERSEDED) for m in old]
+        queue[:] = [m for m in queue if m not in old]
+        for log in [m for m in queue if m.kind in LOGS]:
+            if not fits():
+                queue.remove(log)
+                gone.append((log, Reason.OVERFLOW))
+    if message.kind in RESERVED or fits():
+        queue.append(message)
+    else:
+        gone.append((message, Reason.OVERFLOW))
+    return gone
+
+
+LOG, CUSTOM = (Kind.LOG, None), (Kind.CUSTOM, None)
+PROGRESS = (Kind.PROGRESS, "a")
+crowded = st.lists(
+    st.tuples(
+        st.sampled_from(["put"] * 20 + ["take", "purge"]),
+        st.sampled_from([LOG, LOG, CUSTOM, CUSTOM, PROGRESS, (Kind.CUSTOM, "b"), (Kind.REPLY, None)]),
+        st.sampled_from([0, 0, 0, 200]),
+        st.sampled_from([1, 1, 2]),
+    ),
+    min_size=12,
+    max_size=60,
+)
+
+
+@settings(max_examples=200)
+@example([("put", said, 0, 1) for said in (PROGRESS, LOG, LOG, CUSTOM, PROGRESS, CUSTOM)], 3, 10_000)
+@given(crowded, st.integers(2, 6), st.sampled_from([600, 10_000]))
+def test_what_is_remembered_of_a_full_outbox_changes_nothing(program, max_items, max_bytes):
+    ledger, outbox, plain = Ledger(), Outbox(max_items, max_bytes), []
+    for verb, (kind, key), size, request_id in program:
+        if verb == "put":
+            message = make(ledger, kind, size=size, key=key, request_id=request_id)
+            outbox.put(message)
+            for other, reason in put_plainly(plain, message, max_items, max_bytes):
+                assert other.receipt.fate == Fate.discarded(reason)
+        elif verb == "purge":
+            outbox.purge(partial(belongs, request_id))
+            plain = [m for m in plain if not belongs(request_id, m)]
+        else:
+            assert [*(outbox.take() if verb == "take" else outbox.remove())] == plain
+            plain = []
+        assert [*outbox._queue] == plain

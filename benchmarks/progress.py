@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 Step = Callable[[str, float], None]
 """Is told of each turn before it begins: what it is, and about how many seconds it takes."""
@@ -14,6 +15,7 @@ def progress(total: float) -> Iterator[Step]:
     try:
         from rich.console import Console  # noqa: PLC0415  it may be absent
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
+        from rich.table import Column  # noqa: PLC0415
     except ImportError:
         yield _lines(total)
         return
@@ -21,18 +23,19 @@ def progress(total: float) -> Iterator[Step]:
     if not console.is_terminal:
         yield _lines(total)
         return
+    # What the turn is gives way where the terminal is narrow.
+    what = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     columns = (
-        BarColumn(),
+        BarColumn(bar_width=20),
         TimeElapsedColumn(),
-        TextColumn("of about"),
-        TextColumn(minutes(total)),
+        TextColumn(f"of about {minutes(total)},"),
         TimeRemainingColumn(),
-        TextColumn("left: {task.description}"),
+        TextColumn("left"),
+        TextColumn("{task.description}", table_column=what),
     )
     # Seldom, because it is drawn on the core of the load; and by what the last minutes took, not the last turn.
-    with Progress(
-        *columns, console=console, refresh_per_second=2, transient=True, speed_estimate_period=120
-    ) as bar:
+    settings: dict[str, Any] = {"refresh_per_second": 2, "transient": True, "speed_estimate_period": 120}
+    with Progress(*columns, console=console, expand=True, **settings) as bar:
         task = bar.add_task("", total=total)
         current = 0.0
 

@@ -320,6 +320,10 @@ class Bus:
     ) -> AbstractAsyncContextManager[Client]:
         """Connect a client in process: ``async with bus.connect() as client``.
 
+        What is called runs in tasks of the bus and in a copy of the caller's context variables, and is cancelled as a
+        request is: a caller that is cancelled does not wait for it. Only what cannot wait, such as an async function
+        without an ``await``, runs in the task that calls. Each call is a cancel point and a schedule point.
+
         Args:
             revision: The protocol revision that it speaks; a legacy one begins with the handshake.
             principal: Who it is.

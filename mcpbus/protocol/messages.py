@@ -214,6 +214,10 @@ class ListParams(_Wire, frozen=True):
     cursor: str | None = None
 
 
+_NULL: Final = ord("n")
+_BRACE: Final = ord("{")
+
+
 class CallToolParams(_Wire, frozen=True):
     """tools/call. `arguments` is a JSON object, `{}` if there was none (rules F-14, F-21)."""
 
@@ -226,10 +230,10 @@ class CallToolParams(_Wire, frozen=True):
         Raises:
             ValueError: which msgspec turns into its ValidationError.
         """
-        start = bytes(memoryview(self.arguments)[:1])
-        if start == b"n":
+        start = memoryview(self.arguments)[0]
+        if start == _NULL:
             msgspec.structs.force_setattr(self, "arguments", NO_PARAMS)
-        elif start != b"{":
+        elif start != _BRACE:
             raise ValueError("Expected `object` - at `$.arguments`")
 
 

@@ -155,9 +155,9 @@ class Client:
         log_level: str | None,
     ) -> dict[str, Any]:
         request_id = next(self._ids)
-        meta = self._meta(params.get("_meta", {}), log_level)
+        meta = self._meta(params.get("_meta"), log_level)
         if on_notification is not None:
-            meta.setdefault("progressToken", request_id)
+            meta = {"progressToken": request_id, **meta}
         body = {**params, "_meta": meta} if meta else params
         request = Request(request_id, method, msgspec.Raw(_encode(body)))
         tool = params.get("name") if method == "tools/call" else None
@@ -253,7 +253,7 @@ class Client:
         }
         listen = self._listens[request_id] = Listen()
         pending = self._pending[request_id] = Pending()
-        params = {"notifications": wanted, "_meta": self._meta({}, None)}
+        params = {"notifications": wanted, "_meta": self._meta(None, None)}
         try:
             self._send(Request(request_id, "subscriptions/listen", msgspec.Raw(_encode(params))), pending)
             await listen.acknowledgement(pending)
@@ -309,10 +309,12 @@ class Client:
                 return items
             params = {"cursor": result["nextCursor"]}
 
-    def _meta(self, given: dict[str, Any], log_level: str | None) -> dict[str, Any]:
-        if log_level is None or self.revision.era is Era.LEGACY:
-            return self._claim | given
-        return {**self._claim, LOG_LEVEL: log_level, **given}
+    def _meta(self, given: dict[str, Any] | None, log_level: str | None) -> dict[str, Any]:
+        """Return the ``_meta`` of a request; not to be changed."""
+        meta = self._claim
+        if log_level is not None and self.revision.era is Era.MODERN:
+            meta = {**meta, LOG_LEVEL: log_level}
+        return {**meta, **given} if given else meta
 
     def _replied(self, response: Response) -> None:
         if response.error is not None:

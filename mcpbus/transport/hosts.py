@@ -10,7 +10,7 @@ With many who ask, one turn of the scheduler serves all of them.
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 import trio
@@ -18,6 +18,9 @@ import trio
 from actors import Cell, Guest, System
 
 T = TypeVar("T")
+
+_MOST_AT_REST: Final = 16
+"""How many tasks are kept for the next guests that wait."""
 
 
 class _Start(msgspec.Struct, frozen=True):
@@ -67,21 +70,24 @@ class Hosts(Generic[T]):
 
     async def run(self) -> None:
         """Be one of the tasks. For their owner."""
-        while not self.closed:
+        needed = True
+        while needed:
             with trio.CancelScope() as scope:
-                await self._run(scope)
+                needed = await self._run(scope)
 
-    async def _run(self, scope: trio.CancelScope) -> None:
-        """Work and rest, until closed, or until a guest has cancelled the scope."""
-        while not self.closed:
+    async def _run(self, scope: trio.CancelScope) -> bool:
+        """Work and rest, until a guest has cancelled the scope; return False where there is no need to begin again."""
+        while True:
             guest = self._work(scope)
-            if guest is None:
-                if not self.closed:
-                    await self._rest()
-            elif guest.outcome is None:
-                await guest.go_on()
-            if guest is not None and guest.cancelled:
-                return
+            if guest is not None:
+                if guest.outcome is None:
+                    await guest.go_on()
+                if guest.cancelled:
+                    return True
+            elif self.closed or len(self._resting) == _MOST_AT_REST:
+                return False
+            else:
+                await self._rest()
 
     def _work(self, scope: trio.CancelScope) -> Guest | None:
         """Take what is in the queue, until it is empty, or there is a guest to go on with."""

@@ -105,7 +105,11 @@ class _Connection:
         if row is None:
             return True
         # Over the legacy protocol even a function that cannot wait may have its client asked, by an `InputRequired`.
-        if row.answer is not None or not isinstance(pending.tool, str) or self.client.revision.era is not _MODERN:
+        if (
+            row.answer is not None
+            or not isinstance(pending.tool, str)
+            or self.client.revision.era is not _MODERN
+        ):
             return row.answer is None
         tool = self._bus.features.tools.get(pending.tool)
         return tool is None or tool.task is not None or self._bus.server.runner.waits(tool.function)

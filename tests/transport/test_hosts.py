@@ -75,6 +75,20 @@ async def test_what_waits_holds_nobody_up_and_its_task_is_used_again(autojump_cl
             assert tasks(system) <= 6
 
 
+async def test_not_all_tasks_are_kept_that_were_ever_needed(autojump_clock):
+    async with hosting() as (hosts, system):
+
+        async def nap():
+            await trio.sleep(1)
+
+        for _ in range(100):
+            hosts.put(nap)
+        await testing.settle(system)
+        assert tasks(system) >= 100
+        await trio.sleep(2)
+        assert tasks(system) <= 20
+
+
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_guest_that_is_cancelled_does_not_harm_those_after_it(waits, autojump_clock):
     async with hosting() as (hosts, _):

@@ -34,7 +34,7 @@ from mcpbus.asking.required import InputRequired
 from mcpbus.asking.state import Binding
 from mcpbus.fate import Reason
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import Request, RequestId
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.revisions import Era
 from mcpbus.schemas import jsontypes
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
     from mcpbus.context import Context
     from mcpbus.features.calls import Caller
+    from mcpbus.request import LogThreshold
     from mcpbus.stream import Stream
     from mcpbus.tasks.extension import TaskSupport
 
@@ -108,6 +109,8 @@ class Carrier:
         running: The handler's task.
         bus: The bus.
         caller: Who asks.
+        progress_token: Under which token they want progress; None unless there is `appear`.
+        log_level: From which level they want log lines; None unless there is `appear`.
         request: What they ask.
         stream: Where what is said leaves, while the request is open and has an actor.
         rounds: Whether the request can be answered with questions.
@@ -132,6 +135,8 @@ class Carrier:
         "caller",
         "direct",
         "ended",
+        "log_level",
+        "progress_token",
         "request",
         "rounds",
         "running",
@@ -147,6 +152,8 @@ class Carrier:
     def __init__(self, bus: "Bus", caller: "Caller", request: Request, *, rounds: bool) -> None:
         self.bus = bus
         self.appear: Callable[[], None] | None = None
+        self.progress_token: RequestId | None = None
+        self.log_level: LogThreshold | None = None
         self.stream: Stream | None = None
         self.running: Task | None = None
         self._call: Address[object] | None = None

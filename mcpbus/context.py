@@ -16,6 +16,7 @@ from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Receipt
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.request import unwanted
 from mcpbus.routing import Kind
 from mcpbus.stream import Poll
 from mcpbus.sync_context import SyncContext
@@ -264,10 +265,14 @@ class Context(Asking):
 
     def _say(self, said: Emission | Progress) -> Receipt:
         carrier = self._carrier
-        if carrier.ended is None:
+        reason = carrier.ended
+        if reason is None and carrier.appear is not None and carrier.log_level is not None:
+            # The request has no actor yet, and needs none for what its client does not want.
+            reason = unwanted(said, carrier.progress_token, carrier.log_level)
+        if reason is None:
             carrier.address.tell(said)
         else:
-            said.receipt.discard(carrier.ended)
+            said.receipt.discard(reason)
         return said.receipt
 
     def _pause(self) -> Awaitable[None]:

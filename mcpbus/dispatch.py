@@ -137,6 +137,8 @@ def serve(
         carrier.task_support = prepared.tool.task
     if scope is None:
         return _start(bus, _ticket(bus, inbound, slot, open_stream(Line.OWN)), carrier, prepared)
+    carrier.progress_token = inbound.routing.meta.progress_token
+    carrier.log_level = _threshold(bus, inbound)
 
     def appear(guest: Guest) -> Stream:
         ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
@@ -262,13 +264,6 @@ def _caller(bus: "Bus", inbound: Inbound) -> Caller:
 
 
 def _ticket(bus: "Bus", inbound: Inbound, slot: Slot, stream: Stream) -> Ticket:
-    claim, session = inbound.claim, inbound.legacy_session
-    if claim is not None:
-        threshold = _THRESHOLDS[claim.log_level]
-    elif session is not None:
-        threshold = session.threshold
-    else:
-        threshold = _THRESHOLDS[bus.limits.log_level]
     return Ticket(
         inbound.request.id,
         inbound.request.method,
@@ -277,10 +272,19 @@ def _ticket(bus: "Bus", inbound: Inbound, slot: Slot, stream: Stream) -> Ticket:
         stream,
         slot,
         inbound.routing.meta.progress_token,
-        threshold,
+        _threshold(bus, inbound),
         bus.limits.abandoned_timeout,
-        session,
+        inbound.legacy_session,
     )
+
+
+def _threshold(bus: "Bus", inbound: Inbound) -> LogThreshold:
+    """Return from which level the client of a request wants log lines."""
+    if inbound.claim is not None:
+        return _THRESHOLDS[inbound.claim.log_level]
+    if inbound.session is not None:
+        return inbound.session.threshold
+    return _THRESHOLDS[bus.limits.log_level]
 
 
 def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:

@@ -114,6 +114,17 @@ class LogThreshold:
         self.level = level
 
 
+def unwanted(
+    said: Emission | Progress, progress_token: RequestId | None, log_level: LogThreshold
+) -> Reason | None:
+    """Tell why a client that wants progress under this token, and log lines from this level, does not want something."""
+    if isinstance(said, Progress):
+        return Reason.NO_TOKEN if progress_token is None else None
+    if said.level is not None and (log_level.level is None or said.level < log_level.level):
+        return Reason.FILTERED
+    return None
+
+
 class RequestActor:
     """See the module.
 
@@ -176,22 +187,24 @@ class RequestActor:
         self._HANDLERS[type(message)](self, message)
 
     def _emit(self, emission: Emission) -> None:
-        threshold = self._ticket.log_level.level
-        if emission.level is not None and (threshold is None or emission.level < threshold):
-            emission.receipt.discard(Reason.FILTERED)
-        else:
+        ticket = self._ticket
+        reason = unwanted(emission, ticket.progress_token, ticket.log_level)
+        if reason is None:
             self._say(emission.kind, emission.data, emission.receipt, emission.key)
+        else:
+            emission.receipt.discard(reason)
 
     def _emit_progress(self, emission: Progress) -> None:
         ticket = self._ticket
-        if ticket.progress_token is None:
-            emission.receipt.discard(Reason.NO_TOKEN)
-            return
-        if emission.progress <= self._progress:
-            emission.receipt.discard(Reason.NOT_INCREASING)
+        reason = unwanted(emission, ticket.progress_token, ticket.log_level)
+        if reason is None and emission.progress <= self._progress:
+            reason = Reason.NOT_INCREASING
+        if reason is not None:
+            emission.receipt.discard(reason)
             return
         self._progress = emission.progress
         if self._progress_opening is None:
+            assert ticket.progress_token is not None  # noqa: S101 - otherwise it is unwanted
             self._progress_opening = _PROGRESS_OPENING % encode_id(ticket.progress_token)
         text = emission.message if ticket.revision.progress_message else b""
         data = b"%b%b%b}}" % (self._progress_opening, emission.numbers, text)

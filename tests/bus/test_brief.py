@@ -5,7 +5,7 @@ import trio
 from staging import staged
 
 from mcpbus import Context, Elicit, InputRequired, ToolError
-from mcpbus.fate import DELIVERED
+from mcpbus.fate import DELIVERED, Reason
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
@@ -96,6 +96,28 @@ async def test_a_handler_that_speaks_before_it_waits_is_heard_at_once(era, autoj
         go.set()
         await post.ended()
         assert post.messages[-1]["result"]["content"][0]["text"] == "done"
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+@ERAS
+async def test_what_the_client_does_not_want_is_discarded_without_an_actor(era, autojump_clock):
+    async with staged() as stage:
+        receipts, actors = [], []
+
+        @stage.server.tool
+        async def speaks(ctx: Context) -> str:
+            before = stage.bus.system.statistics().spawned
+            receipts.extend([await ctx.debug("too fine"), await ctx.progress(1)])
+            actors.append(stage.bus.system.statistics().spawned - before)
+            return "done"
+
+        level = {} if era == "legacy" else {"log_level": "info"}
+        post = await call(stage, era, "speaks", **level)
+        await post.ended()
+        assert [message["result"]["content"][0]["text"] for message in post.messages] == ["done"]
+        assert [receipt.fate.reason for receipt in receipts] == [Reason.FILTERED, Reason.NO_TOKEN]
+        assert actors == [0]
         stage.probe.disconnect()
         await stage.assert_nothing_is_left()
 

@@ -1,5 +1,6 @@
 """One change, and all who want to know of it."""
 
+import socket
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -39,37 +40,38 @@ class FanOut(Served):
         """Announce changes for a while, to more and more streams."""
         if self.needs is None:
             raise NotImplementedError
-        sock = connect(target.port)
-        # What is announced on behalf of a session must not be held for a stream that it does not have.
-        change = ready(sock, target.port, target.revision).call(FIRST_NUMBER, tool="change")
         crowd = Crowd(target, self.needs)
         try:
             for size in sizes:
                 crowd.grow(size)
-                lasts: list[int] = []
-                halves: list[int] = []
-                used, end = processor_seconds(target.group), time.monotonic() + seconds
-                while len(lasts) < LEAST_CHANGES or time.monotonic() < end:
-                    sock.sendall(change)
-                    arrivals = crowd.arrivals()
-                    text = text_of(result_of(exchange(sock, b"")))
-                    if (clock := CLOCK.search(text.encode())) is None:
-                        raise WrongAnswer(f"no clock in {text!r}")
-                    lasts.append(arrivals[-1] - int(clock[1]))
-                    halves.append(arrivals[len(arrivals) // 2] - int(clock[1]))
-                used = processor_seconds(target.group) - used
-                yield (
-                    size,
-                    {
-                        "last_ms": statistics.median(lasts) / 1e6,
-                        "half_ms": statistics.median(halves) / 1e6,
-                        "cpu_us": used / size / len(lasts) * 1e6,
-                        "changes": len(lasts),
-                    },
-                )
+                # A new connection: a server may have ended one that said nothing while the streams were opened.
+                with connect(target.port) as sock:
+                    yield size, _announce(target, sock, crowd, seconds)
         finally:
             crowd.close()
-            sock.close()
+
+
+def _announce(target: Target, sock: socket.socket, crowd: Crowd, seconds: float) -> Figures:
+    # What is announced on behalf of a session must not be held for a stream that it does not have.
+    change = ready(sock, target.port, target.revision).call(FIRST_NUMBER, tool="change")
+    lasts: list[int] = []
+    halves: list[int] = []
+    used, end = processor_seconds(target.group), time.monotonic() + seconds
+    while len(lasts) < LEAST_CHANGES or time.monotonic() < end:
+        sock.sendall(change)
+        arrivals = crowd.arrivals()
+        text = text_of(result_of(exchange(sock, b"")))
+        if (clock := CLOCK.search(text.encode())) is None:
+            raise WrongAnswer(f"no clock in {text!r}")
+        lasts.append(arrivals[-1] - int(clock[1]))
+        halves.append(arrivals[len(arrivals) // 2] - int(clock[1]))
+    used = processor_seconds(target.group) - used
+    return {
+        "last_ms": statistics.median(lasts) / 1e6,
+        "half_ms": statistics.median(halves) / 1e6,
+        "cpu_us": used / len(crowd.streams) / len(lasts) * 1e6,
+        "changes": len(lasts),
+    }
 
 
 class ListenFanOut(FanOut):

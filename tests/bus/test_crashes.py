@@ -122,6 +122,7 @@ async def test_a_call_that_crashes_has_its_request_answered_with_an_internal_err
         with pytest.raises(CannotAskError):
             await victim.ctx.elicit("How many?", int)
         assert (await post.reply(timeout=10))["error"]["code"] == -32603
+        await stage.quiet()
         assert victim.outcome == "cancelled"
         await assert_unharmed(stage, others)
 
@@ -196,6 +197,7 @@ async def test_a_session_that_crashes_answers_what_it_had_and_is_gone(crash, aut
         await session.request("resources/subscribe", {"uri": "res://a"}).ended()
         assert (await post.reply(timeout=10))["error"]["code"] == -32603
         assert (await get.ended(timeout=10)).complete
+        await stage.quiet()
         assert stage.calls["victim"].outcome == "cancelled"
         assert (await session.request("tools/list").ended()).status == 404
         assert session.id not in stage.bus.sessions

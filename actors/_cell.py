@@ -121,7 +121,7 @@ class Cell(Generic[M]):
         self._timers: Few[Timer] = ()
         self._watchers: Few[Cell[Any] | Ask[Any]] = ()
         self._watching: Few[Address[Any]] = ()
-        self._callbacks: list[Callable[[StopReason], object]] | None = None
+        self._callbacks: tuple[Callable[[StopReason], object], ...] = ()
         self._failures: list[float] | None = None
 
     def spawn(
@@ -280,10 +280,7 @@ class Cell(Generic[M]):
         """
         if self._state >= STOPPING:
             raise self._gone()
-        if self._callbacks is None:
-            self._callbacks = [callback]
-        else:
-            self._callbacks.append(callback)
+        self._callbacks = (*self._callbacks, callback)
 
     def add_watcher(self, watcher: "Cell[Any] | Ask[Any]") -> None:
         """Tell a watcher when this actor ends; for this package."""

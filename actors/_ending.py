@@ -78,8 +78,7 @@ def release(cell: "Cell[Any]", reason: StopReason) -> None:
 
 
 def _call_back(cell: "Cell[Any]", reason: StopReason) -> None:
-    callbacks = cell._callbacks or ()
-    cell._callbacks = None
+    callbacks, cell._callbacks = cell._callbacks, ()
     for callback in callbacks:
         try:
             callback(reason)

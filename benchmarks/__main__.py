@@ -38,7 +38,7 @@ def main() -> None:
     """Measure mcpbus beside its peers."""
 
 
-@main.command()
+@main.command(epilog=f"Scenarios: {', '.join(BY_NAME)}.")
 @click.argument("names", metavar="[SCENARIO]...", nargs=-1, type=click.Choice(list(BY_NAME)))
 @click.option(
     "--peer", "peers", multiple=True, type=click.Choice(list(ALL)), help="Only this server; may be repeated."

@@ -52,6 +52,7 @@ from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
 from mcpbus.transport.memory import connect
 from mcpbus.transport.stdio import run_stdio
+from mcpbus.transport.turns import Turns
 
 if TYPE_CHECKING:
     from mcpbus.server import Server
@@ -96,6 +97,7 @@ class Bus:
         self.limits = limits
         self.system = system
         self.clock: Callable[[], float] = time.perf_counter
+        self.turns = Turns(self)
         self.ledger = Ledger()
         self.admission = Admission(limits.max_requests)
         self.interests = Interests()
@@ -322,7 +324,8 @@ class Bus:
 
         What is called runs in tasks of the bus and in a copy of the caller's context variables, and is cancelled as a
         request is: a caller that is cancelled does not wait for it. Only what cannot wait, such as an async function
-        without an ``await``, runs in the task that calls. Each call is a cancel point and a schedule point.
+        without an ``await``, runs in the task that calls. Each call is a cancel point, and a schedule point unless its answer is there
+        at once: then all who call share a millisecond, or 64 calls, before they let others run.
 
         Args:
             revision: The protocol revision that it speaks; a legacy one begins with the handshake.

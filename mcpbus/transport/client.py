@@ -27,6 +27,7 @@ from mcpbus.protocol.meta import (
     SUBSCRIPTION_ID,
 )
 from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.transport.turns import Turns
 from mcpbus.transport.waiting import (
     KEPT_NOTIFICATIONS,
     Disconnected,
@@ -70,10 +71,13 @@ class Client:
         revision: Revision,
         send: Send,
         nursery: trio.Nursery,
+        *,
         capabilities: dict[str, Any],
         on_question: OnQuestion | None,
+        turns: Turns,
     ) -> None:
         self.revision = revision
+        self._turns = turns
         self.capabilities = capabilities
         self._nursery = nursery
         self._on_question = on_question
@@ -167,6 +171,8 @@ class Client:
             self._by_token[meta["progressToken"]] = pending
         try:
             self._send(request, pending)
+            if pending.result is not None:
+                await self._turns.pause()
             return await pending.wait()
         except trio.Cancelled:
             self._cancel(request_id, pending)

@@ -57,7 +57,12 @@ async def connect(
         connection = _Connection(bus, channel)
         async with background() as nursery:
             client = connection.client = Client(
-                REVISIONS[revision], connection.put, nursery, dict(capabilities or {}), on_question
+                REVISIONS[revision],
+                connection.put,
+                nursery,
+                capabilities=dict(capabilities or {}),
+                on_question=on_question,
+                turns=bus.turns,
             )
             nursery.start_soon(connection.serve)
             if client.revision.era is Era.LEGACY:

@@ -55,7 +55,7 @@ class Pending:
                 trio.lowlevel.reschedule(task)
 
     async def wait(self) -> dict[str, Any]:
-        """Wait for the result object, and decode it. Always a schedule point; a cancellation is looked for if it waits.
+        """Wait for the result object, if it is not there, and decode it. A checkpoint if it waits.
 
         Raises:
             ProtocolError: The server answered with an error.
@@ -64,8 +64,6 @@ class Pending:
         if self.result is None:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._wait_no_longer)
-        else:
-            await trio.lowlevel.cancel_shielded_checkpoint()
         result = self.result
         if isinstance(result, Exception):
             raise result

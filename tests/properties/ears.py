@@ -299,8 +299,8 @@ class Overheard(Client):
 
     opening: ClassVar[MemoryEar]
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self.ear = self.opening
 
     def receive(self, data: bytes) -> None:

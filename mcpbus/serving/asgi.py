@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from actors import Guest
 from mcpbus.options import Limits
-from mcpbus.transport.answering import HttpRequest, Opened, Outlet
+from mcpbus.transport.answering import HttpRequest, Opened, ReadyOutlet
 from mcpbus.transport.decisions import Answer, Head
 
 Scope = MutableMapping[str, Any]
@@ -40,7 +40,7 @@ class Endpoint(Protocol):
         """Whether everything is in order that is judged by the head alone, today and whenever it comes again."""
 
     def respond(
-        self, head: Head, body: bytes, outlet: Outlet, /, *, cleared: bool = False
+        self, head: Head, body: bytes, outlet: ReadyOutlet, /, *, cleared: bool = False
     ) -> Answer | Guest | None:
         """Serve an immediate request without waiting."""
 

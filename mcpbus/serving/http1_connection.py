@@ -28,7 +28,7 @@ from mcpbus.serving.http1_push import Push
 from mcpbus.serving.http1_request import MOST_AHEAD, Http1Request
 from mcpbus.serving.stream import DeadlineStream
 from mcpbus.transport.answering import Opened
-from mcpbus.transport.decisions import Answer
+from mcpbus.transport.decisions import Answer, Head
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_lane import Lane
@@ -174,8 +174,10 @@ class Http1Connection:
         self._closed = True
         self._lane.leave(self)
         self._forget()
-        if self._push is not None:
-            self._push.cancel()
+        # They know each other, and should not wait for the garbage collector.
+        push, self._push = self._push, None
+        if push is not None:
+            push.cancel()
         self._owner.close()
 
     # -- a turn ----------------------------------------------------------------------------------
@@ -218,12 +220,10 @@ class Http1Connection:
         self._forget()
         if self._push is not None:
             self._push.cancel()
-        # Otherwise a task is writing, and will notice.
+        self.gone = True  # for whoever is writing, or about to
 
-    def _look(self, data: bytes = b"") -> Guest | None:
-        """Serve the next request, if it is there and can be served without waiting."""
-        if self._closed or self._doing is Doing.SERVING or self._task is not None:
-            return None
+    def _look(self, data: bytes) -> Guest | None:
+        """Serve the next request, if it is there with this data and can be served without waiting."""
         head = None
         try:
             whole = self.requests.take_whole(data) if self._doing is Doing.IDLE else None
@@ -244,8 +244,20 @@ class Http1Connection:
         except RequestError as fault:
             self._start(self._refuse, fault)
         except Exception as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
-            self._fail(failure, head)
+            self.fail(failure, None if head is None else head.judged)
         return None
+
+    def _look_ahead(self) -> Guest | None:
+        """Serve the next request, of which something was read before this one's turn."""
+        if self._closed:
+            return None
+        if self.retired:
+            self._start(self._linger)
+            return None
+        self._wait(Doing.IDLE, self.options.keep_alive_seconds)
+        if self.requests.waiting < MOST_AHEAD:
+            self._watch()
+        return self._look(b"")
 
     def _respond(self, endpoint: Endpoint, head: RequestHead, body: bytes) -> Guest | None:
         self._served = True
@@ -257,7 +269,7 @@ class Http1Connection:
         result = endpoint.respond(head.judged, body, request, cleared=cleared)
         if not isinstance(result, Answer):
             return result
-        self._answer(request, result)
+        self.finish(request, result)
         return None
 
     def _next_whole(self) -> RequestHead | None:
@@ -266,6 +278,7 @@ class Http1Connection:
         if head is None:
             if self.requests.waiting and self._doing is Doing.IDLE:
                 self._wait(Doing.HEAD, self.options.head_seconds)
+            self._watch()
             return None
         missing = self.requests.missing
         if missing == 0:
@@ -275,9 +288,11 @@ class Http1Connection:
             self._go_on()
         else:
             self._wait(Doing.BODY, self.options.body_seconds)
+            self._watch()
         return None
 
-    def _answer(self, request: Http1Request, answer: Answer) -> None:
+    def finish(self, request: Http1Request, answer: Answer) -> None:
+        """Write a whole answer, and go on with the next request."""
         rest = self.send_now(request.encode_answer(answer))
         if rest:
             self.start(self._send_answer, request, answer, rest)
@@ -300,9 +315,9 @@ class Http1Connection:
         else:
             self.answered(request)
 
-    def _fail(self, failure: Exception, head: RequestHead | None) -> None:
-        judged = None if head is None else head.judged
-        where = ("a request", "") if judged is None else (judged.verb, judged.path)
+    def fail(self, failure: Exception, head: Head | None) -> None:
+        """End a connection whose request could not be answered, and tell its client if nothing was said to it."""
+        where = ("a request", "") if head is None else (head.verb, head.path)
         self._lane.report(ExceptionGroup("in a turn of a connection", [failure]), *where)
         if self._push is None and self._task is None:
             self._start(self._refuse, _FAILED)
@@ -337,7 +352,10 @@ class Http1Connection:
         """Answer from a stream."""
         if opened.stream.log is None and not opened.form.array:
             self._push = Push(self, request, opened, request.endpoint.limits)
-            self._push.begin()
+            if self.gone:
+                self._push.cancel()
+            else:
+                self._push.begin()
         else:
             self._go_on(request, partial(request.endpoint.stream, request, opened))
 
@@ -350,11 +368,13 @@ class Http1Connection:
             else:
                 self._close()
             return
-        self._wait(Doing.IDLE, self.options.keep_alive_seconds)
-        self._watch()
         if self.requests.waiting and self._poll is not None:
-            # A client that sends many requests at once does not get all of our time.
-            self._poll.soon(self._look)
+            # A client that sends many requests at once does not get all of our time. Until the next one is looked at it
+            # counts as being served, so that there is a bound to what is read meanwhile.
+            self._poll.soon(self._look_ahead)
+        else:
+            self._wait(Doing.IDLE, self.options.keep_alive_seconds)
+            self._watch()
 
     def quiet_for(self, seconds: float) -> None:
         """Keep the answer alive after so many seconds without a word."""
@@ -368,7 +388,14 @@ class Http1Connection:
 
     def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Run a task that writes what the client does not take at once."""
-        self._owner.start_soon(function, *args)
+        self._owner.start_soon(self._run, function, args)
+
+    async def _run(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        try:
+            await function(*args)
+        except BaseException:
+            self.lose()
+            raise
 
     def send_now(self, data: bytes) -> bytes | None:
         """Send what the client takes at once, and return the rest; None if it has gone."""
@@ -414,7 +441,7 @@ class Http1Connection:
                 await self._stream.send_all(data[sent:])
         except _GONE:
             return
-        self.gone = False
+        self.gone = self._closed
 
     # -- a task of the connection ------------------------------------------------------------------
 
@@ -423,6 +450,8 @@ class Http1Connection:
     ) -> None:
         """Have a task go on with the connection, beginning with a request that is to be answered if there is one."""
         self._forget()
+        if self._head is not None:
+            self._stop_waiting()
         self._task = trio.CancelScope()
         self._owner.start_soon(self._work, self._task, request, answer)
 

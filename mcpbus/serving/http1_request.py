@@ -39,6 +39,7 @@ class Http1Request:
     Attributes:
         head: The request before its body, as it is judged.
         endpoint: Who serves it.
+        scope: Encloses the task that began to serve it.
         started: Whether something of the answer was written.
         ended: Whether all of it was.
         closes: Whether the connection ends with it; the client knows.
@@ -54,6 +55,7 @@ class Http1Request:
         "ended",
         "endpoint",
         "head",
+        "scope",
         "started",
     )
 
@@ -65,6 +67,7 @@ class Http1Request:
         self._cors = endpoint.cors_headers(head.judged)
         self._said_continue = not head.expects
         self._unsaid: bytes | None = None  # a head that waits for what comes after it
+        self.scope = connection.scope
         self.started = False
         self.ended = False
         self.closes = not head.keeps
@@ -74,11 +77,6 @@ class Http1Request:
         """See `HttpRequest`: the connection's task."""
         return self
 
-    @property
-    def scope(self) -> trio.CancelScope:
-        """See `Host` and `Outlet`."""
-        return self._connection.scope
-
     def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
         """See `Host`."""
         self._connection.leave(self, answer)
@@ -86,6 +84,14 @@ class Http1Request:
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
         self._connection.open(self, opened)
+
+    def finish(self, answer: Answer) -> None:
+        """See `ReadyOutlet`."""
+        self._connection.finish(self, answer)
+
+    def fail(self, failure: Exception) -> None:
+        """See `ReadyOutlet`."""
+        self._connection.fail(failure, self.head)
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`. A fault in the body is kept for the connection to answer, and the client is as good as gone."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import Any
+from typing import Any, Protocol, cast
 from urllib.parse import quote
 
 import httptools
@@ -28,8 +28,8 @@ class OverHttp1:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        self._lane = _StrictLane(app, ServeOptions(keep_alive_seconds=math.inf))
-        self._poll = self._lane.poll = _WirePoll(self._lane.context)
+        self._lane = _StrictLane(app, ServeOptions(keep_alive_seconds=math.inf), nursery)
+        self._poll = self._lane.poll = WirePoll(self._lane.context)
         self._free: list[_Wire] = []
         nursery.start_soon(self._lane.run)
 
@@ -45,27 +45,45 @@ class OverHttp1:
 
 
 class _StrictLane(Lane):
+    """Lets a test fail for what a server writes into its log."""
+
+    def __init__(self, app: DirectApp, options: ServeOptions, nursery: trio.Nursery) -> None:
+        super().__init__(app, options)
+        self._nursery = nursery
+
     def report(self, failure: BaseExceptionGroup[Exception], verb: str, path: str) -> None:  # noqa: ARG002
-        """Let a test fail for what a server writes into its log."""
-        raise failure
+        # In a task of its own: whoever reports may be a handler's task, where an exception is the handler's.
+        self._nursery.start_soon(_raise, failure)
 
 
-class _WirePoll(Poll):
-    """Waits for wires."""
+async def _raise(failure: BaseException) -> None:
+    raise failure
+
+
+class Readable(Protocol):
+    """A connection in memory."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is something to read, if only the end."""
+
+
+class WirePoll(Poll):
+    """Waits for connections in memory, which have no file descriptors; whoever writes to one calls `look`."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._watched: dict[_Wire, Turn] = {}
+        self._watched: dict[Readable, Turn] = {}
         self._something = trio.lowlevel.ParkingLot()
 
     def watch(self, connection: Pollable, turn: Turn) -> None:
-        assert isinstance(connection, _Wire)  # noqa: S101 - there is nothing else to watch
-        self._watched[connection] = turn
+        """See `Poll`."""
+        self._watched[cast("Readable", connection)] = turn
         self.look()
 
     def forget(self, connection: Pollable) -> None:
-        assert isinstance(connection, _Wire)  # noqa: S101 - there is nothing else to watch
-        self._watched.pop(connection, None)
+        """See `Poll`."""
+        self._watched.pop(cast("Readable", connection), None)
 
     def look(self) -> None:
         """Take note that something may have come."""
@@ -94,7 +112,7 @@ class _Wire(trio.abc.Stream):
         seconds: How long a client has to accept something.
     """
 
-    def __init__(self, free: "list[_Wire]", poll: _WirePoll, nursery: trio.Nursery, seconds: float) -> None:
+    def __init__(self, free: "list[_Wire]", poll: WirePoll, nursery: trio.Nursery, seconds: float) -> None:
         self._free = free
         self._poll = poll
         self._nursery = nursery
@@ -171,7 +189,8 @@ class _Wire(trio.abc.Stream):
         self.close()
         await trio.lowlevel.checkpoint()
 
-    def fileno(self) -> int:
+    @property
+    def descriptor(self) -> int:
         raise NotImplementedError
 
     # -- the owner -------------------------------------------------------------------------------

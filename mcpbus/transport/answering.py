@@ -44,6 +44,20 @@ class Outlet(Protocol):
         """Write what comes on a stream, from now on. No schedule point."""
 
 
+class ReadyOutlet(Outlet, Protocol):
+    """An outlet that writes whole answers without waiting, too, and hears of what goes wrong."""
+
+    @property
+    def scope(self) -> trio.CancelScope:
+        """See `Outlet`."""
+
+    def finish(self, answer: Answer) -> None:
+        """Write a whole answer. No schedule point."""
+
+    def fail(self, failure: Exception) -> None:
+        """Report a failure of the application's, and answer for it. No schedule point."""
+
+
 class Host(Protocol):
     """The task of a connection, which runs handlers itself as long as they do not wait for anything."""
 

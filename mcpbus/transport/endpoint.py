@@ -4,6 +4,8 @@ A shell hands in one `HttpRequest` at a time. While a handler runs, its client's
 form of the answer is chosen when its first bytes are due.
 """
 
+from collections.abc import Callable
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -27,7 +29,7 @@ from mcpbus.routing import Line
 from mcpbus.session import Close, OpenGet, Session
 from mcpbus.stream import Stream
 from mcpbus.transport import answers
-from mcpbus.transport.answering import Answering, Host, HttpRequest, Opened, Outlet
+from mcpbus.transport.answering import Answering, Host, HttpRequest, Opened, Outlet, ReadyOutlet
 from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form, HeaderList
 from mcpbus.transport.batches import begin_batch
 from mcpbus.transport.decisions import (
@@ -93,12 +95,10 @@ class Endpoint:
         return self.exchange.cors_headers(head)
 
     def is_immediate(self, head: Head) -> bool:
-        """Whether `respond` can serve a request once its body is there: nobody has to be waited for before its handler."""
-        return (
-            self._bus.server.authenticate is None
-            and (self._sse is None or head.path != self.options.sse_path)
-            and head.headers.raw(b"last-event-id") is None
-        )
+        """Whether `respond` can serve a request once its body is there: nothing has to be waited for but its author's code."""
+        return (self._sse is None or head.path != self.options.sse_path) and head.headers.raw(
+            b"last-event-id"
+        ) is None
 
     def clears(self, head: Head) -> bool:
         """Whether this is the head of a POST in which everything is in order that is judged by the head alone."""
@@ -108,7 +108,7 @@ class Endpoint:
         return not isinstance(self.exchange.judge_post(head), Answer)
 
     def respond(
-        self, head: Head, body: bytes, outlet: Outlet, *, cleared: bool = False
+        self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
     ) -> Answer | Guest | None:
         """Serve a request whose head is immediate. No schedule point.
 
@@ -119,22 +119,56 @@ class Endpoint:
             cleared: Whether `clears` was true of this very head.
 
         Returns:
-            The whole answer. Otherwise the outlet has been given the stream; a guest waits, and whoever runs the task that
-            `outlet.scope` encloses has to go on with it, or to leave that task if the guest has been cancelled.
+            The whole answer. Otherwise the outlet is given it, or the stream on which it comes; a guest waits, and whoever runs
+            the task that `outlet.scope` encloses has to go on with it, or to leave that task if the guest has been cancelled.
         """
-        if cleared:
-            return self._post(head, body, None, outlet)
-        verdict = self._judge(head)
-        if isinstance(verdict, Answer):
-            return verdict
-        if verdict.verb != "POST":
-            return self._get(head, None, outlet) if verdict.verb == "GET" else self._delete(head, None)
-        wanted = self.exchange.judge_post(head)
-        if isinstance(wanted, Answer):
-            return wanted
-        if len(body) > wanted.limit:
-            return self.exchange.too_large()
-        return self._post(head, body, None, outlet)
+        if not cleared:
+            verdict = self._judge(head)
+            if isinstance(verdict, Answer):
+                return verdict
+        authenticate = self._bus.server.authenticate
+        if authenticate is None:
+            return self._respond_to(None, head, body, outlet, cleared=cleared)
+        guest = Guest(
+            self._ask_and_respond,
+            authenticate,
+            head,
+            body,
+            outlet,
+            context=copy_context(),
+            scope=outlet.scope,
+        )
+        return None if guest.begin() else guest
+
+    def _respond_to(
+        self, principal: Any, head: Head, body: bytes, outlet: Outlet, *, cleared: bool
+    ) -> Answer | Guest | None:
+        if head.verb != "POST":
+            return self._get(head, principal, outlet) if head.verb == "GET" else self._delete(head, principal)
+        if not cleared:
+            wanted = self.exchange.judge_post(head)
+            if isinstance(wanted, Answer):
+                return wanted
+            if len(body) > wanted.limit:
+                return self.exchange.too_large()
+        return self._post(head, body, principal, outlet)
+
+    async def _ask_and_respond(
+        self, authenticate: Callable[..., Any], head: Head, body: bytes, outlet: ReadyOutlet
+    ) -> None:
+        """Ask who sends a request, and serve it."""
+        try:
+            principal = await authenticate(head)
+            result = self._respond_to(principal, head, body, outlet, cleared=False)
+        except Unauthorized as refused:
+            result = answers.challenge(refused)
+        except Exception as failure:  # noqa: BLE001 - the author's code; nobody else is there to hear of it
+            outlet.fail(failure)
+            return
+        if isinstance(result, Answer):
+            outlet.finish(result)
+        elif result is not None and result.outcome is None:
+            await result.go_on()
 
     async def serve(self, http: HttpRequest) -> None:
         """Serve one request, to its end.

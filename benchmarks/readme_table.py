@@ -29,7 +29,7 @@ def render(results: Results) -> str:
             _cell(results.find("chatter", server, 10), "rate", "{:,.0f}"),
             _cell(results.find("latency", server, 0), "p50_ms", "{:.2f}"),
             _cell(results.find("fan-out-listens", server, 1_000), "last_ms", "{:,.0f}"),
-            _cell(results.find("idle-sessions", server, 10_000), "each", "{:,.1f}", 1 / 1024),
+            _cell(results.find("idle-sessions", server, 1_000), "each", "{:,.1f}", 1 / 1024),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     on = results.machine

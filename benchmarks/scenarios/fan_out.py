@@ -5,9 +5,10 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 
-from benchmarks.answers import CLOCK, FIRST_NUMBER, WrongAnswer, result_of, text_of
+from benchmarks.answers import CLOCK, WrongAnswer, result_of, text_of
 from benchmarks.client import connect, exchange, ready
 from benchmarks.crowd import Crowd, opening_seconds
+from benchmarks.load import numbers
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import Figures, Metric, Served
@@ -53,14 +54,15 @@ class FanOut(Served):
 
 def _announce(target: Target, sock: socket.socket, crowd: Crowd, seconds: float) -> Figures:
     # What is announced on behalf of a session must not be held for a stream that it does not have.
-    change = ready(sock, target.port, target.revision).call(FIRST_NUMBER, tool="change")
+    dialect = ready(sock, target.port, target.revision)
     lasts: list[int] = []
     halves: list[int] = []
     used, end = processor_seconds(target.group), time.monotonic() + seconds
     while len(lasts) < LEAST_CHANGES or time.monotonic() < end:
-        sock.sendall(change)
+        number = next(numbers)
+        sock.sendall(dialect.call(number, tool="change"))
         arrivals = crowd.arrivals()
-        text = text_of(result_of(exchange(sock, b"")))
+        text = text_of(result_of(exchange(sock, b""), number))
         if (clock := CLOCK.search(text.encode())) is None:
             raise WrongAnswer(f"no clock in {text!r}")
         lasts.append(arrivals[-1] - int(clock[1]))

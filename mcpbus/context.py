@@ -51,7 +51,8 @@ class Context(Asking):
     argument of the tool. What the handler says with it leaves on the stream of the very request that it
     serves, while the handler runs. Saying something never waits for the client, and returns a `Receipt`. It is a
     cancel point always; and a schedule point once the handler has gone on for a millisecond, or has said 64 things in a
-    row, or what it said and nobody took yet fills half of what may wait for its client.
+    row, or what it said and nobody took yet fills half of what may wait for its client. What it says first is on its way
+    to the client at once; the rest of a burst goes out together, the next time that others run.
     """
 
     __slots__ = ("_bus", "_carrier", "_in_a_row", "_since")

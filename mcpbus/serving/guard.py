@@ -68,8 +68,8 @@ class Accepted:
 
     def _serve_in_lane(self, lane: Lane, stream: Stream, poll: Poll | None) -> None:
         connection = Http1Connection(lane, stream, self, poll)
-        self._enter(connection)
         connection.begin()
+        self._enter(connection)
 
     async def hand_over(self, data: bytes) -> None:
         """Have hypercorn serve it; see `Owner`."""
@@ -201,6 +201,7 @@ class Guard:
         if self.retired and not self._open:
             self._all_closed.set()
         accepted.transport.close()
+        accepted.serving = None  # they know each other, and should not wait for the garbage collector
 
     async def run(self) -> None:
         """Do what is done for all connections together, until cancelled."""

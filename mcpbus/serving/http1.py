@@ -7,6 +7,7 @@ from mcpbus.serving.http1_body import Body, Chunked, Sized
 from mcpbus.serving.http1_head import CHUNKED, RequestHead, find_fault, read_head
 
 _END = b"\r\n\r\n"
+_CR = 13
 
 
 class Requests:
@@ -57,7 +58,7 @@ class Requests:
             RequestError: It is no request, or none that is served.
         """
         end = data.find(_END)
-        if end <= 0 or self._body is not None or self._start != len(self._data):
+        if end <= 0 or data[0] == _CR or self._body is not None or self._start != len(self._data):
             return None
         end += len(_END)
         head = read_head(data[:end], self._longest)

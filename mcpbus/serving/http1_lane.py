@@ -70,13 +70,13 @@ class Lane:
     async def _watch_deadlines(self) -> None:
         while True:
             now = trio.current_time()
-            soonest = math.inf
+            soonest = self.next_look = math.inf
             for connection in tuple(self._connections):
                 if connection.expires <= now:
                     connection.expire()
                 soonest = min(soonest, connection.expires)
             # With ten thousand idle connections some deadline passes all the time.
-            self.next_look = max(soonest, now + self._precision)
+            self.next_look = max(min(soonest, self.next_look), now + self._precision)
             with trio.CancelScope(deadline=self.next_look) as self._sleeping:
                 await trio.sleep_forever()
 

@@ -8,6 +8,7 @@ is quiet costs what it remembers.
 import select
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from typing import Final, Protocol
 
@@ -28,8 +29,9 @@ AVAILABLE: Final = hasattr(select, "epoll")
 class Pollable(Protocol):
     """What can be waited for here."""
 
-    def fileno(self) -> int:
-        """Its file descriptor."""
+    @property
+    def descriptor(self) -> int:
+        """Its file descriptor, also once it is closed."""
 
 
 class Poll:
@@ -57,16 +59,18 @@ class Poll:
     def watch(self, connection: Pollable, turn: Turn) -> None:
         """Take this turn whenever the connection has something to read, or has ended."""
         assert self._epoll is not None  # noqa: S101 - nobody watches where there is no epoll
-        descriptor = connection.fileno()
-        self._turns[descriptor] = turn
-        self._epoll.register(descriptor, select.EPOLLIN)
+        self._epoll.register(connection.descriptor, select.EPOLLIN)
+        self._turns[connection.descriptor] = turn
 
     def forget(self, connection: Pollable) -> None:
-        """Watch it no longer; to be called before it is closed. A turn that is due already may still be taken."""
+        """Watch it no longer. A turn that is due already may still be taken.
+
+        To be called before it is closed, or before anything else happens: the next one to be opened gets its descriptor.
+        """
         assert self._epoll is not None  # noqa: S101 - as above
-        descriptor = connection.fileno()
-        if self._turns.pop(descriptor, None) is not None:
-            self._epoll.unregister(descriptor)
+        del self._turns[connection.descriptor]
+        with suppress(OSError):  # of one that is closed the kernel has forgotten it
+            self._epoll.unregister(connection.descriptor)
 
     def soon(self, turn: Turn) -> None:
         """Take a turn once others have had theirs."""

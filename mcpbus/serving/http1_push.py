@@ -69,25 +69,23 @@ class Push:
         """End the connection in the middle of the answer: it is lost, or another one has taken its place."""
         if not self._over:
             self._over = True
-            self._let_go()
+            self._writer.notify = self._writer.connection = None
+            self._writer.__exit__()
             self._connection.lose()
 
     def keep_alive(self) -> None:
         """Say something without meaning, since there was nothing else for a while."""
         if not self._sending and not self._over:
-            self._say([])
+            self._write([])
 
     def flush_soon(self) -> None:
         """Write all that waits."""
         self._gathers = False
         while not self._sending and not self._over:
             batch = self._writer.take_now()
-            if batch is None:
-                self._end()
-            elif batch:
-                self._say(batch)
-            else:
+            if batch == []:
                 return
+            self._write(batch)
 
     def _notice(self, final: bool) -> None:
         if self._sending or self._over or (self._gathers and not final):
@@ -98,25 +96,31 @@ class Push:
             self._gathers = True
             self._connection.flush_later(self)
 
-    def _say(self, batch: list[Outgoing]) -> None:
+    def _write(self, batch: list[Outgoing] | None) -> None:
+        """Write a batch, a comment if it is empty, or the end if there is none. Nothing is raised: whoever speaks is not to blame."""
+        request = self._request
+        try:
+            data = self._end() if batch is None else self._say(batch)
+        except Exception as failure:  # noqa: BLE001 - a field of the head may be one that HTTP cannot say
+            self._connection.fail(failure, request.head)
+        else:
+            self._send(data, said=bool(batch), last=request.ended)
+
+    def _say(self, batch: list[Outgoing]) -> bytes:
         rendering, request = self._rendering, self._request
         if rendering.is_whole(batch):
-            self._send(request.encode_answer(rendering.whole(batch)), said=True, last=True)
-            return
+            return request.encode_answer(rendering.whole(batch))
         if not rendering.started:
             rendering.started = True
             request.begin_stream(answers.stream_headers(batch))
-        last = bool(batch) and batch[-1].final
         events = b"".join([encode_event(message.data) for message in batch])
-        self._send(request.encode_piece(events or COMMENT, more=not last), said=bool(batch), last=last)
+        return request.encode_piece(events or COMMENT, more=not (batch and batch[-1].final))
 
-    def _end(self) -> None:
-        """Answer a request whose stream has ended without saying so."""
+    def _end(self) -> bytes:
+        """The answer of a request whose stream has ended without saying so, or its end."""
         if self._rendering.started:
-            data = self._request.encode_piece(b"", more=False)
-        else:
-            data = self._request.encode_answer(self._rendering.unanswered())
-        self._send(data, said=False, last=True)
+            return self._request.encode_piece(b"", more=False)
+        return self._request.encode_answer(self._rendering.unanswered())
 
     def _send(self, data: bytes, *, said: bool, last: bool) -> None:
         self._written_at = trio.current_time()
@@ -142,20 +146,17 @@ class Push:
         self.flush_soon()
 
     def _sent(self, *, said: bool, last: bool) -> None:
+        if last:
+            # The stream may end as soon as it hears of this, and would say so.
+            self._over = True
+            self._writer.notify = self._writer.connection = None
         if said:
             self._writer.written()
-        if self._over:
-            return
         if last:
-            self._over = True
-            self._let_go()
+            self._writer.__exit__()
             self._connection.answered(self._request)
-        else:
+        elif not self._over:
             self._keep_alive_later()
-
-    def _let_go(self) -> None:
-        self._writer.notify = self._writer.connection = None
-        self._writer.__exit__()
 
     def _keep_alive_later(self) -> None:
         patient = self._rendering.is_patient

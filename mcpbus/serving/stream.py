@@ -22,11 +22,17 @@ class DeadlineStream(trio.abc.Stream):
     It lies below TLS, so that a handshake, an alert or a close is bound by it too. Sending is shielded from cancellation
     (half a frame would corrupt what follows), which is why the deadline and `abort` act in here. Most of what is sent
     fits into the kernel's buffer at once; then it costs one system call, and neither a scope nor a deadline.
+
+    Attributes:
+        descriptor: The socket's file descriptor, also once it is closed.
+        aborted: Whether `abort` was called.
+        stalled: Whether the peer accepted too little for too long.
     """
 
     def __init__(self, stream: trio.SocketStream, seconds: float) -> None:
         self._stream = stream
         self._fileno = stream.socket.fileno  # -1 once it is closed
+        self.descriptor = stream.socket.fileno()
         self._seconds = seconds
         self._sending: trio.CancelScope | None = None
         self.aborted = False
@@ -133,10 +139,6 @@ class DeadlineStream(trio.abc.Stream):
     def close(self) -> None:
         """Close the socket. No schedule point."""
         self.socket.close()
-
-    def fileno(self) -> int:
-        """The socket's file descriptor; -1 once it is closed."""
-        return self._fileno()
 
     def _reset(self) -> None:
         # Without a reset the kernel keeps megabytes for a peer that has stopped reading them.

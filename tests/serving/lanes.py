@@ -1,5 +1,6 @@
 """A lane in memory: an endpoint that does what its path says, and clients that say exactly what a test wants said."""
 
+import math
 from contextlib import asynccontextmanager
 
 import trio
@@ -9,6 +10,7 @@ from mcpbus import Limits
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_lane import Lane
+from mcpbus.testing.over_http1 import WirePoll
 from mcpbus.transport import Answer
 
 LIMIT = 1000
@@ -26,9 +28,14 @@ def get(path="/", *lines, version="1.1"):
 
 
 class Endpoint:
-    """Serves requests by their paths, and remembers them."""
+    """Serves requests by their paths, and remembers them.
 
-    def __init__(self):
+    Args:
+        turns: Whether what does not wait is served in turns of the connection; otherwise all is served by tasks.
+    """
+
+    def __init__(self, *, turns=False):
+        self.turns = turns
         self.heads = []
         self.bodies = []
         self.gone = []
@@ -42,14 +49,37 @@ class Endpoint:
     limits = Limits()
 
     def is_immediate(self, head):
+        return self.turns and hasattr(self, f"respond_{_name(head)}")
+
+    def clears(self, head):
         return False
+
+    def respond(self, head, body, outlet, *, cleared=False):
+        self.heads.append(head)
+        return getattr(self, f"respond_{_name(head)}")(body)
+
+    def respond_root(self, body):
+        return Answer(200, [(b"content-length", b"4")], b"root")
+
+    def respond_echo(self, body):
+        if len(body) > LIMIT:
+            self.bodies.append(None)
+            return Answer(413, [], b"too long")
+        self.bodies.append(body)
+        return Answer(200, [(b"content-type", b"text/plain")], body)
+
+    def respond_empty(self, body):
+        return Answer(204)
+
+    def respond_fail(self, body):
+        raise RuntimeError("a mistake of the application's")
 
     def cors_headers(self, head):
         return [(b"vary", b"Origin")] if head.headers.get(b"origin") else []
 
     async def serve(self, http):
         self.heads.append(http.head)
-        await getattr(self, http.head.path.strip("/") or "root")(http)
+        await getattr(self, _name(http.head))(http)
 
     async def root(self, http):
         await http.answer(Answer(200, [(b"content-length", b"4")], b"root"))
@@ -101,6 +131,10 @@ class Endpoint:
         self.gone.append(http.head.path)
         self.left.set()
         scope.cancel()
+
+
+def _name(head):
+    return head.path.strip("/") or "root"
 
 
 class Client:
@@ -178,6 +212,98 @@ async def drip(client, data, *, step=1, seconds=1):
         await trio.testing.wait_all_tasks_blocked()
 
 
+class Wire(trio.abc.Stream):
+    """The server's end of a connection in memory, which can be polled.
+
+    Attributes:
+        near: The client's end.
+        room: How many more bytes are taken without waiting.
+        closed: Whether the server has closed it.
+    """
+
+    def __init__(self, poll):
+        self._poll = poll
+        self._to_client = trio.testing.MemoryReceiveStream()
+        self._from_client = trio.testing.MemorySendStream(self._said, None, self._look)
+        self.near = trio.StapledStream(self._from_client, self._to_client)
+        self._data = b""
+        self._ended = False
+        self._more_room = trio.lowlevel.ParkingLot()
+        self.room = math.inf
+        self.closed = False
+
+    def _look(self):
+        self._poll.look()
+
+    async def _said(self):
+        if self.closed:
+            raise trio.BrokenResourceError("the server has closed the connection")
+        self._poll.look()
+
+    @property
+    def readable(self):
+        """Whether there is something to read, if only the end."""
+        try:
+            data = self._from_client.get_data_nowait()
+        except trio.WouldBlock:
+            pass
+        else:
+            self._data += data
+            self._ended = self._ended or not data
+        return bool(self._data) or self._ended
+
+    def make_room(self, size=math.inf):
+        """Take so many more bytes."""
+        self.room += size
+        self._more_room.unpark_all()
+
+    def receive_now(self, max_bytes=64 * 1024):
+        if self.closed:
+            raise trio.ClosedResourceError
+        if not self.readable:
+            return None
+        data, self._data = self._data[:max_bytes], self._data[max_bytes:]
+        return data
+
+    async def receive_some(self, max_bytes=None):
+        await trio.lowlevel.checkpoint()
+        while not self.closed and not self.readable:
+            await self._poll.changed()
+        return self.receive_now(max_bytes or 64 * 1024)
+
+    def send_now(self, data):
+        if self.closed:
+            raise trio.ClosedResourceError
+        sent = data[: min(self.room, len(data))]
+        self.room -= len(sent)
+        try:
+            self._to_client.put_data(sent)
+        except trio.ClosedResourceError:
+            raise trio.BrokenResourceError from None
+        return len(sent)
+
+    async def send_all(self, data):
+        data = data[self.send_now(data) :]
+        await trio.lowlevel.checkpoint()
+        while data:
+            await self._more_room.park()
+            data = data[self.send_now(data) :]
+
+    async def wait_send_all_might_not_block(self):
+        raise NotImplementedError
+
+    def close(self):
+        if not self.closed:
+            self.closed = True
+            self._to_client.put_eof()
+            self._poll.look()
+            self.make_room()
+
+    async def aclose(self):
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+
 class House:
     """A lane, and who is connected to it."""
 
@@ -186,10 +312,15 @@ class House:
         self.endpoint = endpoint
         self._nursery = nursery
 
-    async def connect(self, **options):
-        near, far = trio.testing.memory_stream_pair()
+    async def connect(self):
+        if self.lane.poll is None:
+            near, far = trio.testing.memory_stream_pair()
+        else:
+            far = Wire(self.lane.poll)
+            near = far.near
         client = Client(near)
-        client.connection = Http1Connection(self.lane, far, Owner(client, far, self._nursery))
+        client.wire = far
+        client.connection = Http1Connection(self.lane, far, Owner(client, far, self._nursery), self.lane.poll)
         client.connection.begin()
         await trio.testing.wait_all_tasks_blocked()
         return client
@@ -207,8 +338,11 @@ class Owner:
         self._nursery.start_soon(function, *args)
 
     def close(self):
-        self._stream.send_stream.close()
-        self._stream.receive_stream.close()
+        if isinstance(self._stream, Wire):
+            self._stream.close()
+        else:
+            self._stream.send_stream.close()
+            self._stream.receive_stream.close()
         self._client.over.set()
 
     async def hand_over(self, data):
@@ -217,9 +351,11 @@ class Owner:
 
 
 @asynccontextmanager
-async def open_lane(**options):
-    endpoint = Endpoint()
+async def open_lane(*, turns=False, app=None, **options):
+    """Open a lane, whose connections have tasks or, if they can be polled, `turns`."""
+    endpoint = Endpoint(turns=turns) if app is None else app
     lane = Lane(endpoint, ServeOptions(**options))
+    lane.poll = WirePoll(lane.context) if turns else None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run)
         with trio.fail_after(3600):

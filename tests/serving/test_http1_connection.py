@@ -5,11 +5,13 @@ import trio
 from lanes import drip, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
+pytestmark = pytest.mark.parametrize("turns", [False, True], ids=["tasks", "turns"])
+
 CHUNKED = b"transfer-encoding: chunked"
 
 
-async def test_a_connection_carries_one_request_after_the_other(autojump_clock):
-    async with open_lane() as house:
+async def test_a_connection_carries_one_request_after_the_other(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         for body in (b"one", b"", b"three"):
             await client.say(post(body))
@@ -20,8 +22,8 @@ async def test_a_connection_carries_one_request_after_the_other(autojump_clock):
             assert "date" in fields
 
 
-async def test_requests_sent_in_one_go_are_answered_in_order(autojump_clock):
-    async with open_lane() as house:
+async def test_requests_sent_in_one_go_are_answered_in_order(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(post(b"1") + get("/wait") + post(b"2") + get("/stream") + post(b"3"))
         assert (await client.answer())[2] == b"1"
@@ -33,8 +35,8 @@ async def test_requests_sent_in_one_go_are_answered_in_order(autojump_clock):
         assert [(await client.answer())[2] for _ in range(4)] == [b"waited", b"2", b"firstlast", b"3"]
 
 
-async def test_a_body_in_chunks_is_read(autojump_clock):
-    async with open_lane() as house:
+async def test_a_body_in_chunks_is_read(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         head = b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % CHUNKED
         for piece in (
@@ -50,8 +52,8 @@ async def test_a_body_in_chunks_is_read(autojump_clock):
         assert (await client.answer())[2] == b"next"
 
 
-async def test_a_stream_goes_out_in_chunks_its_head_with_the_first(autojump_clock):
-    async with open_lane() as house:
+async def test_a_stream_goes_out_in_chunks_its_head_with_the_first(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(get("/stream"))
         assert b"first" in await client.stream.receive_some()  # one write
@@ -62,8 +64,8 @@ async def test_a_stream_goes_out_in_chunks_its_head_with_the_first(autojump_cloc
         assert (await client.answer())[2] == b"next"
 
 
-async def test_head_gets_the_head_of_the_answer(autojump_clock):
-    async with open_lane() as house:
+async def test_head_gets_the_head_of_the_answer(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(get("/").replace(b"GET", b"HEAD") + post(b"next"))
         status, fields, _ = await client.answer(bodiless=True)
@@ -71,8 +73,8 @@ async def test_head_gets_the_head_of_the_answer(autojump_clock):
         assert (await client.answer())[2] == b"next"
 
 
-async def test_an_answer_without_a_body_has_no_length(autojump_clock):
-    async with open_lane() as house:
+async def test_an_answer_without_a_body_has_no_length(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(get("/empty") + post(b"next"))
         status, fields, _ = await client.answer()
@@ -81,8 +83,8 @@ async def test_an_answer_without_a_body_has_no_length(autojump_clock):
         assert (await client.answer())[2] == b"next"
 
 
-async def test_what_cross_origin_pages_need_is_added(autojump_clock):
-    async with open_lane() as house:
+async def test_what_cross_origin_pages_need_is_added(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         house.endpoint.go_on.set()
         for path in ("/", "/stream"):
@@ -101,8 +103,10 @@ async def test_what_cross_origin_pages_need_is_added(autojump_clock):
         (post(b"x", b"connection: keep-alive", version="1.0"), "keep-alive"),
     ],
 )
-async def test_the_client_says_whether_the_connection_goes_on(request_bytes, connection, autojump_clock):
-    async with open_lane() as house:
+async def test_the_client_says_whether_the_connection_goes_on(
+    turns, request_bytes, connection, autojump_clock
+):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(request_bytes)
         status, fields, body = await client.answer()
@@ -114,8 +118,8 @@ async def test_the_client_says_whether_the_connection_goes_on(request_bytes, con
             assert (await client.answer())[0] == 200
 
 
-async def test_a_stream_to_http_1_0_ends_with_the_connection(autojump_clock):
-    async with open_lane() as house:
+async def test_a_stream_to_http_1_0_ends_with_the_connection(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         house.endpoint.go_on.set()
         await client.say(get("/stream", b"connection: keep-alive", version="1.0"))
@@ -124,8 +128,8 @@ async def test_a_stream_to_http_1_0_ends_with_the_connection(autojump_clock):
         assert "transfer-encoding" not in fields
 
 
-async def test_an_idle_connection_is_closed_after_a_while(autojump_clock):
-    async with open_lane(keep_alive_seconds=75) as house:
+async def test_an_idle_connection_is_closed_after_a_while(turns, autojump_clock):
+    async with open_lane(turns=turns, keep_alive_seconds=75) as house:
         client = await house.connect()
         await trio.sleep(70)
         await client.say(post(b"x"))
@@ -138,8 +142,8 @@ async def test_an_idle_connection_is_closed_after_a_while(autojump_clock):
         assert 75 <= trio.current_time() - start < 76.1
 
 
-async def test_a_request_is_not_idle_however_long_it_takes(autojump_clock):
-    async with open_lane(keep_alive_seconds=75) as house:
+async def test_a_request_is_not_idle_however_long_it_takes(turns, autojump_clock):
+    async with open_lane(turns=turns, keep_alive_seconds=75) as house:
         client = await house.connect()
         await client.say(get("/stream"))
         await client.until(b"first")
@@ -148,8 +152,8 @@ async def test_a_request_is_not_idle_however_long_it_takes(autojump_clock):
         await client.until(b"last")
 
 
-async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(autojump_clock):
-    async with open_lane(head_seconds=10) as house:
+async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(turns, autojump_clock):
+    async with open_lane(turns=turns, head_seconds=10) as house:
         client = await house.connect()
         start = trio.current_time()
         data = post(b"x" * 100)
@@ -164,8 +168,8 @@ async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(autojump_c
         assert house.endpoint.heads == []
 
 
-async def test_a_body_may_take_its_time_as_long_as_it_comes(autojump_clock):
-    async with open_lane(body_seconds=30) as house:
+async def test_a_body_may_take_its_time_as_long_as_it_comes(turns, autojump_clock):
+    async with open_lane(turns=turns, body_seconds=30) as house:
         client = await house.connect()
         head, _, body = post(b"x" * 100).rpartition(b"\r\n\r\n")
         await client.say(head + b"\r\n\r\n")
@@ -187,8 +191,10 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 @pytest.mark.parametrize(
     "data", [UPGRADE + b"\x81\x01a", PREFACE + b"\0\0\0\4\0", get("/elsewhere") + post(b"x")]
 )
-async def test_another_protocol_or_path_is_for_somebody_else_from_its_first_byte_on(data, autojump_clock):
-    async with open_lane() as house:
+async def test_another_protocol_or_path_is_for_somebody_else_from_its_first_byte_on(
+    turns, data, autojump_clock
+):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(data)
         await client.over.wait()
@@ -196,8 +202,8 @@ async def test_another_protocol_or_path_is_for_somebody_else_from_its_first_byte
         assert house.endpoint.heads == []
 
 
-async def test_a_websocket_may_come_after_requests_and_http2_may_not(autojump_clock):
-    async with open_lane() as house:
+async def test_a_websocket_may_come_after_requests_and_http2_may_not(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(post(b"x") + UPGRADE)
         assert (await client.answer())[0] == 200
@@ -213,8 +219,8 @@ async def test_a_websocket_may_come_after_requests_and_http2_may_not(autojump_cl
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /ec", post(b"x")])
-async def test_an_idle_connection_is_closed_at_once(said, autojump_clock):
-    async with open_lane() as house:
+async def test_an_idle_connection_is_closed_at_once(turns, said, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         if said:
             await client.say(said)
@@ -228,8 +234,8 @@ async def test_an_idle_connection_is_closed_at_once(said, autojump_clock):
 
 
 @pytest.mark.parametrize("path", ["/wait", "/stream"])
-async def test_a_request_under_way_is_the_last_one(path, autojump_clock):
-    async with open_lane() as house:
+async def test_a_request_under_way_is_the_last_one(turns, path, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(get(path))
         await house.endpoint.waiting.wait()
@@ -243,8 +249,8 @@ async def test_a_request_under_way_is_the_last_one(path, autojump_clock):
         await client.ended()
 
 
-async def test_a_body_under_way_is_the_last_one(autojump_clock):
-    async with open_lane() as house:
+async def test_a_body_under_way_is_the_last_one(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(post(b"hello")[:-1])
         await wait_all_tasks_blocked()
@@ -255,8 +261,8 @@ async def test_a_body_under_way_is_the_last_one(autojump_clock):
         await client.ended()
 
 
-async def test_a_request_that_comes_at_the_moment_of_the_end_is_not_half_served(autojump_clock):
-    async with open_lane() as house:
+async def test_a_request_that_comes_at_the_moment_of_the_end_is_not_half_served(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(post(b"hello"))  # it lies in the stream; the connection's task has not run yet
         client.connection.retire()

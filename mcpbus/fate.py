@@ -73,9 +73,10 @@ class Fate:
 
 
 DELIVERED = Fate(Verdict.DELIVERED)
+LOST = Fate(Verdict.DISCARDED, Reason.LOST)
 STORED = Fate(Verdict.STORED)
 _REFUSED = {reason: Fate(Verdict.REFUSED, reason) for reason in Reason}
-_DISCARDED = {reason: Fate(Verdict.DISCARDED, reason) for reason in Reason}
+_DISCARDED = {reason: Fate(Verdict.DISCARDED, reason) for reason in Reason} | {Reason.LOST: LOST}
 
 
 class Place(Symbol):
@@ -114,11 +115,6 @@ class Ledger:
         self.emitted += 1
         self.pending[_MAILBOX] += 1
         return Receipt(method, self)
-
-    def enter_settled(self, fate: Fate) -> None:
-        """Enter a message that has its fate already: it was written, or lost, in the same turn in which it was made."""
-        self.emitted += 1
-        self.count(fate)
 
     def count(self, fate: Fate, times: int = 1) -> None:
         """Count messages that have got this fate; for their receipts."""

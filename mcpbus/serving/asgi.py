@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol, runtime_checkable
 
 from actors import Guest
+from mcpbus.fate import Receipt
 from mcpbus.options import Limits
 from mcpbus.transport.answering import HttpRequest, Opened, ReadyOutlet
 from mcpbus.transport.decisions import Answer, Head
@@ -44,8 +45,8 @@ class Endpoint(Protocol):
     ) -> Answer | Guest | None:
         """Serve an immediate request without waiting."""
 
-    def answered(self, *, delivered: bool) -> None:
-        """What became of an answer of `respond` that has a method."""
+    def enter(self, answer: Answer, /) -> Receipt | None:
+        """Enter an answer of `respond` in the books, for whoever writes it to settle; None for one that has no place there."""
 
     async def stream(self, http: HttpRequest, opened: Opened, /) -> None:
         """Write what comes on a stream until it or the connection ends."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from actors import Guest
+from mcpbus.fate import DELIVERED, LOST, Receipt
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1 import Requests
 from mcpbus.serving.http1_answer import CLOSE, encode_answer
@@ -101,6 +102,7 @@ class Http1Connection:
         "_poll",
         "_push",
         "_served",
+        "_silent",
         "_socket",
         "_stream",
         "_task",
@@ -124,6 +126,7 @@ class Http1Connection:
         self._push: Push | None = None
         self._watched = False
         self._served = False
+        self._silent = False
         self._over = False
         self._closed = False
         self._doing = Doing.IDLE
@@ -220,7 +223,7 @@ class Http1Connection:
         self._forget()
         if self._push is not None:
             self._push.cancel()
-        self.gone = True  # for whoever is writing, or about to
+        self._silent = True
 
     def _look(self, data: bytes) -> Guest | None:
         """Serve the next request, if it is there with this data and can be served without waiting."""
@@ -293,25 +296,25 @@ class Http1Connection:
 
     def finish(self, request: Http1Request, answer: Answer) -> None:
         """Write a whole answer, and go on with the next request."""
-        rest = self.send_now(request.encode_answer(answer))
+        data = request.encode_answer(answer)
+        receipt = request.endpoint.enter(answer)
+        rest = self.send_now(data)
         if rest:
-            self.start(self._send_answer, request, answer, rest)
-            return
-        if answer.method is not None:
-            request.endpoint.answered(delivered=rest is not None)
-        if rest is None:
-            self.lose()
+            self.start(self._send_answer, request, receipt, rest)
         else:
-            self.answered(request)
+            self._sent(request, receipt)
 
-    async def _send_answer(self, request: Http1Request, answer: Answer, rest: bytes) -> None:
+    async def _send_answer(self, request: Http1Request, receipt: Receipt | None, rest: bytes) -> None:
         try:
             await self.send(rest)
         finally:
-            if answer.method is not None:
-                request.endpoint.answered(delivered=not self.gone)
+            self._sent(request, receipt)
+
+    def _sent(self, request: Http1Request, receipt: Receipt | None) -> None:
+        if receipt is not None:
+            receipt.settle(LOST if self.gone else DELIVERED)
         if self.gone:
-            self._close()
+            self.lose()
         else:
             self.answered(request)
 
@@ -352,8 +355,8 @@ class Http1Connection:
         """Answer from a stream."""
         if opened.stream.log is None and not opened.form.array:
             self._push = Push(self, request, opened, request.endpoint.limits)
-            if self.gone:
-                self._push.cancel()
+            if self._silent:
+                self._push.cancel()  # a client that says no more is not told what is still to come
             else:
                 self._push.begin()
         else:

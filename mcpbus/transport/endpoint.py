@@ -7,7 +7,7 @@ form of the answer is chosen when its first bytes are due.
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 import msgspec
@@ -18,7 +18,7 @@ from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
 from mcpbus.brief import Brief
 from mcpbus.dispatch import LISTEN, Inbound
-from mcpbus.fate import DELIVERED, Fate, Reason
+from mcpbus.fate import DELIVERED, LOST, Receipt
 from mcpbus.handshake import Registration
 from mcpbus.methods import initialize_result
 from mcpbus.options import Limits
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
-_LOST: Final = Fate.discarded(Reason.LOST)
 
 
 class Endpoint:
@@ -212,9 +211,9 @@ class Endpoint:
             if not opened.form.json or not await answering.at_once():
                 await answering.run(self._bus.limits)
 
-    def answered(self, *, delivered: bool) -> None:
-        """Enter an answer that has a method, as `respond` returned it, in the books; a shell that serves says what became of it."""
-        self._bus.ledger.enter_settled(DELIVERED if delivered else _LOST)
+    def enter(self, answer: Answer) -> Receipt | None:
+        """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
+        return None if answer.method is None else self._bus.ledger.enter(answer.method)
 
     # -- what is the same for whoever waits and whoever does not -----------------------------------
 
@@ -350,16 +349,14 @@ class Endpoint:
         return None
 
     async def _answer(self, http: HttpRequest, answer: Answer) -> None:
-        if answer.method is None:
-            await http.answer(answer)
-            return
-        receipt = self._bus.ledger.enter(answer.method)
+        receipt = self.enter(answer)
+        fate = LOST
         try:
             await http.answer(answer)
-            receipt.settle(DELIVERED)
+            fate = DELIVERED
         finally:
-            if receipt.fate is None:
-                receipt.discard(Reason.LOST)
+            if receipt is not None:
+                receipt.settle(fate)
 
     async def _attend(self, http: HttpRequest, opened: Opened, guest: Guest | None) -> None:
         """Answer from a stream, and stay with a handler that waits."""

@@ -74,6 +74,9 @@ class Endpoint:
     def respond_fail(self, body):
         raise RuntimeError("a mistake of the application's")
 
+    def enter(self, answer):
+        return None
+
     def cors_headers(self, head):
         return [(b"vary", b"Origin")] if head.headers.get(b"origin") else []
 

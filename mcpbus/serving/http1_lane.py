@@ -70,15 +70,21 @@ class Lane:
     async def _watch_deadlines(self) -> None:
         while True:
             now = trio.current_time()
-            soonest = self.next_look = math.inf
-            for connection in tuple(self._connections):
-                if connection.expires <= now:
-                    connection.expire()
-                soonest = min(soonest, connection.expires)
+            self.next_look = math.inf  # which `look_at` lowers for a connection that was passed already
+            soonest = self._end_waits(now)
             # With ten thousand idle connections some deadline passes all the time.
             self.next_look = max(min(soonest, self.next_look), now + self._precision)
             with trio.CancelScope(deadline=self.next_look) as self._sleeping:
                 await trio.sleep_forever()
+
+    def _end_waits(self, now: float) -> float:
+        """End what takes too long, and return when the next wait does."""
+        soonest = math.inf
+        for connection in tuple(self._connections):
+            if connection.expires <= now:
+                connection.expire()
+            soonest = min(soonest, connection.expires)
+        return soonest
 
     def look_at(self, time: float) -> None:
         """Have `run` look at this time too."""

@@ -1,14 +1,26 @@
 """What is special about connections of the lane that have no task of their own: turns, and answers that come on a stream."""
 
+import contextvars
+import gc
+import re
 from contextlib import asynccontextmanager
 
 import msgspec
 import trio
-from lanes import open_lane, post
+from lanes import get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus import Context, Server
+from mcpbus import Context, Limits, Server
+from mcpbus.fate import Reason
+from mcpbus.serving.http1_connection import Http1Connection
+from mcpbus.serving.http1_push import Push
+from mcpbus.transport import Answer
 
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "turns", "version": "1"},
+}
 CLAIM = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -28,6 +40,14 @@ def call(tool, *lines, version="1.1", **arguments):
         b"mcp-name: %b" % tool.encode(),
     )
     return post(body, *fields, *lines, path="/mcp", version=version)
+
+
+def legacy(method, params, *lines):
+    """A request, or a notification, of a client that has a session or wants one."""
+    id_ = {} if method.startswith("notifications/") else {"id": 1}
+    body = msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params} | id_)
+    fields = b"content-type: application/json", b"accept: application/json, text/event-stream"
+    return post(body, *fields, *lines, path="/mcp")
 
 
 def make_server():
@@ -127,3 +147,190 @@ async def test_what_cannot_be_said_is_the_connections_fault_and_not_the_streams(
         statistics = house.bus.statistics()
         assert (statistics.actors, statistics.requests) == (0, 0)
     assert house.bus.ledger.balance() == 0
+
+
+async def test_a_client_that_says_no_more_gets_the_whole_of_an_answer_that_is_under_way(autojump_clock):
+    async with open_lane(turns=True) as house:
+        client = await house.connect()
+        client.wire.room = 10
+        await client.say(post(b"hello"))
+        await client.stream.send_stream.aclose()
+        await wait_all_tasks_blocked()
+        client.wire.make_room()
+        assert (await client.answer())[2] == b"hello"
+        await client.ended()
+
+
+async def test_a_request_whose_task_has_not_begun_counts_as_under_way(autojump_clock):
+    async with open_lane(turns=True) as house:
+        client = await house.connect()
+        house.endpoint.go_on.set()
+        direct = house.endpoint.direct
+
+        def retire(path):
+            # The last thing that a turn asks for before it leaves the request to a task.
+            trio.lowlevel.current_trio_token().run_sync_soon(client.connection.retire)
+            return direct(path)
+
+        house.endpoint.direct = retire
+        await client.say(get("/wait"))
+        assert (await client.answer())[2] == b"waited"
+        await client.ended()
+
+
+async def test_a_connection_that_was_closed_leaves_nothing_to_the_garbage_collector(autojump_clock):
+    async with open_house() as house:
+        for end in ("idle", "stream"):
+            client = await house.connect()
+            await client.say(call("echo", text="x"))
+            await client.answer()
+            if end == "stream":
+                await client.say(call("speak"))
+                await client.head()
+            await wait_all_tasks_blocked()
+            gc.collect()
+            gc.disable()
+            try:
+                await client.leave()
+                await client.over.wait()
+                await wait_all_tasks_blocked()
+                client.connection = None  # the harness has a cycle of its own
+                assert not any(isinstance(kept, Http1Connection | Push) for kept in gc.get_objects())
+            finally:
+                gc.enable()
+
+
+async def test_a_quiet_stream_is_kept_alive_and_an_answer_in_json_is_not(autojump_clock):
+    async with open_house(limits=Limits(keep_alive=15)) as house:
+        client = await house.connect()
+        await client.say(call("wait"))
+        start = trio.current_time()
+        await client.head()
+        for comments in (1, 2, 3):
+            assert await client.until(b"3\r\n:\n\n\r\n") == b""
+            assert 15 * comments <= trio.current_time() - start < 16.1 * comments
+        client = await house.connect()
+        await client.say(call("wait").replace(b", text/event-stream", b""))
+        await trio.sleep(100)
+        house.server.go_on.set()
+        status, fields, _ = await client.answer()
+        assert (status, fields["content-type"]) == (200, "application/json")
+        await client.say(call("echo", text="next"))
+        assert (await client.answer())[0] == 200
+
+
+# -- at the same moment ------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_is_cut_off_while_it_is_written(autojump_clock):
+    async with open_house() as house:
+        client, other = await house.connect(), await house.connect()
+        client.wire.room = 10
+        await client.say(call("speak"))
+        await wait_all_tasks_blocked()
+        await client.leave()
+        await client.over.wait()
+        await other.say(call("echo", text="x"))
+        assert (await other.answer())[0] == 200
+        await wait_all_tasks_blocked()
+        statistics = house.bus.statistics()
+        assert (statistics.actors, statistics.requests, dict(statistics.pending)) == (0, 0, {})
+        assert statistics.discarded[Reason.LOST] == 1
+
+
+async def test_a_turn_that_is_due_after_the_connection_was_closed_is_not_taken(autojump_clock):
+    async with open_lane(turns=True) as house:
+        client, other = await house.connect(), await house.connect()
+        house.endpoint.respond_root = lambda _: other.connection.lose() or Answer(204)
+        async with trio.open_nursery() as nursery:  # both are found readable by the same look
+            nursery.start_soon(client.say, get("/"))
+            nursery.start_soon(other.say, post(b"unserved"))
+        assert (await client.answer())[0] == 204
+        await other.ended()
+        assert house.endpoint.bodies == []
+
+
+async def test_a_handler_that_ends_its_own_session_is_cut_off_and_other_turns_are_taken(autojump_clock):
+    async with open_house() as house:
+        outcomes = []
+
+        @house.server.tool
+        async def leave(ctx: Context) -> str:
+            house.bus.tools_changed()  # which is said on a connection whose turn it is not
+            ctx.session.close()
+            try:
+                await trio.sleep(1)
+            except trio.Cancelled:
+                outcomes.append("cancelled")
+                raise
+            return "never"
+
+        client, other, stream = await house.connect(), await house.connect(), await house.connect()
+        await client.say(legacy("initialize", HELLO))
+        (session,) = re.findall(rb"mcp-session-id: \S+", await client.stream.receive_some())
+        await client.say(legacy("notifications/initialized", {}, session))
+        assert (await client.answer())[0] == 202
+        await stream.say(get("/mcp", b"accept: text/event-stream", session))
+        await stream.head()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.say, legacy("tools/call", {"name": "leave", "arguments": {}}, session))
+            nursery.start_soon(other.say, call("echo", text="x"))
+        assert b"closed by the server" in (await client.answer())[2]
+        assert (await other.answer())[0] == 200
+        assert b"list_changed" in await stream.until(b"0\r\n\r\n")
+        await wait_all_tasks_blocked()
+        assert outcomes == ["cancelled"]
+        statistics = house.bus.statistics()
+        assert (statistics.sessions, statistics.actors, dict(statistics.pending)) == (0, 0, {})
+        for same in (client, stream):
+            await same.say(call("echo", text="x"))
+            assert (await same.answer())[0] == 200
+
+
+async def test_what_one_handler_sets_in_its_context_the_next_does_not_see(autojump_clock):
+    variable = contextvars.ContextVar("variable", default="unset")
+    seen = []
+    async with open_lane(turns=True) as house:
+
+        def respond(_):
+            seen.append(variable.get())
+            variable.set("set")
+            return Answer(204)
+
+        house.endpoint.respond_root = respond
+        client = await house.connect()
+        await client.say(get("/") * 3)
+        for _ in range(3):
+            await client.answer()
+        await client.say(get("/"))
+        await client.answer()
+    assert seen == ["unset"] * 4
+
+
+async def test_many_turns_do_not_keep_other_tasks_from_running(autojump_clock):
+    async with open_lane(turns=True) as house:
+        client = await house.connect()
+        await client.say(get("/") * 1000)
+        served = []
+        while len(house.endpoint.heads) < 1000:
+            served.append(len(house.endpoint.heads))
+            await trio.lowlevel.checkpoint()
+        assert len(served) >= 1000
+
+
+async def test_connections_are_lost_with_their_lane_and_streams_learn_of_it(autojump_clock):
+    async with make_server().open() as bus:
+        async with open_lane(turns=True, app=bus.asgi()) as house:
+            clients = [await house.connect() for _ in range(4)]
+            held, speaking, waiting, _ = clients
+            held.wire.room = 10
+            await held.say(call("speak"))
+            await speaking.say(call("speak"))
+            await waiting.say(call("wait"))
+            await wait_all_tasks_blocked()
+            assert bus.statistics().requests == 3
+        for client in clients:
+            assert client.over.is_set()
+        await wait_all_tasks_blocked()
+        statistics = bus.statistics()
+        assert (statistics.actors, statistics.requests, dict(statistics.pending)) == (0, 0, {})

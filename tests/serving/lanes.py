@@ -323,7 +323,8 @@ class House:
             near = far.near
         client = Client(near)
         client.wire = far
-        client.connection = Http1Connection(self.lane, far, Owner(client, far, self._nursery), self.lane.poll)
+        client.owner = Owner(client, far, self._nursery)
+        client.connection = Http1Connection(self.lane, far, client.owner, self.lane.poll)
         client.connection.begin()
         await trio.testing.wait_all_tasks_blocked()
         return client

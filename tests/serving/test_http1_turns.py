@@ -6,6 +6,7 @@ import re
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 import trio
 from lanes import get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
@@ -164,22 +165,27 @@ async def test_a_client_that_says_no_more_gets_the_whole_of_an_answer_that_is_un
 async def test_a_request_whose_task_has_not_begun_counts_as_under_way(autojump_clock):
     async with open_lane(turns=True) as house:
         client = await house.connect()
+        start_soon = client.owner.start_soon
+
+        def retire(*args):
+            start_soon(*args)
+            client.connection.retire()
+
+        client.owner.start_soon = retire
         house.endpoint.go_on.set()
-        direct = house.endpoint.direct
-
-        def retire(path):
-            # The last thing that a turn asks for before it leaves the request to a task.
-            trio.lowlevel.current_trio_token().run_sync_soon(client.connection.retire)
-            return direct(path)
-
-        house.endpoint.direct = retire
         await client.say(get("/wait"))
         assert (await client.answer())[2] == b"waited"
         await client.ended()
 
 
+def count_connections():
+    return sum(isinstance(kept, Http1Connection | Push) for kept in gc.get_objects())
+
+
 async def test_a_connection_that_was_closed_leaves_nothing_to_the_garbage_collector(autojump_clock):
     async with open_house() as house:
+        gc.collect()
+        before = count_connections()
         for end in ("idle", "stream"):
             client = await house.connect()
             await client.say(call("echo", text="x"))
@@ -194,8 +200,8 @@ async def test_a_connection_that_was_closed_leaves_nothing_to_the_garbage_collec
                 await client.leave()
                 await client.over.wait()
                 await wait_all_tasks_blocked()
-                client.connection = None  # the harness has a cycle of its own
-                assert not any(isinstance(kept, Http1Connection | Push) for kept in gc.get_objects())
+                client.connection = client.owner = None  # the harness has a cycle of its own
+                assert count_connections() == before
             finally:
                 gc.enable()
 
@@ -250,7 +256,10 @@ async def test_a_turn_that_is_due_after_the_connection_was_closed_is_not_taken(a
         assert house.endpoint.bodies == []
 
 
-async def test_a_handler_that_ends_its_own_session_is_cut_off_and_other_turns_are_taken(autojump_clock):
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_handler_that_ends_its_own_session_is_cut_off_and_other_turns_are_taken(
+    waits, autojump_clock
+):
     async with open_house() as house:
         outcomes = []
 
@@ -259,11 +268,13 @@ async def test_a_handler_that_ends_its_own_session_is_cut_off_and_other_turns_ar
             house.bus.tools_changed()  # which is said on a connection whose turn it is not
             ctx.session.close()
             try:
-                await trio.sleep(1)
+                if waits:
+                    await trio.sleep(1)
             except trio.Cancelled:
                 outcomes.append("cancelled")
                 raise
-            return "never"
+            outcomes.append("returned")
+            return "unheard"
 
         client, other, stream = await house.connect(), await house.connect(), await house.connect()
         await client.say(legacy("initialize", HELLO))
@@ -279,7 +290,7 @@ async def test_a_handler_that_ends_its_own_session_is_cut_off_and_other_turns_ar
         assert (await other.answer())[0] == 200
         assert b"list_changed" in await stream.until(b"0\r\n\r\n")
         await wait_all_tasks_blocked()
-        assert outcomes == ["cancelled"]
+        assert outcomes == ["cancelled" if waits else "returned"]
         statistics = house.bus.statistics()
         assert (statistics.sessions, statistics.actors, dict(statistics.pending)) == (0, 0, {})
         for same in (client, stream):

@@ -1,22 +1,29 @@
 """The lane on real sockets, behind the guard: who gets which protocol, and clients that do not read."""
 
+import gc
+import socket
+import ssl
+import struct
+
 import h2.events
 import pytest
 import trio
+import trio.testing
 from lanes import Client, Endpoint, get, post
 from peers import Http2, receive_all, respond, serving
-from test_tls import FILES
+from test_tls import CERTIFICATE, FILES
 from test_tls import connect as connect_securely
 
 from mcpbus.serving import Counters
+from mcpbus.serving.http1_connection import Http1Connection
+from mcpbus.transport import Answer
 
 
 class App(Endpoint):
     """An endpoint with something beside it, which is served through ASGI."""
 
-    def __init__(self):
-        super().__init__()
-        self.flooded = trio.Event()
+    def respond_big(self, body):
+        return Answer(200, [], bytes(5_000_000))
 
     async def __call__(self, scope, receive, send):
         assert scope["type"] == "http"
@@ -135,4 +142,91 @@ async def test_a_client_that_resets_is_no_failure(caplog):
         assert (await other.answer())[0] == 200
         await app.left.wait()
     assert counters.failed == 0
+    assert not caplog.records
+
+
+# -- connections without a task ----------------------------------------------------------------------------------------
+
+
+def connections():
+    gc.collect()
+    return sum(isinstance(kept, Http1Connection) for kept in gc.get_objects())
+
+
+async def test_of_a_connection_that_stalled_while_it_was_watched_nothing_is_left(caplog):
+    counters, before = Counters(), connections()
+    async with serving(App(turns=True), counters=counters, write_deadline_seconds=0.2) as served:
+        stalling = await served.connect(receive_buffer=4096)
+        await stalling.send_all(get("/big"))
+        while counters.open or not counters.accepted:
+            await trio.lowlevel.checkpoint()
+        assert connections() == before
+        client = Client(await served.connect())  # which may well get the same file descriptor
+        await client.say(post(b"x"))
+        assert (await client.answer())[2] == b"x"
+    assert (counters.stalled, counters.failed) == (1, 0)
+
+
+async def test_a_slow_client_that_says_no_more_gets_all_its_answers():
+    async with serving(App(turns=True)) as served:
+        client = Client(await served.connect(receive_buffer=4096))
+        await client.say(post(b"1") + get("/big") + post(b"2") + get("/big") + post(b"3"))
+        await client.stream.send_eof()
+        assert [len((await client.answer())[2]) for _ in range(5)] == [1, 5_000_000, 1, 5_000_000, 1]
+        await client.ended()
+
+
+async def test_many_requests_in_one_go_are_answered_in_order_while_others_are_served():
+    async with serving(App(turns=True)) as served:
+        eager, other = Client(await served.connect()), Client(await served.connect())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(eager.say, b"".join([post(b"%d" % n) for n in range(5000)]))
+            for n in range(100):
+                await other.say(post(b"other"))
+                assert (await other.answer())[2] == b"other"
+                assert (await eager.answer())[2] == b"%d" % n
+            for n in range(100, 5000):
+                assert (await eager.answer())[2] == b"%d" % n
+
+
+@pytest.mark.parametrize("end", ["aclose", "reset"])
+async def test_connections_come_and_go_with_the_same_descriptors(end):
+    app, counters = App(turns=True), Counters()
+    async with serving(app, counters=counters) as served:
+        for n in range(30):
+            staying, leaving = Client(await served.connect()), Client(await served.connect())
+            await leaving.say(post(b"left")[: n * 2] if n % 2 else get("/wait"))
+            await staying.say(post(b"%d" % n))
+            if end == "reset":
+                leaving.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await leaving.leave()
+            assert (await staying.answer())[2] == b"%d" % n
+            await staying.leave()
+        while counters.open:
+            await trio.lowlevel.checkpoint()
+    assert (counters.accepted, counters.failed) == (60, 0)
+    assert b"left" not in app.bodies
+
+
+async def test_a_handshake_that_ends_during_a_shutdown_is_followed_by_the_end(caplog):
+    class Draining(App):
+        draining, drained = trio.Event(), trio.Event()
+
+        async def drain(self, seconds):
+            self.draining.set()
+            await self.drained.wait()
+
+    app, counters = Draining(turns=True), Counters()
+    async with serving(app, counters=counters, drain_seconds=3600, **FILES) as served:
+        below = await served.connect()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        served.shutdown.set()
+        await app.draining.wait()
+        context = ssl.create_default_context(cafile=CERTIFICATE)
+        stream = trio.SSLStream(below, context, server_hostname="localhost", https_compatible=True)
+        await stream.send_all(get("/"))
+        assert await receive_all(stream) == b""
+        app.drained.set()
+        await served.ended.wait()
+    assert (counters.open, counters.failed, app.heads) == (0, 0, [])
     assert not caplog.records

@@ -4,7 +4,7 @@ However the bytes were cut on their way, the same requests come out, or the same
 """
 
 from mcpbus.serving.http1_body import Body, Chunked, Sized
-from mcpbus.serving.http1_head import CHUNKED, RequestHead, find_fault, read_head
+from mcpbus.serving.http1_head import CHUNKED, Heads, RequestHead, find_fault
 
 _END = b"\r\n\r\n"
 _CR = 13
@@ -14,13 +14,13 @@ class Requests:
     """What a client has sent on one connection and nobody has taken yet.
 
     Args:
-        longest: How many bytes the head of a request may be.
+        heads: Reads the heads of requests.
     """
 
-    __slots__ = ("_body", "_data", "_longest", "_looked_at", "_start")
+    __slots__ = ("_body", "_data", "_heads", "_looked_at", "_start")
 
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
+    def __init__(self, heads: Heads) -> None:
+        self._heads = heads
         self._data = b""
         self._start = 0
         self._looked_at = 0
@@ -61,7 +61,7 @@ class Requests:
         if end <= 0 or data[0] == _CR or self._body is not None or self._start != len(self._data):
             return None
         end += len(_END)
-        head = read_head(data[:end], self._longest)
+        head = self._heads.read(data[:end])
         return (head, data[end:]) if head.length == len(data) - end else None
 
     def next_head(self) -> RequestHead | None:
@@ -76,14 +76,14 @@ class Requests:
         start = self._start
         end = data.find(_END, start + max(self._looked_at - 3, 0))
         if end < 0:
-            fault = find_fault(data[start:], self._longest, self._looked_at)
+            fault = find_fault(data[start:], self._heads.longest, self._looked_at)
             if fault is not None:
                 raise fault
             self._looked_at = len(data) - start
             return None
         self._start = end + len(_END)
         self._looked_at = 0
-        head = read_head(data[start : self._start], self._longest)
+        head = self._heads.read(data[start : self._start])
         if head.length:
             self._body = Chunked() if head.length == CHUNKED else Sized(head.length)
         return head

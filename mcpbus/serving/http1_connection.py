@@ -130,7 +130,7 @@ class Http1Connection:
         self._over = False
         self._closed = False
         self._doing = Doing.IDLE
-        self.requests = Requests(lane.options.max_head_bytes)
+        self.requests = Requests(lane.heads)
         self.options = lane.options
         self.expires = math.inf
         self.retired = False

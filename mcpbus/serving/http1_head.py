@@ -41,6 +41,7 @@ _FAULTS: Final = {
 _LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d\.\d)")
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
 _MOST_DIGITS: Final = 18
+_LONGEST_REMEMBERED: Final = 1024
 _FIELDS_IN_DOUBT: Final = 4 * MOST_FIELDS
 
 
@@ -146,10 +147,6 @@ def read_head(data: bytes, longest: int) -> RequestHead:
     Raises:
         RequestError: It is not as it must be.
     """
-    return _read_head(data, longest) if len(data) > _LONGEST_REMEMBERED else _remembered_head(data, longest)
-
-
-def _read_head(data: bytes, longest: int) -> RequestHead:
     if len(data) > LONGEST_LINE or not _SOUND.fullmatch(data):
         fault = find_fault(data, longest)
         if fault is not None:
@@ -175,9 +172,28 @@ def _read_head(data: bytes, longest: int) -> RequestHead:
     )
 
 
-# They are compared by all of their bytes, so one that is remembered is read as it would be anew.
-_LONGEST_REMEMBERED: Final = 1024
-_remembered_head = functools.lru_cache(maxsize=256)(_read_head)
+class Heads:
+    """Reads the heads of all requests of one server, and remembers those that came last and are not long.
+
+    They are compared by all of their bytes, so one that is remembered is read as it would be anew.
+
+    Args:
+        longest: How many bytes a head may be.
+
+    Attributes:
+        longest: The same.
+        recall: Reads one that is not long, as `read_head`.
+    """
+
+    __slots__ = ("longest", "recall")
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self.recall = functools.lru_cache(maxsize=256)(functools.partial(read_head, longest=longest))
+
+    def read(self, data: bytes) -> RequestHead:
+        """Read a whole head, as `read_head`."""
+        return read_head(data, self.longest) if len(data) > _LONGEST_REMEMBERED else self.recall(data)
 
 
 def _read_fields(data: bytes) -> dict[bytes, bytes | tuple[bytes, ...]]:

@@ -9,6 +9,7 @@ import trio
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.held import Flusher
 from mcpbus.serving.http1_connection import Http1Connection
+from mcpbus.serving.http1_head import Heads
 from mcpbus.serving.http1_poll import AVAILABLE, Poll
 from mcpbus.serving.options import ServeOptions
 
@@ -30,6 +31,7 @@ class Lane:
         options: How it is served.
 
     Attributes:
+        heads: Reads the heads of requests.
         context: The context variables with which each request begins.
         poll: Waits for connections that can be polled; None where the system has nothing to do it with.
         flusher: Has what is said in one turn of the scheduler written together.
@@ -39,6 +41,7 @@ class Lane:
     def __init__(self, app: DirectApp, options: ServeOptions) -> None:
         self.app = app
         self.options = options
+        self.heads = Heads(options.max_head_bytes)
         self.context = copy_context()
         self.poll = Poll(self.context) if AVAILABLE else None
         self.flusher = Flusher()

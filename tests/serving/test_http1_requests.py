@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.serving.http1 import Requests
-from mcpbus.serving.http1_head import LONGEST_LINE, RequestError
+from mcpbus.serving.http1_head import LONGEST_LINE, Heads, RequestError
 
 LIMIT = 32 * 1024
 HEAD = b"POST /%d HTTP/1.1\r\nHost: localhost\r\n"
@@ -24,7 +24,7 @@ def chunked(*chunks, end=b"0\r\n\r\n", number=1):
 
 def read(pieces, limit=LIMIT):
     """What comes of the pieces: of each request its path and its body, at the end perhaps a fault, and what is left."""
-    requests, found, body = Requests(limit), [], None
+    requests, found, body = Requests(Heads(limit)), [], None
     try:
         for piece in pieces:
             requests.receive(piece)
@@ -138,7 +138,7 @@ def test_what_has_not_come_yet_is_waited_for():
 
 
 def test_what_was_not_taken_can_be_handed_on():
-    requests = Requests(LIMIT)
+    requests = Requests(Heads(LIMIT))
     requests.receive(sized(b"") + b"more")
     head = requests.next_head()
     assert head.raw + requests.take_rest() == sized(b"") + b"more"

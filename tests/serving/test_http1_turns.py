@@ -3,6 +3,7 @@
 import contextvars
 import gc
 import re
+import weakref
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -204,6 +205,18 @@ async def test_a_connection_that_was_closed_leaves_nothing_to_the_garbage_collec
                 assert count_connections() == before
             finally:
                 gc.enable()
+
+
+async def test_a_server_that_has_ended_is_not_remembered_with_the_heads_that_it_read(autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+        for _ in range(2):
+            await client.say(call("echo", text="x"))
+            assert (await client.answer())[0] == 200
+        bus = weakref.ref(house.bus)
+    del house, client
+    gc.collect()
+    assert bus() is None
 
 
 async def test_a_quiet_stream_is_kept_alive_and_an_answer_in_json_is_not(autojump_clock):

@@ -8,6 +8,7 @@ the handler runs, a client that leaves HTTP/1.1, a fault. So it is all the time 
 That task runs handlers itself, too. When one waits, the task stays with it, and another one goes on with the connection.
 """
 
+import logging
 import math
 import socket
 from collections.abc import Awaitable, Callable
@@ -33,6 +34,8 @@ from mcpbus.transport.decisions import Answer, Head
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_lane import Lane
+
+_logger = logging.getLogger("mcpbus.serving")
 
 _READ_BYTES: Final = 64 * 1024
 _MOST_IN_TURN: Final = 64 * 1024
@@ -187,8 +190,12 @@ class Http1Connection:
 
     def _watch(self) -> None:
         if self._poll is not None and not self._watched:
-            self._watched = True
-            self._poll.watch(self._stream, self._take_turn)  # type: ignore[arg-type]  # whoever gave a poll knows
+            try:
+                self._poll.watch(self._stream, self._take_turn)  # type: ignore[arg-type]  # whoever gave a poll knows
+                self._watched = True
+            except OSError as error:  # there are bounds to what a kernel waits for
+                _logger.warning("a connection cannot be waited for: %s", error)
+                self.lose()
 
     def _forget(self) -> None:
         if self._poll is not None and self._watched:

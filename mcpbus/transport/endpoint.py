@@ -157,16 +157,19 @@ class Endpoint:
     ) -> None:
         """Ask who sends a request, and serve it."""
         try:
-            principal = await authenticate(head)
-            result = self._respond_to(principal, head, body, outlet, cleared=False)
-        except Unauthorized as refused:
-            result = answers.challenge(refused)
+            try:
+                principal = await authenticate(head)
+            except Unauthorized as refused:
+                result: Answer | Guest | None = answers.challenge(refused)
+            else:
+                result = self._respond_to(principal, head, body, outlet, cleared=False)
+            if isinstance(result, Answer):
+                outlet.finish(result)
+                return
         except Exception as failure:  # noqa: BLE001 - the author's code; nobody else is there to hear of it
             outlet.fail(failure)
             return
-        if isinstance(result, Answer):
-            outlet.finish(result)
-        elif result is not None and result.outcome is None:
+        if result is not None and result.outcome is None:
             await result.go_on()
 
     async def serve(self, http: HttpRequest) -> None:

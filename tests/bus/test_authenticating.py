@@ -104,12 +104,22 @@ async def test_a_stream_is_opened_once_it_is_known_for_whom(autojump_clock):
         await stage.assert_nothing_is_left()
 
 
-async def test_a_fault_of_whoever_is_asked_is_a_500_without_a_word_of_it(autojump_clock, caplog):
+@pytest.mark.parametrize("seconds", PATIENCE)
+@pytest.mark.parametrize(
+    ("fault", "reported"),
+    [
+        (RuntimeError("the directory is on fire"), RuntimeError),
+        (Unauthorized("Bearer realm=\u20ac"), UnicodeEncodeError),
+    ],
+    ids=["raises", "not latin"],
+)
+async def test_a_fault_of_whoever_is_asked_is_reported(fault, reported, seconds, autojump_clock):
     async def authenticate(head):
-        await trio.sleep(1)
-        raise RuntimeError("the directory is on fire")
+        if seconds:
+            await trio.sleep(seconds)
+        raise fault
 
     with pytest.raises(BaseExceptionGroup) as caught:
         async with staged(authenticate=authenticate) as stage:
             await stage.probe.request("tools/list").ended()
-    assert caught.group_contains(RuntimeError, match="on fire")
+    assert caught.group_contains(reported)

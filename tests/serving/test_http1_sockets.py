@@ -1,5 +1,6 @@
 """The lane on real sockets, behind the guard: who gets which protocol, and clients that do not read."""
 
+import errno
 import gc
 import socket
 import ssl
@@ -16,6 +17,7 @@ from test_tls import connect as connect_securely
 
 from mcpbus.serving import Counters
 from mcpbus.serving.http1_connection import Http1Connection
+from mcpbus.serving.http1_poll import Poll
 from mcpbus.transport import Answer
 
 
@@ -187,6 +189,22 @@ async def test_many_requests_in_one_go_are_answered_in_order_while_others_are_se
                 assert (await eager.answer())[2] == b"%d" % n
             for n in range(100, 5000):
                 assert (await eager.answer())[2] == b"%d" % n
+
+
+async def test_a_connection_that_the_kernel_does_not_wait_for_is_closed_and_no_other(monkeypatch, caplog):
+    def refuse(*_):
+        monkeypatch.undo()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    counters = Counters()
+    async with serving(App(turns=True), counters=counters) as served:
+        monkeypatch.setattr(Poll, "watch", refuse)
+        assert await receive_all(await served.connect()) == b""
+        client = Client(await served.connect())
+        await client.say(post(b"x"))
+        assert (await client.answer())[2] == b"x"
+        assert (counters.accepted, counters.open) == (2, 1)
+    assert "cannot be waited for" in caplog.text
 
 
 @pytest.mark.parametrize("end", ["aclose", "reset"])

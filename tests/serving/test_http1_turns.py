@@ -12,7 +12,7 @@ import trio
 from lanes import get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus import Context, Limits, Server
+from mcpbus import Context, Limits, Server, Unauthorized
 from mcpbus.fate import Reason
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_push import Push
@@ -236,6 +236,25 @@ async def test_a_quiet_stream_is_kept_alive_and_an_answer_in_json_is_not(autojum
         assert (status, fields["content-type"]) == (200, "application/json")
         await client.say(call("echo", text="next"))
         assert (await client.answer())[0] == 200
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+async def test_a_challenge_that_cannot_be_said_is_a_500(seconds, caplog, autojump_clock):
+    async def authenticate(head):
+        if seconds:
+            await trio.sleep(seconds)
+        raise Unauthorized("Bearer\r\nx: y")
+
+    async with (
+        Server("turns", authenticate=authenticate).open() as bus,
+        open_lane(turns=True, app=bus.asgi()) as house,
+    ):
+        client = await house.connect()
+        await client.say(call("echo", text="x"))
+        assert (await client.answer())[0] == 500
+        await client.leave()
+        await client.over.wait()
+    assert "this cannot be a header field" in caplog.text
 
 
 # -- at the same moment ------------------------------------------------------------------------------------------------

@@ -399,7 +399,6 @@ SAID = [
 ]
 ENDS = [
     b"",
-    b"\r\n",
     post(b"broken off")[:-3],
     post(b"x", b"connection: close") + post(b"unserved"),
     post(b"x", version="1.0"),

@@ -305,6 +305,10 @@ class Http1Connection:
         """Write a whole answer, and go on with the next request."""
         data = request.encode_answer(answer)
         receipt = request.endpoint.enter(answer)
+        assert self._poll is not None  # noqa: S101 - a task answers by itself
+        self._poll.write_soon(partial(self._send, request, receipt, data))
+
+    def _send(self, request: Http1Request, receipt: Receipt | None, data: bytes) -> None:
         rest = self.send_now(data)
         if rest:
             self.start(self._send_answer, request, receipt, rest)

@@ -1,0 +1,128 @@
+"""When the poll of a lane takes turns, and when what they answer is written."""
+
+from contextvars import ContextVar, copy_context
+
+import pytest
+import trio
+import trio.testing
+
+from actors import Guest
+from mcpbus.serving import http1_poll
+from mcpbus.serving.http1_poll import Poll
+
+
+class Turns(Poll):
+    """A poll whose turns a test makes due."""
+
+    def __init__(self):
+        super().__init__(copy_context())
+        self._more = trio.Event()
+        self._next = []
+        self.done = []
+
+    def due(self, *turns):
+        self._next.extend(turns)
+        self._more.set()
+
+    async def _wait(self):
+        await trio.lowlevel.checkpoint()
+        while not self._next:
+            self._more = trio.Event()
+            await self._more.wait()
+        due, self._next = self._next, []
+        return due
+
+    def says(self, name, then=None):
+        """A turn that answers."""
+
+        def turn():
+            self.done.append(f"turn {name}")
+            self.write_soon(lambda: self.done.append(f"answer {name}"))
+            return None if then is None else then()
+
+        return turn
+
+
+@pytest.fixture
+async def turns():
+    poll = Turns()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poll.run)
+        await trio.testing.wait_all_tasks_blocked()
+        yield poll
+        nursery.cancel_scope.cancel()
+    poll.close()
+
+
+async def test_answers_of_turns_that_are_due_together_are_written_together(turns, monkeypatch):
+    monkeypatch.setattr(http1_poll, "perf_counter", lambda: 0)
+    turns.due(turns.says("a"), turns.says("b"), turns.says("c"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns.done == ["turn a", "turn b", "turn c", "answer a", "answer b", "answer c"]
+
+
+async def test_no_more_than_a_few_are_kept_back(turns, monkeypatch):
+    monkeypatch.setattr(http1_poll, "perf_counter", lambda: 0)
+    turns.due(*[turns.says(n) for n in range(20)])
+    await trio.testing.wait_all_tasks_blocked()
+    written = [line for line in turns.done if line.startswith("answer")]
+    assert written == [f"answer {n}" for n in range(20)]
+    assert turns.done.index("answer 0") == 8
+
+
+async def test_an_answer_does_not_wait_for_others_once_a_turn_has_taken_its_time(turns, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(http1_poll, "perf_counter", lambda: now[0])
+
+    def work():
+        now[0] += 0.001
+
+    turns.due(turns.says("a"), turns.says("b", work), turns.says("c"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns.done == ["turn a", "turn b", "answer a", "answer b", "turn c", "answer c"]
+
+
+async def test_a_handler_that_waits_keeps_no_answer_back_and_others_go_on(turns, monkeypatch, autojump_clock):
+    monkeypatch.setattr(http1_poll, "perf_counter", lambda: 0)
+
+    async def handler():
+        await trio.sleep(5)
+        turns.done.append("handler")
+
+    def wait():
+        guest = Guest(handler, context=copy_context(), scope=turns.scope)
+        assert not guest.begin()
+        return guest
+
+    turns.due(turns.says("a"), turns.says("b", wait), turns.says("c"))
+    await trio.sleep(6)
+    assert turns.done == ["turn a", "turn b", "answer a", "answer b", "turn c", "answer c", "handler"]
+
+
+async def test_what_is_answered_outside_of_a_turn_is_written_at_once(turns):
+    turns.write_soon(lambda: turns.done.append("answer"))
+    assert turns.done == ["answer"]
+    turns.soon(turns.says("later"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns.done == ["answer", "turn later", "answer later"]
+
+
+async def test_what_a_turn_leaves_in_the_context_is_not_there_in_the_next_one(turns):
+    note = ContextVar("note", default="nothing")
+
+    def turn():
+        turns.done.append(note.get())
+        note.set("something")
+
+    turns.due(turn, turn)
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns.done == ["nothing", "nothing"]
+
+
+async def test_a_handler_that_is_cancelled_in_its_own_turn_takes_nobody_with_it(turns):
+    def turn():
+        turns.scope.cancel()
+
+    turns.due(turns.says("a"), turn, turns.says("b"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns.done == ["turn a", "answer a", "turn b", "answer b"]

@@ -1,10 +1,10 @@
 """A lane in memory: an endpoint that does what its path says, and clients that say exactly what a test wants said."""
 
-import math
 from contextlib import asynccontextmanager
 
 import trio
 import trio.testing
+from wires import Wire
 
 from mcpbus import Limits
 from mcpbus.serving import ServeOptions
@@ -213,98 +213,6 @@ async def drip(client, data, *, step=1, seconds=1):
             return
         await trio.sleep(seconds)
         await trio.testing.wait_all_tasks_blocked()
-
-
-class Wire(trio.abc.Stream):
-    """The server's end of a connection in memory, which can be polled.
-
-    Attributes:
-        near: The client's end.
-        room: How many more bytes are taken without waiting.
-        closed: Whether the server has closed it.
-    """
-
-    def __init__(self, poll):
-        self._poll = poll
-        self._to_client = trio.testing.MemoryReceiveStream()
-        self._from_client = trio.testing.MemorySendStream(self._said, None, self._look)
-        self.near = trio.StapledStream(self._from_client, self._to_client)
-        self._data = b""
-        self._ended = False
-        self._more_room = trio.lowlevel.ParkingLot()
-        self.room = math.inf
-        self.closed = False
-
-    def _look(self):
-        self._poll.look()
-
-    async def _said(self):
-        if self.closed:
-            raise trio.BrokenResourceError("the server has closed the connection")
-        self._poll.look()
-
-    @property
-    def readable(self):
-        """Whether there is something to read, if only the end."""
-        try:
-            data = self._from_client.get_data_nowait()
-        except trio.WouldBlock:
-            pass
-        else:
-            self._data += data
-            self._ended = self._ended or not data
-        return bool(self._data) or self._ended
-
-    def make_room(self, size=math.inf):
-        """Take so many more bytes."""
-        self.room += size
-        self._more_room.unpark_all()
-
-    def receive_now(self, max_bytes=64 * 1024):
-        if self.closed:
-            raise trio.ClosedResourceError
-        if not self.readable:
-            return None
-        data, self._data = self._data[:max_bytes], self._data[max_bytes:]
-        return data
-
-    async def receive_some(self, max_bytes=None):
-        await trio.lowlevel.checkpoint()
-        while not self.closed and not self.readable:
-            await self._poll.changed()
-        return self.receive_now(max_bytes or 64 * 1024)
-
-    def send_now(self, data):
-        if self.closed:
-            raise trio.ClosedResourceError
-        sent = data[: min(self.room, len(data))]
-        self.room -= len(sent)
-        try:
-            self._to_client.put_data(sent)
-        except trio.ClosedResourceError:
-            raise trio.BrokenResourceError from None
-        return len(sent)
-
-    async def send_all(self, data):
-        data = data[self.send_now(data) :]
-        await trio.lowlevel.checkpoint()
-        while data:
-            await self._more_room.park()
-            data = data[self.send_now(data) :]
-
-    async def wait_send_all_might_not_block(self):
-        raise NotImplementedError
-
-    def close(self):
-        if not self.closed:
-            self.closed = True
-            self._to_client.put_eof()
-            self._poll.look()
-            self.make_room()
-
-    async def aclose(self):
-        self.close()
-        await trio.lowlevel.checkpoint()
 
 
 class House:

@@ -2,91 +2,20 @@
 
 import contextvars
 import gc
-import random
 import re
 import weakref
-from contextlib import asynccontextmanager
 
-import msgspec
 import pytest
 import trio
+from houses import HELLO, call, legacy, make_server, open_house
 from lanes import get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, Limits, Server, Unauthorized
 from mcpbus.fate import Reason
-from mcpbus.serving.http1_answer import CONTINUE
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_push import Push
 from mcpbus.transport import Answer
-
-HELLO = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "turns", "version": "1"},
-}
-CLAIM = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": {"name": "turns", "version": "1"},
-}
-
-
-def call(tool, *lines, version="1.1", **arguments):
-    """A call of a tool, whose answer may come on a stream."""
-    params = {"name": tool, "arguments": arguments, "_meta": CLAIM | {"progressToken": 1}}
-    body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-    fields = (
-        b"content-type: application/json",
-        b"accept: application/json, text/event-stream",
-        b"mcp-protocol-version: 2026-07-28",
-        b"mcp-method: tools/call",
-        b"mcp-name: %b" % tool.encode(),
-    )
-    return post(body, *fields, *lines, path="/mcp", version=version)
-
-
-def legacy(method, params, *lines):
-    """A request, or a notification, of a client that has a session or wants one."""
-    id_ = {} if method.startswith("notifications/") else {"id": 1}
-    body = msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params} | id_)
-    fields = b"content-type: application/json", b"accept: application/json, text/event-stream"
-    return post(body, *fields, *lines, path="/mcp")
-
-
-def make_server():
-    server = Server("turns", version="1")
-    server.go_on = trio.Event()
-
-    @server.tool
-    async def echo(text: str) -> str:
-        return text
-
-    @server.tool
-    async def speak(ctx: Context) -> str:
-        """Says something, and something else when it is told."""
-        await ctx.progress(1)
-        await server.go_on.wait()
-        await ctx.progress(2)
-        return "spoken"
-
-    @server.tool
-    async def wait() -> str:
-        await server.go_on.wait()
-        return "waited"
-
-    return server
-
-
-@asynccontextmanager
-async def open_house(*, limits=None, **options):
-    server = make_server()
-    async with (
-        server.open(limits=limits) as bus,
-        open_lane(turns=True, app=bus.asgi(), **options) as house,
-    ):
-        house.bus, house.server = bus, server
-        yield house
 
 
 async def test_an_answer_that_was_held_up_ends_once(autojump_clock):
@@ -379,58 +308,3 @@ async def test_connections_are_lost_with_their_lane_and_streams_learn_of_it(auto
         await wait_all_tasks_blocked()
         statistics = bus.statistics()
         assert (statistics.actors, statistics.requests, dict(statistics.pending)) == (0, 0, {})
-
-
-# -- the same as with a task -------------------------------------------------------------------------------------------
-
-CHUNKED = b"transfer-encoding: chunked"
-SAID = [
-    post(b"one"),
-    post(b"", b"connection: keep-alive", version="1.0"),
-    post(b"x" * 1500),
-    post(b"told to go on", b"expect: 100-continue"),
-    b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nt: t\r\n\r\n" % CHUNKED,
-    b"\r\n" + post(b"after a line break"),
-    get("/", b"origin: http://x"),
-    get("/").replace(b"GET", b"HEAD"),
-    get("/empty"),
-    get("/stream"),
-    get("/wait"),
-]
-ENDS = [
-    b"",
-    post(b"broken off")[:-3],
-    post(b"x", b"connection: close") + post(b"unserved"),
-    post(b"x", version="1.0"),
-    get("/fail") + post(b"unserved"),
-    b"GET / HTTP/1.1\nhost: x\n\n",
-    post(b"x", b"content-length: 1"),
-    get("/" + "a" * 9000),
-]
-
-
-@pytest.mark.parametrize("seed", range(60))
-async def test_whatever_is_said_and_however_it_is_cut_the_same_is_answered(seed, autojump_clock):
-    answers = []
-    for turns in (False, True):
-        chance = random.Random(seed)
-        data = b"".join(chance.choices(SAID, k=chance.randrange(8))) + chance.choice(ENDS)
-        async with open_lane(turns=turns) as house, trio.open_nursery() as nursery:
-            house.endpoint.go_on.set()
-            client = await house.connect()
-            nursery.start_soon(say_in_pieces, client, data, chance)
-            said = re.sub(rb"date: .*?\r\n", b"", await client.all())
-            # Whether a client that asks is told to go on depends on whether its body was there by then.
-            answers.append((said.replace(CONTINUE, b""), house.endpoint.bodies))
-            nursery.cancel_scope.cancel()
-    assert answers[0] == answers[1]
-
-
-async def say_in_pieces(client, data, chance):
-    while data:
-        size = chance.choice([1, 10, 100, len(data)])
-        piece, data = data[:size], data[size:]
-        await client.say(piece)
-        if chance.random() < 0.7:
-            await wait_all_tasks_blocked()
-    await trio.sleep(100)

@@ -309,11 +309,14 @@ class Http1Connection:
         self._poll.write_soon(partial(self._send, request, receipt, data))
 
     def _send(self, request: Http1Request, receipt: Receipt | None, data: bytes) -> None:
-        rest = self.send_now(data)
-        if rest:
-            self.start(self._send_answer, request, receipt, rest)
-        else:
-            self._sent(request, receipt)
+        try:
+            rest = self.send_now(data)
+            if rest:
+                self.start(self._send_answer, request, receipt, rest)
+            else:
+                self._sent(request, receipt)
+        except Exception as failure:  # noqa: BLE001 - a fault in here is this connection's, and not that of those after it
+            self.fail(failure, request.head)
 
     async def _send_answer(self, request: Http1Request, receipt: Receipt | None, rest: bytes) -> None:
         try:

@@ -153,7 +153,9 @@ class Poll:
             await trio.sleep_forever()
             return []
         await trio.lowlevel.wait_readable(self._epoll.fileno())
-        return [self._turns[descriptor] for descriptor, _ in self._epoll.poll(0, _MOST_AT_ONCE)]
+        ready = self._epoll.poll(0, _MOST_AT_ONCE)
+        # One that is not among them was closed here, and is still open in some other process.
+        return [self._turns[descriptor] for descriptor, _ in ready if descriptor in self._turns]
 
     def close(self) -> None:
         """Give the kernel's list back."""

@@ -8,9 +8,9 @@ import trio
 
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.held import Flusher
-from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_head import Heads
 from mcpbus.serving.http1_poll import AVAILABLE, Poll
+from mcpbus.serving.http1_wire import Http1Wire
 from mcpbus.serving.options import ServeOptions
 
 _logger = logging.getLogger("mcpbus.serving")
@@ -47,7 +47,7 @@ class Lane:
         self.flusher = Flusher()
         self.next_look = math.inf
         self._sleeping = trio.CancelScope()
-        self._connections: set[Http1Connection] = set()
+        self._connections: set[Http1Wire] = set()
         waits = (
             options.keep_alive_seconds,
             options.head_seconds,
@@ -93,11 +93,11 @@ class Lane:
         """Have `run` look at this time too."""
         self.next_look = self._sleeping.deadline = time
 
-    def enter(self, connection: Http1Connection) -> None:
+    def enter(self, connection: Http1Wire) -> None:
         """Watch a connection's deadlines."""
         self._connections.add(connection)
 
-    def leave(self, connection: Http1Connection) -> None:
+    def leave(self, connection: Http1Wire) -> None:
         """Stop to watch them."""
         self._connections.discard(connection)
 

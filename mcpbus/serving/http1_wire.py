@@ -1,0 +1,221 @@
+"""One HTTP/1.1 connection of the lane as bytes: what is sent and received, how long each may take, and how it ends."""
+
+import math
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from mcpbus.serving.http1 import Requests
+from mcpbus.serving.http1_answer import CLOSE, encode_answer
+from mcpbus.serving.http1_head import RequestError
+from mcpbus.serving.stream import DeadlineStream
+
+if TYPE_CHECKING:
+    from mcpbus.serving.http1_lane import Lane
+
+READ_BYTES: Final = 64 * 1024
+GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class Owner(Protocol):
+    """Who accepted a connection."""
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run a task of the connection's; what it raises ends the connection."""
+
+    def close(self) -> None:
+        """Close the connection, which is over. No schedule point."""
+
+    async def hand_over(self, data: bytes) -> None:
+        """Serve the connection, which is not for the lane any more, and close it.
+
+        Args:
+            data: What the client has sent, from the beginning of a request on.
+        """
+
+
+class Doing(Enum):
+    """What a connection is at. All but `SERVING` may be ended from outside."""
+
+    IDLE = auto()
+    """Waits for a request."""
+    HEAD = auto()
+    """Waits for the rest of a head."""
+    BODY = auto()
+    """Waits for the rest of a body."""
+    SERVING = auto()
+    """A request is being served."""
+    DISCARDING = auto()
+    """The answer is out; what the client still sends is thrown away."""
+
+
+class Http1Wire:
+    """The bytes of a connection.
+
+    Args:
+        lane: What all connections of a server share.
+        stream: The connection.
+        owner: Who accepted it.
+
+    Attributes:
+        requests: What the client has sent.
+        options: How it is served.
+        expires: When what it is at takes too long, by trio's clock.
+        retired: Whether it ends with the request that is under way.
+        gone: Whether nothing more can be said to the client.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_doing",
+        "_lane",
+        "_over",
+        "_owner",
+        "_socket",
+        "_stream",
+        "expires",
+        "gone",
+        "options",
+        "requests",
+        "retired",
+    )
+
+    def __init__(self, lane: "Lane", stream: trio.abc.Stream, owner: Owner) -> None:
+        self._lane = lane
+        self._stream = stream
+        self._owner = owner
+        self._socket = stream if isinstance(stream, DeadlineStream) else None
+        self._over = False
+        self._closed = False
+        self._doing = Doing.IDLE
+        self.requests = Requests(lane.heads)
+        self.options = lane.options
+        self.expires = math.inf
+        self.retired = False
+        self.gone = False
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def quiet_for(self, seconds: float) -> None:
+        """Keep the answer alive after so many seconds without a word."""
+        self.expires = trio.current_time() + seconds
+        if self.expires < self._lane.next_look:
+            self._lane.look_at(self.expires)
+
+    def _wait(self, doing: Doing, seconds: float) -> None:
+        self._doing = doing
+        self.quiet_for(seconds)
+
+    def _stop_waiting(self) -> None:
+        self._doing = Doing.SERVING
+        self.expires = math.inf
+
+    # -- bytes -----------------------------------------------------------------------------------
+
+    async def receive(self) -> bytes:
+        """Wait for what the client sends; nothing once it has gone, or its time is over."""
+        try:
+            data = await self._stream.receive_some(READ_BYTES)
+        except GONE:
+            return b""
+        # What came at the last moment is not looked at: the request that it belongs to would be cancelled half-way.
+        return b"" if self._over else bytes(data)
+
+    async def receive_body(self) -> bool:
+        """Wait for more of a body, and return whether some has come."""
+        self._wait(Doing.BODY, self.options.body_seconds)
+        data = await self.receive()
+        self._stop_waiting()
+        self.requests.receive(data)
+        return bool(data)
+
+    def send_now(self, data: bytes) -> bytes | None:
+        """Send what the client takes at once, and return the rest; None if it has gone."""
+        try:
+            sent: int = self._stream.send_now(data)  # type: ignore[attr-defined]  # whoever gave a poll knows
+        except GONE:
+            self.gone = True
+            return None
+        return data[sent:]
+
+    async def send(self, data: bytes) -> None:
+        """Send to the client, if it is there; returns when the kernel has taken all of it."""
+        if self.gone:
+            await trio.lowlevel.checkpoint()  # whoever sends in a loop is to notice
+            return
+        self.gone = True  # unless this is sent whole: what comes after a part of it would be misread
+        try:
+            sent = 0 if self._socket is None else self._socket.send_now(data)
+            if sent < len(data):
+                await self._stream.send_all(data[sent:])
+        except GONE:
+            return
+        self.gone = self._closed
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def _refuse(self, fault: RequestError) -> None:
+        """Answer what is no request, and end the connection: where the next one begins is not known."""
+        await self._say(fault)
+        await self._linger()
+
+    async def _say(self, fault: RequestError) -> None:
+        fields = [(b"content-type", b"text/plain; charset=utf-8")]
+        await self.send(encode_answer(fault.status, fields, f"{fault.text}\n".encode(), CLOSE))
+
+    async def _discard_body(self) -> bool:
+        """Throw away the rest of a body nobody wanted, and return whether its end came in time."""
+        size = 0
+        self._wait(Doing.DISCARDING, self.options.unread_body_seconds)
+        while True:
+            size += len(self.requests.take_body())
+            if self.requests.unread is None:
+                return True
+            if size > self.options.unread_body_bytes:
+                return False
+            data = await self.receive()
+            if not data:
+                return False
+            self.requests.receive(data)
+
+    async def _linger(self) -> None:
+        """Wait until the client has read the answer, as far as it may still be sending.
+
+        The kernel resets a connection that is closed with something unread, and the client then loses what it was told.
+        """
+        if self.gone:
+            return
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.socket.shutdown(socket.SHUT_WR)
+        left = self.options.unread_body_bytes
+        self._wait(Doing.DISCARDING, self.options.unread_body_seconds)
+        while left > 0:
+            data = await self.receive()
+            if not data:
+                return
+            left -= len(data)
+
+    def lose(self) -> None:
+        """End in the middle of an answer."""
+        self.gone = True
+        self._close()
+
+    def _close(self) -> None:
+        """End the connection. Harmless once that was done. No schedule point."""
+        if not self._closed:
+            self._closed = True
+            self._lane.leave(self)
+            self._let_go()
+            self._owner.close()
+
+    def _let_go(self) -> None:
+        """Do what else is to be done before the stream is closed."""
+
+    def expire(self) -> None:
+        """End what the connection waits for."""
+        raise NotImplementedError

@@ -1,0 +1,214 @@
+"""The tasks of an HTTP/1.1 connection of the lane, for what has to be waited for.
+
+Such a task goes on from a request until nothing more is there: with a long body, a path that is not served in turns, an answer
+whose stream is kept in a store, a client that leaves HTTP/1.1, a fault. A stream that cannot be polled, such as TLS, has one
+all the time.
+
+The task runs handlers itself. When one waits, the task stays with it, and another one goes on with the connection.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from actors import Guest
+from mcpbus.serving.asgi import Endpoint
+from mcpbus.serving.http1_head import RequestError, RequestHead
+from mcpbus.serving.http1_poll import Poll
+from mcpbus.serving.http1_request import Http1Request
+from mcpbus.serving.http1_wire import GONE, READ_BYTES, Doing, Http1Wire, Owner
+
+if TYPE_CHECKING:
+    from mcpbus.serving.http1_lane import Lane
+
+_logger = logging.getLogger("mcpbus.serving")
+
+FAILED: Final = RequestError(500, "the server failed")
+TOO_SLOW: Final = RequestError(408, "the request did not come in time")
+
+
+class Http1Work(Http1Wire):
+    """What a connection does in tasks of its own.
+
+    Args:
+        lane: What all connections of a server share.
+        stream: The connection.
+        owner: Who accepted it.
+        poll: Waits for the stream, if it can be polled.
+
+    Attributes:
+        fault: What is wrong with the body that was read, to be answered.
+    """
+
+    __slots__ = ("_head", "_poll", "_served", "_task", "_watched", "fault")
+
+    def __init__(self, lane: "Lane", stream: trio.abc.Stream, owner: Owner, poll: Poll | None) -> None:
+        super().__init__(lane, stream, owner)
+        self._poll = poll
+        self._task: trio.CancelScope | None = None
+        self._head: RequestHead | None = None
+        self._watched = False
+        self._served = False
+        self.fault: RequestError | None = None
+
+    # -- turns or tasks --------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        if self._poll is not None and not self._watched:
+            try:
+                self._poll.watch(self._stream, self._take_turn)  # type: ignore[arg-type]  # whoever gave a poll knows
+                self._watched = True
+            except OSError as error:  # there are bounds to what a kernel waits for
+                _logger.warning("a connection cannot be waited for: %s", error)
+                self.lose()
+
+    def _forget(self) -> None:
+        if self._poll is not None and self._watched:
+            self._watched = False
+            self._poll.forget(self._stream)  # type: ignore[arg-type]  # as above
+
+    def _take_turn(self) -> Guest | None:
+        """Do what can be done without waiting, now that something has come."""
+        raise NotImplementedError
+
+    def _make_request(self, head: RequestHead, endpoint: Endpoint) -> Http1Request:
+        """Make what the endpoint is given of a request."""
+        raise NotImplementedError
+
+    def leave(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> None:
+        """Have another task answer a request, and then go on with the connection."""
+        self._go_on(request, answer)
+
+    def _go_on(
+        self, request: Http1Request | None = None, answer: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Have a task go on with the connection, beginning with a request that is to be answered if there is one."""
+        self._forget()
+        if self._head is not None:
+            self._stop_waiting()
+        self._task = trio.CancelScope()
+        self._owner.start_soon(self._work, self._task, request, answer)
+
+    # -- its tasks -------------------------------------------------------------------------------
+
+    def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run a task that writes what the client does not take at once."""
+        self._owner.start_soon(self._run, function, args)
+
+    async def _run(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        try:
+            await function(*args)
+        except BaseException:
+            self.lose()
+            raise
+
+    def _start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Have a task end the connection: it alone reads and writes from now on."""
+        self._forget()
+        self._task = trio.CancelScope()
+        self._owner.start_soon(self._end_in_task, function, args)
+
+    async def _end_in_task(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        assert self._task is not None  # noqa: S101 - it was set with the task's start
+        try:
+            with self._task, suppress(*GONE):
+                await function(*args)
+        finally:
+            self._close()
+
+    async def _work(
+        self,
+        scope: trio.CancelScope,
+        request: Http1Request | None,
+        answer: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        """Serve requests until none is there that could be served in a turn."""
+        rest = None
+        try:
+            with scope:
+                try:
+                    if request is None or answer is None or await self._serve(request, answer):
+                        rest = await self._serve_all()
+                except GONE:
+                    pass
+                except RequestError as fault:
+                    await self._refuse(fault)
+            if self._task is not scope:
+                return
+            if scope.cancelled_caught and not self.retired and self._doing in {Doing.HEAD, Doing.BODY}:
+                await self._say(TOO_SLOW)
+        finally:
+            if self._task is scope and rest is None:
+                self._close()
+        if rest is not None:
+            self._lane.leave(self)
+            await self._owner.hand_over(rest)
+
+    async def _serve_all(self) -> bytes | None:
+        while (head := await self._next_head()) is not None:
+            endpoint = None if head.leaves else self._lane.app.direct(head.judged.path)
+            if endpoint is None:
+                if head.judged.verb == "PRI" and self._served:
+                    raise RequestError(400, "HTTP/2 begins with the connection")
+                return head.raw + self.requests.take_rest()
+            self._served = True
+            request = self._make_request(head, endpoint)
+            if not await self._serve(request, partial(endpoint.serve, request)):
+                break
+        return None
+
+    async def _serve(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> bool:
+        """Serve one request, and return whether there may be another one for this task."""
+        scope = self._task
+        try:
+            await answer()
+        except* trio.BrokenResourceError:
+            pass  # of the client, which is seen below
+        except* Exception as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
+            self._lane.report(failure, request.head.verb, request.head.path)
+            if not request.started:
+                self.fault = FAILED
+        if self._task is not scope:
+            return False
+        if self.fault is not None:
+            raise self.fault
+        if self.gone or not request.ended:
+            return False
+        if request.closes or self.retired:
+            if self.requests.unread is not None or self.requests.waiting:
+                await self._linger()
+            return False
+        return self.requests.unread is None or await self._discard_body()
+
+    async def _next_head(self) -> RequestHead | None:
+        head, self._head = self._head, None
+        if head is not None:
+            self._stop_waiting()
+            return head
+        requests = self.requests
+        if requests.waiting:
+            # A client that sends many requests at once does not get all of our time.
+            await trio.lowlevel.checkpoint()
+        self._wait(Doing.IDLE, self.options.keep_alive_seconds)
+        while True:
+            if requests.waiting:
+                head = requests.next_head()
+                if head is not None:
+                    self._stop_waiting()
+                    return head
+                if requests.waiting and self._doing is Doing.IDLE:
+                    self._wait(Doing.HEAD, self.options.head_seconds)
+            if self._poll is not None:
+                self._task = None
+                self._watch()
+                return None
+            # Context variables that are set while a request is served, such as a principal, are not for the next one.
+            trio.lowlevel.current_task().context = self._lane.context.copy()
+            data = await self._stream.receive_some(READ_BYTES)
+            if not data or self._over:
+                return None
+            requests.receive(bytes(data))

@@ -133,6 +133,8 @@ class _AsgiRequest:
 
     async def answer(self, reply: Answer) -> None:
         headers = [*reply.headers, *self._cors]
+        if reply.body and all(name != b"content-length" for name, _ in headers):
+            headers.append((b"content-length", b"%d" % len(reply.body)))  # else it goes out in chunks
         with trio.move_on_after(self._deadline):
             await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
             await self._send({"type": "http.response.body", "body": reply.body})

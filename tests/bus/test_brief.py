@@ -148,3 +148,17 @@ async def test_a_parked_call_does_not_keep_its_connection(autojump_clock):
         second = stage.probe.request("tools/call", {"name": "quick", "arguments": {}})
         assert (await second.reply())["result"]["content"]
         assert len(stage.bus.parking) == 1
+
+
+@ERAS
+@pytest.mark.parametrize("name", ["quick", "hold"])
+async def test_a_whole_answer_says_how_long_it_is(name, era, autojump_clock):
+    async with staged() as stage:
+        post = await call(stage, era, name)
+        if name == "hold":
+            (await stage.call()).finish()
+        await post.ended()
+        assert post.headers["content-length"] == str(len(post.body))
+        assert "transfer-encoding" not in post.headers
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()

@@ -10,12 +10,6 @@ from mcpbus.fate import DELIVERED, Reason
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 
-@pytest.fixture(autouse=True)
-def over_http1(monkeypatch):
-    """Only the lane runs handlers in its connections' tasks."""
-    monkeypatch.setattr("mcpbus.testing.probe.DEFAULT_SHELL", "http1")
-
-
 async def call(stage, era, name, **options):
     params = {"name": name, "arguments": {}}
     if era == "legacy":

@@ -74,7 +74,7 @@ class Http1Connection(Http1Work):
         elif self._doing is Doing.IDLE or self.retired:
             self._close()
         else:
-            self._start(self._refuse, TOO_SLOW)
+            self._end_with(self._refuse, TOO_SLOW)
 
     def _let_go(self) -> None:
         self._forget()
@@ -90,7 +90,7 @@ class Http1Connection(Http1Work):
         if not self._watched:
             return None  # it was due before that
         try:
-            data = self._stream.receive_now()  # type: ignore[attr-defined]  # as above
+            data = self._stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a poll knows
         except GONE:
             data = b""
         if data is None:
@@ -135,7 +135,7 @@ class Http1Connection(Http1Work):
                 return None
             return self._respond(endpoint, head, self.requests.take_body() if whole is None else whole[1])
         except RequestError as fault:
-            self._start(self._refuse, fault)
+            self._end_with(self._refuse, fault)
         except Exception as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
             self.fail(failure, None if head is None else head.judged)
         return None
@@ -145,7 +145,7 @@ class Http1Connection(Http1Work):
         if self._closed:
             return None
         if self.retired:
-            self._start(self._linger)
+            self._end_with(self._linger)
             return None
         self._wait(Doing.IDLE, self.options.keep_alive_seconds)
         if self.requests.waiting < MOST_AHEAD:
@@ -174,11 +174,10 @@ class Http1Connection(Http1Work):
     def _respond(self, endpoint: Endpoint, head: RequestHead, body: bytes) -> Guest | None:
         self._served = True
         self._stop_waiting()
-        cleared = head.cleared is endpoint
-        if not cleared and endpoint.clears(head.judged):
+        if head.cleared is not endpoint and endpoint.clears(head.judged):
             head.cleared = endpoint
         request = self._make_request(head, endpoint)
-        result = endpoint.respond(head.judged, body, request, cleared=cleared)
+        result = endpoint.respond(head.judged, body, request, cleared=head.cleared is endpoint)
         if not isinstance(result, Answer):
             return result
         self.finish(request, result)
@@ -248,7 +247,7 @@ class Http1Connection(Http1Work):
         self._push = None
         if request.closes or self.retired:
             if self.requests.waiting:
-                self._start(self._linger)
+                self._end_with(self._linger)
             else:
                 self._close()
             return
@@ -265,6 +264,6 @@ class Http1Connection(Http1Work):
         where = ("a request", "") if head is None else (head.verb, head.path)
         self._lane.report(ExceptionGroup("in a turn of a connection", [failure]), *where)
         if self._push is None and self._task is None:
-            self._start(self._refuse, FAILED)
+            self._end_with(self._refuse, FAILED)
         else:
             self.lose()

@@ -101,7 +101,7 @@ class Http1Wire:
     # -- time ------------------------------------------------------------------------------------
 
     def quiet_for(self, seconds: float) -> None:
-        """Keep the answer alive after so many seconds without a word."""
+        """Let the connection be quiet for so many seconds; then it expires."""
         self.expires = trio.current_time() + seconds
         if self.expires < self._lane.next_look:
             self._lane.look_at(self.expires)

@@ -106,13 +106,13 @@ class Http1Work(Http1Wire):
             self.lose()
             raise
 
-    def _start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+    def _end_with(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Have a task end the connection: it alone reads and writes from now on."""
         self._forget()
         self._task = trio.CancelScope()
-        self._owner.start_soon(self._end_in_task, function, args)
+        self._owner.start_soon(self._end_after, function, args)
 
-    async def _end_in_task(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+    async def _end_after(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
         assert self._task is not None  # noqa: S101 - it was set with the task's start
         try:
             with self._task, suppress(*GONE):

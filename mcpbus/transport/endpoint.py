@@ -134,6 +134,7 @@ class Endpoint:
             head,
             body,
             outlet,
+            cleared,
             context=copy_context(),
             scope=outlet.scope,
         )
@@ -153,7 +154,7 @@ class Endpoint:
         return self._post(head, body, principal, outlet)
 
     async def _ask_and_respond(
-        self, authenticate: Callable[..., Any], head: Head, body: bytes, outlet: ReadyOutlet
+        self, authenticate: Callable[..., Any], head: Head, body: bytes, outlet: ReadyOutlet, cleared: bool
     ) -> None:
         """Ask who sends a request, and serve it."""
         try:
@@ -162,7 +163,7 @@ class Endpoint:
             except Unauthorized as refused:
                 result: Answer | Guest | None = answers.challenge(refused)
             else:
-                result = self._respond_to(principal, head, body, outlet, cleared=False)
+                result = self._respond_to(principal, head, body, outlet, cleared=cleared)
             if isinstance(result, Answer):
                 outlet.finish(result)
                 return

@@ -52,7 +52,7 @@ from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
 from mcpbus.transport.memory import connect
 from mcpbus.transport.stdio import run_stdio
-from mcpbus.transport.turns import Turns
+from mcpbus.turns import Turns
 
 if TYPE_CHECKING:
     from mcpbus.server import Server

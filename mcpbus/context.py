@@ -20,6 +20,7 @@ from mcpbus.request import unwanted
 from mcpbus.routing import Kind
 from mcpbus.stream import Poll
 from mcpbus.sync_context import SyncContext
+from mcpbus.turns import MOST_IN_A_ROW, SLICE_SECONDS
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOG = Kind.LOG
-_MOST_IN_A_ROW = 64
-_SLICE_SECONDS = 0.001
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -284,9 +283,9 @@ class Context(Asking):
         self._in_a_row += 1
         stream = self._carrier.stream
         if (
-            self._in_a_row < _MOST_IN_A_ROW
+            self._in_a_row < MOST_IN_A_ROW
             and (stream is None or not stream.crowded)
-            and self._bus.clock() - self._since < _SLICE_SECONDS
+            and self._bus.clock() - self._since < SLICE_SECONDS
         ):
             return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105 - the caller awaits it
         return self._let_others_run()

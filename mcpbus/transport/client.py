@@ -27,7 +27,6 @@ from mcpbus.protocol.meta import (
     SUBSCRIPTION_ID,
 )
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.transport.turns import Turns
 from mcpbus.transport.waiting import (
     KEPT_NOTIFICATIONS,
     Disconnected,
@@ -36,6 +35,7 @@ from mcpbus.transport.waiting import (
     Pending,
     received,
 )
+from mcpbus.turns import Turns
 
 _INFO = {"name": "mcpbus in-process client", "version": "1"}
 _RETRY = {"inputResponses", "requestState"}

@@ -7,8 +7,9 @@ import trio
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
-_SLICE_SECONDS: Final = 0.001
-_MOST_IN_A_ROW: Final = 64
+SLICE_SECONDS: Final = 0.001
+MOST_IN_A_ROW: Final = 64
+"""For how long, and for how many things in a row, a task goes on without a schedule point where it need not have one."""
 
 
 class Turns:
@@ -38,5 +39,5 @@ class Turns:
         await trio.lowlevel.cancel_shielded_checkpoint()
         # Those that wait with this one come next, in the same turn, and each begins its part anew.
         share, self._waiting = self._waiting, self._waiting - 1
-        self._left = _MOST_IN_A_ROW // share
-        self._until = self._bus.clock() + _SLICE_SECONDS / share
+        self._left = MOST_IN_A_ROW // share
+        self._until = self._bus.clock() + SLICE_SECONDS / share

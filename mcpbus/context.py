@@ -75,7 +75,11 @@ class Context(Asking):
     @property
     def client(self) -> Client:
         """What the client says of itself."""
-        return Client(self._carrier.caller.client_info or {}, self._carrier.caller.client_capabilities)
+        caller = self._carrier.caller
+        # Other requests of the same client share what was read of it; a copy is the handler's own.
+        return Client(
+            msgspec.to_builtins(caller.client_info or {}), msgspec.to_builtins(caller.client_capabilities)
+        )
 
     @property
     def principal(self) -> Any:

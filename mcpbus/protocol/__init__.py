@@ -98,7 +98,6 @@ from mcpbus.protocol.meta import (
     Meta,
     ModernClaim,
     Routing,
-    read_claim,
     read_routing,
 )
 from mcpbus.protocol.revisions import (
@@ -211,7 +210,6 @@ __all__ = [
     "paginate",
     "parse_error",
     "quoted",
-    "read_claim",
     "read_routing",
     "resource_not_found",
     "single_line",

@@ -85,6 +85,8 @@ class _Identified(msgspec.Struct, gc=False):
     id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+_UNSET: Final = msgspec.UNSET
+_BRACE: Final = ord("{")
 _envelopes = msgspec.json.Decoder(_Envelope)
 _arrays = msgspec.json.Decoder(list[msgspec.Raw])
 _well_formed = msgspec.json.Decoder(msgspec.Raw)
@@ -112,17 +114,18 @@ def decode(data: bytes | str) -> Request | Notification | Response:
         envelope = _envelopes.decode(data)
     except msgspec.ValidationError as fault:
         _refuse(data, str(fault))
-    except UnicodeError:
-        raise Undecodable(parse_error("the text is not valid UTF-8")) from None
-    except msgspec.DecodeError as fault:
-        raise Undecodable(parse_error(str(fault))) from None
-    except RecursionError:
-        raise Undecodable(parse_error("the text is nested too deeply")) from None
+    except (UnicodeError, msgspec.DecodeError, RecursionError) as fault:
+        raise _unparsable(fault) from None
     if envelope.jsonrpc != "2.0":
         _refuse(data, 'expected "2.0" - at `$.jsonrpc`')
-    if envelope.method is not msgspec.UNSET:
-        return _call(data, envelope)
-    return _response(data, envelope)
+    method, params, identity = envelope.method, envelope.params, envelope.id
+    if method is _UNSET:
+        return _response(data, envelope)
+    if envelope.result is not _UNSET or envelope.error is not _UNSET:
+        _refuse(data, "a message with a method has neither result nor error - at `$`")
+    if params is not NO_PARAMS and memoryview(params)[0] != _BRACE:
+        _refuse(data, "expected an object - at `$.params`")  # rule J-29
+    return Notification(method, params) if identity is _UNSET else Request(identity, method, params)
 
 
 def decode_batch(data: bytes | str) -> "list[Request | Notification | Response | Undecodable]":
@@ -149,22 +152,10 @@ def _decode_member(data: bytes) -> "Request | Notification | Response | Undecoda
         return fault
 
 
-def _call(data: bytes | str, envelope: _Envelope) -> Request | Notification:
-    method, params = envelope.method, envelope.params
-    assert isinstance(method, str)  # noqa: S101 - narrows the type; the caller looked
-    if envelope.result is not msgspec.UNSET or envelope.error is not msgspec.UNSET:
-        _refuse(data, "a message with a method has neither result nor error - at `$`")
-    if params is not NO_PARAMS and bytes(memoryview(params)[:1]) != b"{":
-        _refuse(data, "expected an object - at `$.params`")  # rule J-29
-    if isinstance(envelope.id, msgspec.UnsetType):
-        return Notification(method, params)
-    return Request(envelope.id, method, params)
-
-
 def _response(data: bytes | str, envelope: _Envelope) -> Response:
-    identity = None if isinstance(envelope.id, msgspec.UnsetType) else envelope.id
-    result = None if isinstance(envelope.result, msgspec.UnsetType) else envelope.result
-    error = None if isinstance(envelope.error, msgspec.UnsetType) else envelope.error
+    identity = None if envelope.id is _UNSET else envelope.id
+    result = None if envelope.result is _UNSET else envelope.result
+    error = None if envelope.error is _UNSET else envelope.error
     if (result is None) == (error is None):
         _refuse(data, "expected a method, or exactly one of result and error - at `$`")
     if identity is None and error is None:
@@ -180,13 +171,20 @@ def _refuse(data: bytes | str, detail: str) -> NoReturn:
     try:
         start = bytes(memoryview(_well_formed.decode(data))[:1])
         identity = _readable_id(data) if start == b"{" else None
-    except RecursionError:
-        raise Undecodable(parse_error("the text is nested too deeply")) from None
-    except msgspec.DecodeError as fault:
-        raise Undecodable(parse_error(str(fault))) from None
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise _unparsable(fault) from None
     if start == b"[":
         detail = "expected one message, got an array: send each message by itself"
     raise Undecodable(invalid_request(detail), identity, array=start == b"[")
+
+
+def _unparsable(fault: Exception) -> Undecodable:
+    text = str(fault)
+    if isinstance(fault, UnicodeError):
+        text = "the text is not valid UTF-8"
+    elif isinstance(fault, RecursionError):
+        text = "the text is nested too deeply"
+    return Undecodable(parse_error(text))
 
 
 def _readable_id(data: bytes | str) -> RequestId | None:

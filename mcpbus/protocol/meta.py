@@ -34,22 +34,44 @@ _TRACEPARENT: Final = re.compile(
 _PAIRS: Final = re.compile(r"[ -~\t]*=[ -~\t]*")
 _TRACE_KEYS: Final = {"traceparent": _TRACEPARENT, "tracestate": _PAIRS, "baggage": _PAIRS}
 
+# Of what clients say of themselves: so many, and none that is longer. Nobody can fill memory with them.
+_MOST_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 1024
 
-class Meta(msgspec.Struct, frozen=True, gc=False):
-    """The `_meta` object of a message. Keys that nobody here knows are kept (rule B-5)."""
 
-    values: Mapping[str, Any]
+class Meta:
+    """The `_meta` object of a message. Keys that nobody here knows are kept (rule B-5).
+
+    Args:
+        values: What it holds, decoded. Messages that say the same share it, so nobody may change it.
+
+    Attributes:
+        values: The same.
+        claims_modern: Whether the message says what only a 2026-07-28 message says of itself (rules D-1, D-3).
+        progress_token: The token to report progress under; None if there is none, or none of a valid type (rules P-1, P-2).
+    """
+
+    __slots__ = ("_claim", "claims_modern", "progress_token", "values")
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        token = values.get("progressToken")
+        self.values = values
+        self.claims_modern = not _CLAIM_KEYS.isdisjoint(values)
+        self.progress_token: int | str | None = (
+            token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
+        )
+        self._claim: ModernClaim | None = None
 
     @property
-    def claims_modern(self) -> bool:
-        """Whether the message says what only a 2026-07-28 message says of itself (rules D-1, D-3)."""
-        return not _CLAIM_KEYS.isdisjoint(self.values)
+    def claim(self) -> "ModernClaim":
+        """What a modern request says of its client. Whether its version is served is judged elsewhere.
 
-    @property
-    def progress_token(self) -> int | str | None:
-        """The token to report progress under; None if there is none, or none of a valid type (rules P-1, P-2)."""
-        token = self.values.get("progressToken")
-        return token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
+        Raises:
+            ProtocolError: -32602 if a required key is missing (rule M-2), or one is malformed (rule G-9 for the log level).
+        """
+        if self._claim is None:
+            self._claim = _read_claim(self.values)
+        return self._claim
 
     @property
     def trace(self) -> dict[str, str]:
@@ -85,15 +107,26 @@ class Routing(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Common(msgspec.Struct, gc=False):
-    meta: Any = msgspec.field(default=None, name="_meta")
-    name: Any = None
-    uri: Any = None
+    meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")
+    name: str | None = None
+    uri: str | None = None
     input_responses: Any = msgspec.field(default=msgspec.UNSET, name="inputResponses")
     request_state: Any = msgspec.field(default=msgspec.UNSET, name="requestState")
+    task_id: str | None = msgspec.field(default=None, name="taskId")
+
+
+class _Loose(_Common, gc=False):
+    """The same of params that are wrong in what is for their method to refuse."""
+
+    name: Any = None
+    uri: Any = None
     task_id: Any = msgspec.field(default=None, name="taskId")
 
 
 _common = msgspec.json.Decoder(_Common)
+_loose = msgspec.json.Decoder(_Loose)
+_values = msgspec.json.Decoder()
+_remembered: dict[bytes, Meta] = {}
 
 
 def read_routing(params: msgspec.Raw) -> Routing:
@@ -103,20 +136,37 @@ def read_routing(params: msgspec.Raw) -> Routing:
         ProtocolError: -32602 if `_meta` is not an object, or what is read is nested too deeply.
     """
     try:
-        common = _common.decode(params)
+        try:
+            common = _common.decode(params)
+        except msgspec.ValidationError:
+            common = _loose.decode(params)
+            common.name, common.uri, common.task_id = (
+                text if isinstance(text, str) else None for text in (common.name, common.uri, common.task_id)
+            )
+        meta = NO_META if common.meta is msgspec.UNSET else _read_meta(bytes(common.meta))
     except (msgspec.DecodeError, RecursionError) as fault:
         raise invalid_params(f"{fault} - at `params`") from None
-    meta = common.meta
-    if meta is not None and not isinstance(meta, dict):
-        raise invalid_params("expected an object - at `params._meta`")
     return Routing(
-        Meta(meta) if meta else NO_META,
-        common.name if isinstance(common.name, str) else None,
-        common.uri if isinstance(common.uri, str) else None,
-        common.input_responses,
-        common.request_state,
-        common.task_id if isinstance(common.task_id, str) else None,
+        meta, common.name, common.uri, common.input_responses, common.request_state, common.task_id
     )
+
+
+def _read_meta(data: bytes) -> Meta:
+    """Read a `_meta`. One in which a client says who it is, and nothing else, is remembered: it says so each time."""
+    meta = _remembered.get(data)
+    if meta is not None:
+        return meta
+    values = _values.decode(data)
+    if values is None:
+        return NO_META
+    if not isinstance(values, dict):
+        raise invalid_params("expected an object - at `params._meta`")
+    meta = Meta(values)
+    if len(data) <= _LONGEST_REMEMBERED and _CLAIM_KEYS.issuperset(values):
+        if len(_remembered) == _MOST_REMEMBERED:
+            _remembered.clear()
+        _remembered[data] = meta
+    return meta
 
 
 class ModernClaim(msgspec.Struct, frozen=True, gc=False):
@@ -139,13 +189,7 @@ class _Claim(msgspec.Struct, gc=False):
     log_level: LogLevel | None = msgspec.field(name=LOG_LEVEL, default=None)
 
 
-def read_claim(meta: Meta) -> ModernClaim:
-    """Read the claim of a modern request. Whether its version is served is judged elsewhere.
-
-    Raises:
-        ProtocolError: -32602 if a required key is missing (rule M-2), or one is malformed (rule G-9 for the log level).
-    """
-    values = meta.values
+def _read_claim(values: Mapping[str, Any]) -> ModernClaim:
     try:
         claim = msgspec.convert(values, _Claim)
     except msgspec.ValidationError:

@@ -230,7 +230,8 @@ LATEST_LEGACY: Final = _V2025_11_25
 ASSUMED: Final = _V2025_03_26
 """What governs a legacy request that nothing else tells the revision of (W-39)."""
 
-MODERN_VERSIONS: Final = tuple(row.name for row in REVISIONS.values() if row.era is Era.MODERN)
+_MODERN: Final = {row.name: row for row in REVISIONS.values() if row.era is Era.MODERN}
+MODERN_VERSIONS: Final = tuple(_MODERN)
 """What server/discover and -32022 list: the versions that a request may claim for itself (M-4, M-5)."""
 
 
@@ -242,5 +243,4 @@ def negotiate(requested: str) -> Revision:
 
 def modern(version: str) -> Revision | None:
     """The revision that a request may claim by this name in its `_meta`, if there is one."""
-    row = REVISIONS.get(version)
-    return row if row is not None and row.era is Era.MODERN else None
+    return _MODERN.get(version)

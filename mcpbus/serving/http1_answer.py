@@ -3,6 +3,7 @@
 import functools
 import re
 import time
+from collections.abc import Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
@@ -23,7 +24,7 @@ _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(rb"[\t -~\x80-\xff]*")
 
 
-def encode_head(status: int, fields: list[tuple[bytes, bytes]], framing: bytes) -> bytes:
+def encode_head(status: int, fields: Sequence[tuple[bytes, bytes]], framing: bytes) -> bytes:
     """The head of an answer.
 
     Args:
@@ -39,7 +40,7 @@ def encode_head(status: int, fields: list[tuple[bytes, bytes]], framing: bytes) 
 
 def encode_answer(
     status: int,
-    fields: list[tuple[bytes, bytes]],
+    fields: Sequence[tuple[bytes, bytes]],
     body: bytes,
     framing: bytes = b"",
     *,

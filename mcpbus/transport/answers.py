@@ -1,5 +1,6 @@
 """What an HTTP request is answered, and in which form: pure functions of what came of it."""
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -15,7 +16,7 @@ from mcpbus.stream import Ending, Stream
 from mcpbus.transport.decisions import Answer, answer, refusal, status_of
 from mcpbus.transport.sse import HEADERS
 
-HeaderList: TypeAlias = list[tuple[bytes, bytes]]
+HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 _JSON = b"application/json"
 JSON: Final = (b"content-type", _JSON)
@@ -41,15 +42,20 @@ class Form:
 
     def setting(self, *, stateless: bool) -> Setting:
         """Return how a client with such answers is connected, for routing."""
-        if stateless:
-            return Setting.STATELESS if self.sse else Setting.STATELESS_JSON
-        return Setting.HTTP if self.sse else Setting.HTTP_JSON
+        return _SETTINGS[stateless, self.sse]
 
     def narrow(self, *, accepts_json: bool, accepts_sse: bool) -> "Form":
         """Return this form as far as the client takes it; where nothing is left, what the client takes."""
         sse = accepts_sse and (self.sse or not accepts_json)
         return attrs.evolve(self, json=accepts_json and (self.json or not sse), sse=sse)
 
+
+_SETTINGS: Final = {
+    (False, False): Setting.HTTP_JSON,
+    (False, True): Setting.HTTP,
+    (True, False): Setting.STATELESS_JSON,
+    (True, True): Setting.STATELESS,
+}
 
 LISTEN_FORM = Form(json=False)
 """A listen is a stream whatever else is preferred."""

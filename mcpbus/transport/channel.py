@@ -32,7 +32,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_result,
 )
 from mcpbus.protocol.messages import InitializeParams, decode_params
-from mcpbus.protocol.meta import Routing, read_claim, read_routing
+from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, modern, negotiate
 from mcpbus.routing import Kind, Line, Setting
 from mcpbus.session import Close, Stage
@@ -238,7 +238,7 @@ class Channel:
             if not alone and (modern_claim or request.method == INITIALIZE):
                 raise invalid_request(f"{request.method} is not served in a batch; send it by itself")
             if modern_claim:
-                claim = read_claim(routing.meta)
+                claim = routing.meta.claim
                 claimed = modern(claim.protocol_version)
                 if claimed is None:
                     raise unsupported_protocol_version(claim.protocol_version, MODERN_VERSIONS)

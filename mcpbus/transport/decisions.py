@@ -93,7 +93,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     """
 
     status: int
-    headers: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
+    headers: Sequence[tuple[bytes, bytes]] = ()
     body: bytes = b""
     method: str | None = None
 

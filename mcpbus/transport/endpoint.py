@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
+_JSON_HEADERS: HeaderList = (answers.JSON,)
 
 
 class Endpoint:
@@ -125,36 +126,41 @@ class Endpoint:
             verdict = self._judge(head)
             if isinstance(verdict, Answer):
                 return verdict
+        serve = self._post if cleared else self._judge_and_serve
         authenticate = self._bus.server.authenticate
         if authenticate is None:
-            return self._respond_to(None, head, body, outlet, cleared=cleared)
+            return serve(head, body, None, outlet)
         guest = Guest(
-            self._ask_and_respond,
+            self._ask_and_serve,
             authenticate,
+            serve,
             head,
             body,
             outlet,
-            cleared,
             context=copy_context(),
             scope=outlet.scope,
         )
         return None if guest.begin() else guest
 
-    def _respond_to(
-        self, principal: Any, head: Head, body: bytes, outlet: Outlet, *, cleared: bool
+    def _judge_and_serve(
+        self, head: Head, body: bytes, principal: Any, outlet: Outlet
     ) -> Answer | Guest | None:
         if head.verb != "POST":
             return self._get(head, principal, outlet) if head.verb == "GET" else self._delete(head, principal)
-        if not cleared:
-            wanted = self.exchange.judge_post(head)
-            if isinstance(wanted, Answer):
-                return wanted
-            if len(body) > wanted.limit:
-                return self.exchange.too_large()
+        wanted = self.exchange.judge_post(head)
+        if isinstance(wanted, Answer):
+            return wanted
+        if len(body) > wanted.limit:
+            return self.exchange.too_large()
         return self._post(head, body, principal, outlet)
 
-    async def _ask_and_respond(
-        self, authenticate: Callable[..., Any], head: Head, body: bytes, outlet: ReadyOutlet, cleared: bool
+    async def _ask_and_serve(
+        self,
+        authenticate: Callable[..., Any],
+        serve: Callable[..., Answer | Guest | None],
+        head: Head,
+        body: bytes,
+        outlet: ReadyOutlet,
     ) -> None:
         """Ask who sends a request, and serve it."""
         try:
@@ -163,7 +169,7 @@ class Endpoint:
             except Unauthorized as refused:
                 result: Answer | Guest | None = answers.challenge(refused)
             else:
-                result = self._respond_to(principal, head, body, outlet, cleared=cleared)
+                result = serve(head, body, principal, outlet)
             if isinstance(result, Answer):
                 outlet.finish(result)
                 return
@@ -399,6 +405,9 @@ def _reply(
         reply = answers.failed(result, request.id, inbound.revision)
         return Answer(reply.status, reply.headers, reply.body, request.method)
     data = encode_result(request.id, result)
-    if form.json:
-        return Answer(200, [answers.JSON, *answers.session_header(session_id)], data, request.method)
-    return Answer(200, [*HEADERS, *answers.session_header(session_id)], encode_event(data), request.method)
+    headers = _JSON_HEADERS
+    if not form.json:
+        data, headers = encode_event(data), HEADERS
+    if session_id is not None:
+        headers = [*headers, *answers.session_header(session_id)]
+    return Answer(200, headers, data, request.method)

@@ -45,7 +45,7 @@ from mcpbus.transport.decisions import (
     status_of,
 )
 from mcpbus.transport.gate import HttpOptions
-from mcpbus.transport.headers import Headers, is_json, read_accept
+from mcpbus.transport.headers import Headers, is_json
 from mcpbus.transport.legacy import (
     SESSION_HEADER,
     Refused,
@@ -164,7 +164,7 @@ class Exchange(Generic[SessionT]):
         content = self.judge_content(head)
         if isinstance(content, Answer):
             return content
-        accepted = read_accept(head.headers)
+        accepted = head.headers.accepted
         if not accepted.json and not accepted.sse:
             return refusal(
                 406, invalid_request("Accept must name application/json, text/event-stream, or both")
@@ -260,7 +260,7 @@ class Exchange(Generic[SessionT]):
             mirrored = self.directory.mirrored_parameters(routing.name, principal)
             if mirrored:
                 mirrors.judge_parameters(headers, mirrored, message.params)
-        accepted = read_accept(headers)
+        accepted = headers.accepted
         if message.method == _LISTEN and not accepted.sse:
             raise Refused(
                 406, invalid_request(f"{_LISTEN} is answered as text/event-stream; Accept must name it")
@@ -286,14 +286,14 @@ class Exchange(Generic[SessionT]):
         revision = legacy_revision(headers, session)
         if isinstance(message, Notification):
             return AcceptNotification(message, revision, session)
-        accepted = read_accept(headers)
+        accepted = headers.accepted
         return Serve(message, routing, revision, session, None, accepted.json, accepted.sse)
 
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 
     def judge_get(self, head: Head, principal: object) -> Answer | OpenStream[SessionT]:
         """Judge a GET whose head and authorization are in order."""
-        if not read_accept(head.headers).sse:
+        if not head.headers.accepted.sse:
             return refusal(406, invalid_request("a GET opens a stream; Accept must name text/event-stream"))
         try:
             session = find_session(self.directory, head.headers, principal)

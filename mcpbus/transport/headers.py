@@ -4,7 +4,7 @@ import base64
 import binascii
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -21,9 +21,16 @@ _REMEMBERED_BYTES: Final = 256
 
 
 class Headers:
-    """The header fields of one request: names compare without case, each may come several times."""
+    """The header fields of one request: names compare without case, each may come several times.
 
-    __slots__ = ("_fields",)
+    Attributes:
+        raw: Given a name in lower case, returns the field as it arrived, for comparing: its value, all of its values if it
+            came several times, or None.
+    """
+
+    __slots__ = ("_accepted", "_fields", "raw")
+
+    raw: Callable[[bytes], bytes | tuple[bytes, ...] | None]
 
     def __init__(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Take the fields in the order in which they arrived, as ASGI gives them."""
@@ -35,22 +42,26 @@ class Headers:
                 continue
             earlier = kept[name]
             kept[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
-        self._fields = kept
+        self._take(kept)
 
     @classmethod
     def of(cls, fields: dict[bytes, bytes | tuple[bytes, ...]]) -> "Headers":
         """Make one of a mapping from names in lower case, which is not copied, to values; several of them as a tuple."""
         headers = cls.__new__(cls)
-        headers._fields = fields
+        headers._take(fields)  # noqa: SLF001  # its own kind
         return headers
 
-    def raw(self, name: bytes) -> bytes | tuple[bytes, ...] | None:
-        """The field as it arrived: its value, all of its values if it came several times, or None. For comparing.
+    def _take(self, fields: dict[bytes, bytes | tuple[bytes, ...]]) -> None:
+        self._fields = fields
+        self.raw = fields.get
+        self._accepted: Accepted | None = None
 
-        Args:
-            name: in lower case.
-        """
-        return self._fields.get(name)
+    @property
+    def accepted(self) -> "Accepted":
+        """What Accept says: order, parameters, wildcards and q=0 all count; no field at all accepts everything (rule W-3)."""
+        if self._accepted is None:
+            self._accepted = _accepted_by(self.raw(b"accept"))
+        return self._accepted
 
     def all(self, name: bytes) -> list[str]:
         """Every copy of a field, without the blanks around it.
@@ -91,9 +102,7 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
     sse: bool
 
 
-def read_accept(headers: Headers) -> Accepted:
-    """Read Accept: order, parameters, wildcards and q=0 all count; no field at all accepts everything (rule W-3)."""
-    raw = headers.raw(b"accept")
+def _accepted_by(raw: bytes | tuple[bytes, ...] | None) -> Accepted:
     if raw is None:
         return Accepted(json=True, sse=True)
     if isinstance(raw, tuple):

@@ -21,7 +21,6 @@ from mcpbus.transport.answering import HttpRequest, watch
 from mcpbus.transport.channel import Channel
 from mcpbus.transport.decisions import Answer, Head, answer, refusal
 from mcpbus.transport.exchange import Exchange
-from mcpbus.transport.headers import read_accept
 from mcpbus.transport.sse import COMMENT, HEADERS, encode_event
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class HttpSse:
             return answer(405, b"text/plain", b"Open a session with GET.\n", (b"allow", b"GET"))
         if head.verb not in {"GET", "POST"}:
             return answer(405, b"text/plain", b"GET or POST.\n", (b"allow", _VERBS))
-        if head.verb == "GET" and not read_accept(head.headers).sse:
+        if head.verb == "GET" and not head.headers.accepted.sse:
             return refusal(406, invalid_request("a GET opens a stream; Accept must name text/event-stream"))
         return None
 

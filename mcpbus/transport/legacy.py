@@ -20,7 +20,7 @@ from mcpbus.transport.decisions import (
     refusal,
     status_of,
 )
-from mcpbus.transport.headers import Accepted, Headers, read_accept
+from mcpbus.transport.headers import Accepted, Headers
 
 SESSION_HEADER: Final = b"mcp-session-id"
 
@@ -76,7 +76,7 @@ def judge_initialize(headers: Headers, request: Request, routing: Routing) -> In
         params = decode_params(InitializeParams, request.params)
     except ProtocolError as error:
         raise Refused(status_of(error.code, ASSUMED), error) from None
-    accepted = read_accept(headers)
+    accepted = headers.accepted
     return Initialize(
         request, routing, params, negotiate(params.protocol_version), accepted.json, accepted.sse
     )
@@ -112,7 +112,7 @@ def judge_batch(
         return refusal(refused.status, refused.error)
     if not revision.batches:
         return refusal(400, array.error)
-    accepted = read_accept(headers)
+    accepted = headers.accepted
     judged = [_judge_member(member, revision, session, accepted) for member in members]
     return Batch([one for one in judged if one is not None], session, accepted.json, accepted.sse)
 

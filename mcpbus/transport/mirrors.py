@@ -1,7 +1,8 @@
 """The header fields that repeat what the body of a modern POST says, so that proxies can route by them (rules X-17 to X-24)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import msgspec
 from mcpbus.protocol.errors import header_mismatch, quoted, unsupported_protocol_version
 from mcpbus.protocol.jsonrpc import Notification, Request
 from mcpbus.protocol.messages import CallToolParams, decode_params
-from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing, read_claim
+from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Revision, modern
 from mcpbus.transport.decisions import MirroredParameter
 from mcpbus.transport.headers import Headers, decode_mirrored
@@ -25,11 +26,17 @@ _SPELLED: Final[Mapping[bytes, str]] = MappingProxyType(
         b"mcp-name": "Mcp-Name",
     }
 )
-# Whose name or uri Mcp-Name repeats (rule X-19).
-_NAMED: Final = frozenset({"tools/call", "prompts/get"})
-_LOCATED: Final = frozenset({"resources/read"})
-# Whose taskId it repeats (rule TX-11).
-_TASKED: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+_NAME: Final[Callable[[Routing], str | None]] = attrgetter("name")
+_TASK: Final[Callable[[Routing], str | None]] = attrgetter("task_id")
+# What Mcp-Name repeats of a method's params (rules X-19, TX-11).
+_SOURCES: Final[Mapping[str, Callable[[Routing], str | None]]] = {
+    "tools/call": _NAME,
+    "prompts/get": _NAME,
+    "resources/read": attrgetter("uri"),
+    "tasks/get": _TASK,
+    "tasks/update": _TASK,
+    "tasks/cancel": _TASK,
+}
 
 # As JSON writes integers; the fraction because integers are compared by what they are, not by how they are spelled (rule X-45).
 _INTEGER: Final = re.compile(r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?")
@@ -40,7 +47,9 @@ def claims_modern(headers: Headers, routing: Routing | None) -> bool:
     """Whether a POST is a modern one: its `_meta` says so, or its version header does (rules D-1, D-3, D-4)."""
     if routing is not None and routing.meta.claims_modern:
         return True
-    return any(modern(version) for version in headers.all(VERSION_HEADER))
+    return headers.raw(VERSION_HEADER) is not None and any(
+        modern(version) for version in headers.all(VERSION_HEADER)
+    )
 
 
 def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple[ModernClaim, Revision]:
@@ -50,17 +59,24 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
         ProtocolError: in this order: -32602 for `_meta`, -32020 for the version header, -32022 for the version,
             -32020 for Mcp-Method and Mcp-Name.
     """
-    claim = read_claim(routing.meta)
-    _agree(headers, VERSION_HEADER, claim.protocol_version)
-    revision = _served(claim.protocol_version)
-    _agree(headers, b"mcp-method", request.method)
-    name = _mirrored_name(request.method, routing)
-    if name is not None:
-        _agree(headers, b"mcp-name", name)
-    elif request.method in _NAMED | _LOCATED | _TASKED and headers.all(b"mcp-name"):
-        raise header_mismatch(
-            "the header Mcp-Name is there, but the params have no name, uri or taskId for it to repeat"
-        )
+    # Nearly always a header says to the letter what the body says.
+    raw, claim, method = headers.raw, routing.meta.claim, request.method
+    version = claim.protocol_version
+    if raw(VERSION_HEADER) != version.encode():
+        _agree(headers, VERSION_HEADER, version)
+    revision = _served(version)
+    if raw(b"mcp-method") != method.encode():
+        _agree(headers, b"mcp-method", method)
+    source = _SOURCES.get(method)
+    if source is not None:
+        name = source(routing)
+        if name is None:
+            if raw(b"mcp-name") is not None:
+                raise header_mismatch(
+                    "the header Mcp-Name is there, but the params have no name, uri or taskId for it to repeat"
+                )
+        elif raw(b"mcp-name") != name.encode() or not _is_literal(name):
+            _agree(headers, b"mcp-name", name)
     return claim, revision
 
 
@@ -79,14 +95,6 @@ def judge_notification(headers: Headers, notification: Notification, routing: Ro
     if headers.all(b"mcp-method"):
         _agree(headers, b"mcp-method", notification.method)
     return revision
-
-
-def _mirrored_name(method: str, routing: Routing) -> str | None:
-    if method in _NAMED:
-        return routing.name
-    if method in _TASKED:
-        return routing.task_id
-    return routing.uri if method in _LOCATED else None
 
 
 def _served(version: str) -> Revision:
@@ -152,14 +160,17 @@ def _repeats(stated: str, value: Any, kind: str) -> bool:
     return number is not None and safe and int(number[1]) == value
 
 
+def _is_literal(name: str) -> bool:
+    """Whether a name stands in its header as it is: nothing in it would have to be read first."""
+    return name.isascii() and name.isprintable() and not name.startswith(_MARKER)
+
+
 def _agree(headers: Headers, name: bytes, value: str) -> None:
     """Refuse unless the header is there exactly once and says what the body says.
 
     Raises:
         ProtocolError: -32020.
     """
-    if headers.raw(name) == value.encode() and value.isprintable() and not value.startswith(_MARKER):
-        return  # as nearly always: to the letter, with nothing in it that would have to be read first
     spelled = _SPELLED[name]
     copy = _only(headers, name, spelled, f"the body says {quoted(value)}")
     try:

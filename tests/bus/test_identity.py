@@ -3,7 +3,7 @@
 import pytest
 from staging import CLAIM, staged, tool
 
-from mcpbus import Unauthorized
+from mcpbus import Context, Unauthorized
 
 
 async def by_header(head):
@@ -92,3 +92,22 @@ async def test_ids_are_unique_on_a_shared_channel_across_both_eras(autojump_cloc
             1: "held legacy",
             "1": "held modern",
         }
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_what_a_handler_does_to_what_its_client_says_of_itself_is_its_own_affair(era, autojump_clock):
+    async with staged() as stage:
+        seen = []
+
+        @stage.server.tool
+        async def scribble(ctx: Context) -> None:
+            client = ctx.client
+            seen.append((client.info.get("name"), client.capabilities.get("roots")))
+            client.info["name"] = "scribbled"
+            client.capabilities["roots"] = {"listChanged": True}
+
+        caller = stage.probe if era == "modern" else await stage.probe.initialize()
+        for _ in range(2):
+            await caller.request("tools/call", {"name": "scribble", "arguments": {}}).reply()
+        assert len(seen) == 2
+        assert seen[0] == seen[1]

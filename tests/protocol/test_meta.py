@@ -7,7 +7,7 @@ import pytest
 
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.meta import Meta, read_claim, read_routing
+from mcpbus.protocol.meta import Meta, read_routing
 
 PREFIX = "io.modelcontextprotocol/"
 VERSION, CAPABILITIES, INFO, LEVEL = (
@@ -105,16 +105,14 @@ def test_trace_context_is_relayed_if_well_formed_and_never_an_error(key, value, 
 
 
 def test_a_whole_claim():  # M-1
-    claim = read_claim(
-        Meta(
-            {
-                **REQUIRED,
-                CAPABILITIES: {"roots": {}},
-                INFO: {"name": "c", "version": "1", "x": 1},
-                LEVEL: "error",
-            }
-        )
-    )
+    claim = Meta(
+        {
+            **REQUIRED,
+            CAPABILITIES: {"roots": {}},
+            INFO: {"name": "c", "version": "1", "x": 1},
+            LEVEL: "error",
+        }
+    ).claim
     assert claim.protocol_version == "2026-07-28"
     assert claim.client_capabilities == {"roots": {}}
     assert claim.client_info == {"name": "c", "version": "1", "x": 1}
@@ -123,12 +121,12 @@ def test_a_whole_claim():  # M-1
 
 @pytest.mark.parametrize("extra", [{}, {INFO: None, LEVEL: None}])
 def test_who_the_client_is_and_its_log_level_may_be_left_out(extra):  # M-3, G-7
-    claim = read_claim(Meta({**REQUIRED, **extra}))
+    claim = Meta({**REQUIRED, **extra}).claim
     assert (claim.client_info, claim.log_level) == (None, None)
 
 
 def test_a_version_is_read_whether_or_not_it_is_served():
-    assert read_claim(Meta({**REQUIRED, VERSION: "v9"})).protocol_version == "v9"
+    assert Meta({**REQUIRED, VERSION: "v9"}).claim.protocol_version == "v9"
 
 
 @pytest.mark.parametrize(
@@ -149,6 +147,34 @@ def test_a_version_is_read_whether_or_not_it_is_served():
 )
 def test_an_incomplete_claim_names_the_key(rule, meta, names):
     with pytest.raises(ProtocolError) as caught:
-        read_claim(Meta(meta))
+        _ = Meta(meta).claim
     assert caught.value.code == INVALID_PARAMS, rule
     assert all(name in caught.value.message for name in names)
+
+
+# -- remembering -------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_client_says_of_itself_is_read_once():
+    assert routing(_meta=REQUIRED).meta is routing(_meta=REQUIRED, name="n").meta
+
+
+@pytest.mark.parametrize("own", [{"progressToken": 1}, {"traceparent": TRACE}, {INFO: {"name": "x" * 2000}}])
+def test_what_is_of_one_request_or_long_is_not_remembered(own):
+    meta = {**REQUIRED, **own}
+    assert routing(_meta=meta).meta is not routing(_meta=meta).meta
+
+
+def test_a_claim_that_is_wrong_is_refused_each_time():
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match=r"clientCapabilities"):
+            _ = routing(_meta={VERSION: "2026-07-28"}).meta.claim
+
+
+def test_clients_that_call_themselves_something_else_each_time_fill_no_memory():
+    first = routing(_meta={**REQUIRED, INFO: {"name": "first", "version": "1"}}).meta
+    for number in range(1000):
+        assert routing(_meta={**REQUIRED, INFO: {"name": str(number)}}).meta.values[INFO] == {
+            "name": str(number)
+        }
+    assert routing(_meta={**REQUIRED, INFO: {"name": "first", "version": "1"}}).meta is not first

@@ -26,7 +26,7 @@ from mcpbus.fate import Broadcast, Ledger, Reason
 from mcpbus.features import Kind as FeatureKind
 from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.interest import Interests
-from mcpbus.methods import offers
+from mcpbus.methods import METHODS
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
@@ -57,6 +57,11 @@ from mcpbus.turns import Turns
 if TYPE_CHECKING:
     from mcpbus.server import Server
 
+_OFFERED = {
+    era: frozenset(name for name, method in METHODS.items() if era in method.eras)
+    | ({LISTEN} if era is Era.MODERN else set())
+    for era in Era
+}
 _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
 
@@ -178,11 +183,11 @@ class Bus:
 
     def offers(self, method: str, era: Era) -> bool:
         """Tell whether requests of `method` are served in `era`."""
-        return (method == LISTEN and era is Era.MODERN) or offers(method, era)
+        return method in _OFFERED[era]
 
     def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:
         """Return the parameters of a tool that HTTP mirrors into headers; none where `principal` sees no such tool."""
-        found = self.features.find_tool(tool, principal)
+        found = self.features.find_tool(tool, principal) if self.features.mirrors else None
         return () if found is None else found.mirrored
 
     def open_session(self, setting: Setting, principal: object) -> Session:

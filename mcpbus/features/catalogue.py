@@ -40,6 +40,7 @@ class Features:
         self._base = base
         self._completes = False
         self._has_tasks = False
+        self._mirrors = False
         self._selective: tuple[int, bool] | None = None
         self._listeners: list[Callable[[Kind], object]] = []
         self.tools: Registry[Tool] = Registry(
@@ -97,6 +98,7 @@ class Features:
         made = function if isinstance(function, Tool) else tool(function, **options)
         self.tools.add(made.name, made)
         self._has_tasks = self._has_tasks or made.task is not None
+        self._mirrors = self._mirrors or bool(made.mirrored)
         return made
 
     def remove_tool(self, name: str) -> Tool:
@@ -203,6 +205,11 @@ class Features:
         if not self.selective:
             return None
         return [entry for entry in self.tools.entries() if self._shows(entry.item, principal)]
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether there ever was a tool with arguments that HTTP mirrors into headers."""
+        return self._mirrors or (self._base is not None and self._base.mirrors)
 
     @property
     def selective(self) -> bool:

@@ -64,7 +64,9 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
     version = claim.protocol_version
     if raw(VERSION_HEADER) != version.encode():
         _agree(headers, VERSION_HEADER, version)
-    revision = _served(version)
+    revision = modern(version)
+    if revision is None:
+        raise unsupported_protocol_version(version, MODERN_VERSIONS)
     if raw(b"mcp-method") != method.encode():
         _agree(headers, b"mcp-method", method)
     source = _SOURCES.get(method)
@@ -91,16 +93,11 @@ def judge_notification(headers: Headers, notification: Notification, routing: Ro
     version = claimed if isinstance(claimed, str) else next(iter(stated), MODERN_VERSIONS[-1])
     if stated:
         _agree(headers, VERSION_HEADER, version)
-    revision = _served(version)
-    if headers.all(b"mcp-method"):
-        _agree(headers, b"mcp-method", notification.method)
-    return revision
-
-
-def _served(version: str) -> Revision:
     revision = modern(version)
     if revision is None:
         raise unsupported_protocol_version(version, MODERN_VERSIONS)
+    if headers.all(b"mcp-method"):
+        _agree(headers, b"mcp-method", notification.method)
     return revision
 
 

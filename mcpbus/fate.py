@@ -116,6 +116,11 @@ class Ledger:
         self.pending[_MAILBOX] += 1
         return Receipt(method, self)
 
+    def record(self, fate: Fate) -> None:
+        """Enter a message that nobody needs a receipt of, since its fate is known already."""
+        self.emitted += 1
+        self.count(fate)
+
     def count(self, fate: Fate, times: int = 1) -> None:
         """Count messages that have got this fate; for their receipts."""
         if fate.verdict is _VERDICT_DELIVERED:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol, runtime_checkable
 
 from actors import Guest
-from mcpbus.fate import Receipt
+from mcpbus.fate import Fate, Receipt
 from mcpbus.options import Limits
 from mcpbus.transport.answering import HttpRequest, Opened, ReadyOutlet
 from mcpbus.transport.decisions import Answer, Head
@@ -32,10 +32,13 @@ class Endpoint(Protocol):
         """How long an answer may be quiet, and its client slow."""
 
     def cors_headers(self, head: Head, /) -> list[tuple[bytes, bytes]]:
-        """The fields that are added to the answer, whatever it is."""
+        """The fields that are added to the answer, whatever it is, today and whenever this head comes again."""
 
     def is_immediate(self, head: Head, /) -> bool:
-        """Whether a request can be given to `respond`, its body being there; otherwise it is to be served."""
+        """Whether a request can be given to `respond`, its body being there, today and whenever this head comes again.
+
+        Otherwise it is to be served.
+        """
 
     def clears(self, head: Head, /) -> bool:
         """Whether everything is in order that is judged by the head alone, today and whenever it comes again."""
@@ -47,6 +50,9 @@ class Endpoint(Protocol):
 
     def enter(self, answer: Answer, /) -> Receipt | None:
         """Enter an answer of `respond` in the books, for whoever writes it to settle; None for one that has no place there."""
+
+    def record(self, answer: Answer, fate: Fate, /) -> None:
+        """Enter an answer of `respond` together with what has become of it, where nobody had to wait for that."""
 
     async def stream(self, http: HttpRequest, opened: Opened, /) -> None:
         """Write what comes on a stream until it or the connection ends."""

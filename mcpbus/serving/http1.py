@@ -4,9 +4,10 @@ However the bytes were cut on their way, the same requests come out, or the same
 """
 
 from mcpbus.serving.http1_body import Body, Chunked, Sized
-from mcpbus.serving.http1_head import CHUNKED, Heads, RequestHead, find_fault
+from mcpbus.serving.http1_head import CHUNKED, LONGEST_REMEMBERED, Heads, RequestHead, find_fault
 
 _END = b"\r\n\r\n"
+_END_BYTES = len(_END)
 _CR = 13
 
 
@@ -15,16 +16,20 @@ class Requests:
 
     Args:
         heads: Reads the heads of requests.
+
+    Attributes:
+        body: What is still to be taken of the current body; None once that is all of it.
     """
 
-    __slots__ = ("_body", "_data", "_heads", "_looked_at", "_start")
+    __slots__ = ("_data", "_heads", "_looked_at", "_recall", "_start", "body")
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
+        self._recall = heads.recall
         self._data = b""
         self._start = 0
         self._looked_at = 0
-        self._body: Body | None = None
+        self.body: Body | None = None
 
     @property
     def waiting(self) -> int:
@@ -32,16 +37,11 @@ class Requests:
         return len(self._data) - self._start
 
     @property
-    def unread(self) -> int | None:
-        """How many bytes the rest of the current body has at least; None once it has been taken."""
-        return None if self._body is None else self._body.left
-
-    @property
     def missing(self) -> int | None:
         """How many bytes of the current body have not come; None where only reading it can tell."""
-        if self._body is None:
+        if self.body is None:
             return 0
-        return max(self._body.left - self.waiting, 0) if isinstance(self._body, Sized) else None
+        return max(self.body.left - self.waiting, 0) if isinstance(self.body, Sized) else None
 
     def receive(self, data: bytes) -> None:
         """Add what has come."""
@@ -49,7 +49,7 @@ class Requests:
         self._start = 0
 
     def take_whole(self, data: bytes) -> tuple[RequestHead, bytes] | None:
-        """Read a request that came in one piece, as nearly all do, with nothing before and nothing after it.
+        """Read a request that came in one piece, as nearly all do, with nothing before and nothing after it, and no long head.
 
         Returns:
             Its head and its body; None if it is otherwise, and then nothing was taken.
@@ -57,11 +57,10 @@ class Requests:
         Raises:
             RequestError: It is no request, or none that is served.
         """
-        end = data.find(_END)
-        if end <= 0 or data[0] == _CR or self._body is not None or self._start != len(self._data):
+        end = data.find(_END, 1, LONGEST_REMEMBERED) + _END_BYTES
+        if end < _END_BYTES or data[0] == _CR or self.body is not None or self._start != len(self._data):
             return None
-        end += len(_END)
-        head = self._heads.read(data[:end])
+        head = self._recall(data[:end])
         return (head, data[end:]) if head.length == len(data) - end else None
 
     def next_head(self) -> RequestHead | None:
@@ -85,20 +84,20 @@ class Requests:
         self._looked_at = 0
         head = self._heads.read(data[start : self._start])
         if head.length:
-            self._body = Chunked() if head.length == CHUNKED else Sized(head.length)
+            self.body = Chunked() if head.length == CHUNKED else Sized(head.length)
         return head
 
     def take_body(self) -> bytes:
-        """Take what has come of the current body, and was not taken yet; `unread` is None after its end.
+        """Take what has come of the current body, and was not taken yet; `body` is None after its end.
 
         Raises:
             RequestError: What has come is no body.
         """
-        if self._body is None:
+        if self.body is None:
             return b""
-        piece, self._start = self._body.take(self._data, self._start)
-        if self._body.ended:
-            self._body = None
+        piece, self._start = self.body.take(self._data, self._start)
+        if self.body.ended:
+            self.body = None
         return piece
 
     def take_rest(self) -> bytes:

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from actors import Guest
-from mcpbus.fate import DELIVERED, LOST, Receipt
-from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.http1_head import RequestError, RequestHead
+from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1_poll import Poll
 from mcpbus.serving.http1_push import Push
 from mcpbus.serving.http1_request import MOST_AHEAD, Http1Request
-from mcpbus.serving.http1_wire import GONE, Doing, Owner
+from mcpbus.serving.http1_wire import GONE, IDLE, SERVING, Doing, Owner
 from mcpbus.serving.http1_work import FAILED, TOO_SLOW, Http1Work
 from mcpbus.transport.answering import Opened
 from mcpbus.transport.decisions import Answer, Head
@@ -50,28 +48,28 @@ class Http1Connection(Http1Work):
     def begin(self) -> None:
         """Serve the connection, to its end. No schedule point."""
         self._lane.enter(self)
-        if self._poll is None:
+        if self.poll is None:
             self._go_on()
         else:
-            self._wait(Doing.IDLE, self.options.keep_alive_seconds)
+            self._wait(IDLE, self.options.keep_alive_seconds)
             self._watch()
 
     def retire(self) -> None:
         """End as soon as no request is under way; at once if none is."""
         self.retired = True
-        if self._doing not in {Doing.SERVING, Doing.BODY}:
+        if self._doing not in {SERVING, Doing.BODY}:
             self.expire()
 
     def expire(self) -> None:
         """End what the connection waits for; if that is something to say, say anything."""
         self.expires = math.inf
-        if self._doing is Doing.SERVING:
+        if self._doing is SERVING:
             if self._push is not None:
                 self._push.keep_alive()
         elif self._task is not None:
             self._over = True
             self._task.cancel()
-        elif self._doing is Doing.IDLE or self.retired:
+        elif self._doing is IDLE or self.retired:
             self._close()
         else:
             self._end_with(self._refuse, TOO_SLOW)
@@ -93,22 +91,22 @@ class Http1Connection(Http1Work):
             data = self._stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a poll knows
         except GONE:
             data = b""
-        if data is None:
-            return None
-        if self._doing is Doing.SERVING:
+        if self._doing is SERVING:
             self._read_ahead(data)
         elif data:
             return self._look(data)
-        else:
+        elif data is not None:
             self._close()
         return None
 
-    def _read_ahead(self, data: bytes) -> None:
+    def _read_ahead(self, data: bytes | None) -> None:
         """Keep what comes while a request is served, up to a bound."""
         if data:
             self.requests.receive(data)
             if self.requests.waiting >= MOST_AHEAD:
                 self._forget()
+            return
+        if data is None:
             return
         self._forget()
         if self._push is not None:
@@ -117,23 +115,23 @@ class Http1Connection(Http1Work):
 
     def _look(self, data: bytes) -> Guest | None:
         """Serve the next request, if it is there with this data and can be served without waiting."""
-        head = None
+        requests, head = self.requests, None
         try:
-            whole = self.requests.take_whole(data) if self._doing is Doing.IDLE else None
-            if whole is None:
-                self.requests.receive(data)
-            head = self._next_whole() if whole is None else whole[0]
+            whole = requests.take_whole(data) if self._doing is IDLE else None
+            if whole is not None:
+                head, body = whole
+                terms = self._lane.terms(head)
+                if terms is not None and terms.immediate:
+                    return self._respond(terms, head, body)
+            requests.receive(data)
+            head = self._next_whole()
             if head is None:
                 return None
-            endpoint = None if head.leaves else self._lane.app.direct(head.judged.path)
-            if endpoint is None or not endpoint.is_immediate(head.judged):
-                if whole is not None:
-                    self.requests.receive(data)
-                    self.requests.next_head()
-                self._head = head
-                self._go_on()
-                return None
-            return self._respond(endpoint, head, self.requests.take_body() if whole is None else whole[1])
+            terms = self._lane.terms(head)
+            if terms is not None and terms.immediate:
+                return self._respond(terms, head, requests.take_body())
+            self._head = head
+            self._go_on()
         except RequestError as fault:
             self._end_with(self._refuse, fault)
         except Exception as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
@@ -147,7 +145,7 @@ class Http1Connection(Http1Work):
         if self.retired:
             self._end_with(self._linger)
             return None
-        self._wait(Doing.IDLE, self.options.keep_alive_seconds)
+        self._wait(IDLE, self.options.keep_alive_seconds)
         if self.requests.waiting < MOST_AHEAD:
             self._watch()
         return self._look(b"")
@@ -156,7 +154,7 @@ class Http1Connection(Http1Work):
         """The head of the next request, once all of its body is there, too; one that a task is to wait for, is left to it."""
         head, self._head = self._head or self.requests.next_head(), None
         if head is None:
-            if self.requests.waiting and self._doing is Doing.IDLE:
+            if self.requests.waiting and self._doing is IDLE:
                 self._wait(Doing.HEAD, self.options.head_seconds)
             self._watch()
             return None
@@ -171,76 +169,37 @@ class Http1Connection(Http1Work):
             self._watch()
         return None
 
-    def _respond(self, endpoint: Endpoint, head: RequestHead, body: bytes) -> Guest | None:
+    def _respond(self, terms: Terms, head: RequestHead, body: bytes) -> Guest | None:
+        assert self.poll is not None  # noqa: S101 - it takes the turn
         self._served = True
-        self._stop_waiting()
-        if head.cleared is not endpoint and endpoint.clears(head.judged):
-            head.cleared = endpoint
-        request = self._make_request(head, endpoint)
-        result = endpoint.respond(head.judged, body, request, cleared=head.cleared is endpoint)
+        self._doing = SERVING
+        self.expires = math.inf
+        request = Http1Request(self, head.judged, head, terms, self.poll.scope)
+        result = terms.endpoint.respond(head.judged, body, request, cleared=terms.cleared)
         if not isinstance(result, Answer):
             return result
-        self.finish(request, result)
+        request.finish(result)
         return None
 
     # -- for a request that is served in a turn ----------------------------------------------------
 
-    @property
-    def scope(self) -> trio.CancelScope:
-        """Encloses the task that serves the connection at the moment."""
-        if self._task is not None:
-            return self._task
-        assert self._poll is not None  # noqa: S101 - there would be a task
-        return self._poll.scope
-
     def open(self, request: Http1Request, opened: Opened) -> None:
         """Answer from a stream."""
         if opened.stream.log is None and not opened.form.array:
-            self._push = Push(self, request, opened, request.endpoint.limits)
+            self._push = Push(self, request, opened, request.terms.endpoint.limits)
             if self._silent:
                 self._push.cancel()  # a client that says no more is not told what is still to come
             else:
                 self._push.begin()
         else:
-            self._go_on(request, partial(request.endpoint.stream, request, opened))
+            self._go_on(request, partial(request.terms.endpoint.stream, request, opened))
 
     def flush_later(self, push: Push) -> None:
         """Have what waits written together with what comes in this turn of the scheduler."""
         self._lane.flusher.notice(push)
 
-    def _make_request(self, head: RequestHead, endpoint: Endpoint) -> Http1Request:
-        return Http1Request(self, head, endpoint)
-
-    def finish(self, request: Http1Request, answer: Answer) -> None:
-        """Write a whole answer, and go on with the next request."""
-        data = request.encode_answer(answer)
-        receipt = request.endpoint.enter(answer)
-        assert self._poll is not None  # noqa: S101 - a task answers by itself
-        self._poll.write_soon(partial(self._send, request, receipt, data))
-
-    def _send(self, request: Http1Request, receipt: Receipt | None, data: bytes) -> None:
-        try:
-            rest = self.send_now(data)
-            if rest:
-                self.start(self._send_answer, request, receipt, rest)
-            else:
-                self._sent(request, receipt)
-        except Exception as failure:  # noqa: BLE001 - a fault in here is this connection's, and not that of those after it
-            self.fail(failure, request.head)
-
-    async def _send_answer(self, request: Http1Request, receipt: Receipt | None, rest: bytes) -> None:
-        try:
-            await self.send(rest)
-        finally:
-            self._sent(request, receipt)
-
-    def _sent(self, request: Http1Request, receipt: Receipt | None) -> None:
-        if receipt is not None:
-            receipt.settle(LOST if self.gone else DELIVERED)
-        if self.gone:
-            self.lose()
-        else:
-            self.answered(request)
+    def _make_request(self, head: RequestHead, terms: Terms, scope: trio.CancelScope) -> Http1Request:
+        return Http1Request(self, head.judged, head, terms, scope)
 
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""
@@ -251,13 +210,15 @@ class Http1Connection(Http1Work):
             else:
                 self._close()
             return
-        if self.requests.waiting and self._poll is not None:
+        if self.requests.waiting and self.poll is not None:
             # A client that sends many requests at once does not get all of our time. Until the next one is looked at it
             # counts as being served, so that there is a bound to what is read meanwhile.
-            self._poll.soon(self._look_ahead)
+            self.poll.soon(self._look_ahead)
         else:
-            self._wait(Doing.IDLE, self.options.keep_alive_seconds)
-            self._watch()
+            self._doing = IDLE
+            self.quiet_for(self.options.keep_alive_seconds)
+            if not self._watched:
+                self._watch()
 
     def fail(self, failure: Exception, head: Head | None) -> None:
         """End a connection whose request could not be answered, and tell its client if nothing was said to it."""

@@ -6,12 +6,14 @@ is not exactly as the standard has it is refused, also where the standard would 
 
 import functools
 import re
-from typing import Final
+from typing import Final, Self
 from urllib.parse import unquote
 
 import attrs
 import httptools
 
+from mcpbus.serving.asgi import Endpoint
+from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import Head
 from mcpbus.transport.headers import Headers
 
@@ -23,6 +25,9 @@ LONGEST_LINE: Final = 8 * 1024
 
 MOST_FIELDS: Final = 128
 """Header fields of one request; more are refused with 431."""
+
+LONGEST_REMEMBERED: Final = 1024
+"""Bytes of a head that is remembered."""
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\n"
 """What an HTTP/2 client with prior knowledge says first, as far as it looks like a request."""
@@ -41,7 +46,6 @@ _FAULTS: Final = {
 _LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d\.\d)")
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
 _MOST_DIGITS: Final = 18
-_LONGEST_REMEMBERED: Final = 1024
 _FIELDS_IN_DOUBT: Final = 4 * MOST_FIELDS
 
 
@@ -59,6 +63,29 @@ class RequestError(Exception):
         self.text = text
 
 
+@attrs.frozen(eq=False)
+class Terms:
+    """How an endpoint serves all requests that have one head, as far as head and endpoint alone decide it.
+
+    Attributes:
+        endpoint: The endpoint.
+        immediate: See `Endpoint.is_immediate`.
+        cleared: If so, see `Endpoint.clears`.
+        cors: See `Endpoint.cors_headers`.
+    """
+
+    endpoint: Endpoint
+    immediate: bool
+    cleared: bool
+    cors: HeaderList
+
+    @classmethod
+    def of(cls, endpoint: Endpoint, head: Head) -> Self:
+        """Ask an endpoint."""
+        immediate = endpoint.is_immediate(head)
+        return cls(endpoint, immediate, immediate and endpoint.clears(head), endpoint.cors_headers(head))
+
+
 @attrs.define(eq=False)
 class RequestHead:
     """A request before its body. One that is not long is remembered: clients send the same few for ever.
@@ -72,7 +99,7 @@ class RequestHead:
         keeps: Whether its client will send another one on this connection.
         expects: Whether its client waits for a `100 Continue` before it sends the body.
         leaves: Whether its client wants to leave HTTP/1.1, for a WebSocket or for HTTP/2.
-        cleared: The endpoint that found everything in order that is judged by the head alone; None before that.
+        terms: What the endpoint that served the last request with it said of them; None before that.
     """
 
     judged: Head
@@ -82,7 +109,7 @@ class RequestHead:
     keeps: bool
     expects: bool = False
     leaves: bool = False
-    cleared: object = None
+    terms: Terms | None = None
 
 
 class _Fields:
@@ -193,7 +220,7 @@ class Heads:
 
     def read(self, data: bytes) -> RequestHead:
         """Read a whole head, as `read_head`."""
-        return read_head(data, self.longest) if len(data) > _LONGEST_REMEMBERED else self.recall(data)
+        return read_head(data, self.longest) if len(data) > LONGEST_REMEMBERED else self.recall(data)
 
 
 def _read_fields(data: bytes) -> dict[bytes, bytes | tuple[bytes, ...]]:

@@ -8,7 +8,7 @@ import trio
 
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.held import Flusher
-from mcpbus.serving.http1_head import Heads
+from mcpbus.serving.http1_head import Heads, RequestHead, Terms
 from mcpbus.serving.http1_poll import AVAILABLE, Poll
 from mcpbus.serving.http1_wire import Http1Wire
 from mcpbus.serving.options import ServeOptions
@@ -33,6 +33,7 @@ class Lane:
     Attributes:
         heads: Reads the heads of requests.
         context: The context variables with which each request begins.
+        clock: Tells trio's time, as `trio.current_time`, which takes two calls more.
         poll: Waits for connections that can be polled; None where the system has nothing to do it with.
         flusher: Has what is said in one turn of the scheduler written together.
         next_look: When `run` looks next, by trio's clock.
@@ -43,6 +44,7 @@ class Lane:
         self.options = options
         self.heads = Heads(options.max_head_bytes)
         self.context = copy_context()
+        self.clock = trio.lowlevel.current_clock().current_time
         self.poll = Poll(self.context) if AVAILABLE else None
         self.flusher = Flusher()
         self.next_look = math.inf
@@ -92,6 +94,16 @@ class Lane:
     def look_at(self, time: float) -> None:
         """Have `run` look at this time too."""
         self.next_look = self._sleeping.deadline = time
+
+    def terms(self, head: RequestHead) -> Terms | None:
+        """Who serves a request, and how; None: the application does, through ASGI."""
+        endpoint, terms = self.app.direct(head.judged.path), head.terms
+        if terms is not None and terms.endpoint is endpoint:
+            return terms
+        if endpoint is None or head.leaves:
+            return None
+        head.terms = Terms.of(endpoint, head.judged)
+        return head.terms
 
     def enter(self, connection: Http1Wire) -> None:
         """Watch a connection's deadlines."""

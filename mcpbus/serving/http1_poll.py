@@ -19,7 +19,10 @@ import trio
 from actors import Guest
 
 Turn = Callable[[], Guest | None]
-"""What a connection does when something has come, without waiting; a handler that waits is left to whoever took the turn."""
+"""What a connection does when something has come, without waiting.
+
+It returns a handler that waits, or was cancelled together with `Poll.scope`: this is left to whoever took the turn.
+"""
 
 _MOST_AT_ONCE: Final = 32
 """Turns in a row, before other tasks may run."""
@@ -38,6 +41,13 @@ class Pollable(Protocol):
     @property
     def descriptor(self) -> int:
         """Its file descriptor, also once it is closed."""
+
+
+class Writer(Protocol):
+    """What has an answer to write."""
+
+    def write_now(self) -> None:
+        """Write it. No schedule point."""
 
 
 class Poll:
@@ -61,7 +71,7 @@ class Poll:
         self._turns: dict[int, Turn] = {}
         self._due: deque[Turn] = deque()
         self._in_turn = False
-        self._writes: list[Callable[[], None]] = []
+        self._writers: list[Writer] = []
         self._write_by = math.inf
         self._epoll = select.epoll() if AVAILABLE else None
 
@@ -86,22 +96,22 @@ class Poll:
         if self._nursery is not None:
             self._nursery.start_soon(self._take_one, turn)
 
-    def write_soon(self, write: Callable[[], None]) -> None:
+    def write_soon(self, writer: Writer) -> None:
         """Write an answer together with those of the next few turns, if one is being taken; otherwise at once.
 
         Clients on the same machine are woken once for several answers then, and not for each, which is half of what a write costs.
         """
         if not self._in_turn:
-            write()
+            writer.write_now()
             return
-        if not self._writes:
+        if not self._writers:
             self._write_by = perf_counter() + _GATHER_SECONDS
-        self._writes.append(write)
+        self._writers.append(writer)
 
     def _write(self) -> None:
-        writes, self._writes, self._write_by = self._writes, [], math.inf
-        for write in writes:
-            write()
+        writers, self._writers, self._write_by = self._writers, [], math.inf
+        for writer in writers:
+            writer.write_now()
 
     async def run(self) -> None:
         """Take turns until cancelled."""
@@ -110,42 +120,32 @@ class Poll:
 
     async def _lead(self) -> None:
         with trio.CancelScope() as scope:
-            guest = await self._take_turns(scope)
+            guest = None
+            while guest is None and not scope.cancel_called:
+                if not self._due:
+                    self._due.extend(await self._wait())
+                guest = self._take(self._due, scope)
             assert self._nursery is not None  # noqa: S101 - this is one of its tasks
             self._nursery.start_soon(self._lead)
-            if guest is not None:
-                await guest.go_on()
+            await _go_on(guest)
 
     async def _take_one(self, turn: Turn) -> None:
         with trio.CancelScope() as scope:
-            guest = self._take(turn, scope)
-            self._write()
-            if guest is not None:
-                await guest.go_on()
+            await _go_on(self._take(deque((turn,)), scope))
 
-    async def _take_turns(self, scope: trio.CancelScope) -> Guest | None:
-        """Take turns until a handler waits, which is returned, or this very task was cancelled."""
-        due = self._due
-        while True:
-            if not due:
-                due.extend(await self._wait())
-            while due:
-                guest = self._take(due.popleft(), scope)
-                leaves = guest is not None or scope.cancel_called
-                if leaves or not due or len(self._writes) == _MOST_WRITES or perf_counter() > self._write_by:
-                    self._write()
-                if leaves:
-                    return guest
-
-    def _take(self, turn: Turn, scope: trio.CancelScope) -> Guest | None:
+    def _take(self, due: deque[Turn], scope: trio.CancelScope) -> Guest | None:
+        """Take turns until none is due, or one leaves a handler, which is returned, to this task."""
         self.scope = scope
-        # What one request sets there, such as a principal, is not for the next one.
         self._in_turn = True
-        try:
-            guest = self._context.copy().run(turn)
-        finally:
-            self._in_turn = False
-        return None if guest is None or guest.outcome is not None else guest
+        guest = None
+        while due and guest is None:
+            # What one request sets there, such as a principal, is not for the next one.
+            guest = self._context.copy().run(due.popleft())
+            if len(self._writers) == _MOST_WRITES or perf_counter() > self._write_by:
+                self._write()
+        self._in_turn = False
+        self._write()
+        return guest
 
     async def _wait(self) -> list[Turn]:
         """Wait until turns are due. A schedule point, always."""
@@ -161,3 +161,8 @@ class Poll:
         """Give the kernel's list back."""
         if self._epoll is not None:
             self._epoll.close()
+
+
+async def _go_on(guest: Guest | None) -> None:
+    if guest is not None and guest.outcome is None:
+        await guest.go_on()

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Self
 
+import msgspec
 import trio
 
-from mcpbus.serving.asgi import Endpoint
+from mcpbus.fate import DELIVERED, LOST, Receipt
 from mcpbus.serving.http1_answer import (
     CHUNKED,
     CLOSE,
@@ -16,10 +17,10 @@ from mcpbus.serving.http1_answer import (
     encode_chunk,
     encode_head,
 )
-from mcpbus.serving.http1_head import RequestError, RequestHead
+from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.transport.answering import Opened
 from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.decisions import Answer
+from mcpbus.transport.decisions import Answer, Head
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_connection import Http1Connection
@@ -28,49 +29,36 @@ MOST_AHEAD: Final = 64 * 1024
 """Bytes of later requests that are read while one is served; past that, a client's end is noticed by writing to it."""
 
 
-class Http1Request:
+class Http1Request(msgspec.Struct, eq=False):
     """An `HttpRequest` of the HTTP/1.1 lane, and the `Outlet` of one that is served in its connection's turn.
 
     Args:
         connection: The connection.
-        head: What has been read of it.
-        endpoint: Who serves it.
+        head: The request before its body, as it is judged.
+        read: What was read of that.
+        terms: Who serves it, and how.
+        scope: Encloses the task that begins to serve it.
 
     Attributes:
         head: The request before its body, as it is judged.
-        endpoint: Who serves it.
+        terms: Who serves it, and how.
         scope: Encloses the task that began to serve it.
         started: Whether something of the answer was written.
         ended: Whether all of it was.
         closes: Whether the connection ends with it; the client knows.
     """
 
-    __slots__ = (
-        "_connection",
-        "_cors",
-        "_head",
-        "_said_continue",
-        "_unsaid",
-        "closes",
-        "ended",
-        "endpoint",
-        "head",
-        "scope",
-        "started",
-    )
-
-    def __init__(self, connection: "Http1Connection", head: RequestHead, endpoint: Endpoint) -> None:
-        self.head = head.judged
-        self.endpoint = endpoint
-        self._connection = connection
-        self._head = head
-        self._cors = endpoint.cors_headers(head.judged)
-        self._said_continue = not head.expects
-        self._unsaid: bytes | None = None  # a head that waits for what comes after it
-        self.scope = connection.scope
-        self.started = False
-        self.ended = False
-        self.closes = not head.keeps
+    _connection: "Http1Connection"
+    head: Head
+    _read: RequestHead
+    terms: Terms
+    scope: trio.CancelScope
+    _reply: Answer | None = None  # a whole answer that waits to be written
+    _unsaid: bytes | None = None  # a head that waits for what comes after it
+    _said_continue: bool = False
+    started: bool = False
+    ended: bool = False
+    closes: bool = False
 
     @property
     def host(self) -> Self:
@@ -87,7 +75,10 @@ class Http1Request:
 
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""
-        self._connection.finish(self, answer)
+        poll = self._connection.poll
+        assert poll is not None  # noqa: S101 - a task answers by itself
+        self._reply = answer
+        poll.write_soon(self)
 
     def fail(self, failure: Exception) -> None:
         """See `ReadyOutlet`."""
@@ -98,14 +89,14 @@ class Http1Request:
         connection, requests = self._connection, self._connection.requests
         try:
             body = requests.take_body()
-            if requests.unread is None:
+            if requests.body is None:
                 return body if len(body) <= limit else None
             pieces, size = [body], len(body)
-            if not self._said_continue:
+            if self._read.expects and not self._said_continue:
                 if not requests.waiting and not size:
                     await connection.send(CONTINUE)
                 self._said_continue = True
-            while requests.unread is not None:
+            while requests.body is not None:
                 if size > limit:
                     return None
                 if not await connection.receive_body():
@@ -118,9 +109,39 @@ class Http1Request:
             raise trio.BrokenResourceError("the body of the request is malformed") from fault
         return b"".join(pieces) if size <= limit else None
 
+    def write_now(self) -> None:
+        """Write the whole answer, which `finish` was given. See `Writer`."""
+        connection, endpoint, reply = self._connection, self.terms.endpoint, self._reply
+        assert reply is not None  # noqa: S101 - it is not written before that
+        try:
+            rest = connection.send_now(self.encode_answer(reply))
+            if rest:
+                connection.start(self._write_rest, rest, endpoint.enter(reply))
+            elif rest is None:
+                endpoint.record(reply, LOST)
+                connection.lose()
+            else:
+                endpoint.record(reply, DELIVERED)
+                connection.answered(self)
+        except Exception as failure:  # noqa: BLE001 - a fault in here is this connection's, and not that of those after it
+            self.fail(failure)
+
+    async def _write_rest(self, rest: bytes, receipt: Receipt | None) -> None:
+        connection = self._connection
+        try:
+            await connection.send(rest)
+        finally:
+            if receipt is not None:
+                receipt.settle(LOST if connection.gone else DELIVERED)
+            if connection.gone:
+                connection.lose()
+            else:
+                connection.answered(self)
+
     def encode_answer(self, reply: Answer) -> bytes:
         """A whole answer; nothing can be written after it."""
-        fields = [*reply.headers, *self._cors] if self._cors else reply.headers
+        cors = self.terms.cors
+        fields = [*reply.headers, *cors] if cors else reply.headers
         bodiless = self.head.verb == "HEAD"
         data = encode_answer(reply.status, fields, reply.body, self._say_connection(), bodiless=bodiless)
         self.started = self.ended = True
@@ -128,16 +149,16 @@ class Http1Request:
 
     def begin_stream(self, headers: HeaderList) -> None:
         """Begin an answer of status 200 in pieces; its head goes out with the first one."""
-        if not self._head.modern:
+        if not self._read.modern:
             self.closes = True  # the end of the connection is the end of the answer
         framing = self._say_connection()
-        if self._head.modern:
+        if self._read.modern:
             framing += CHUNKED
-        self._unsaid = encode_head(200, [*headers, *self._cors], framing)
+        self._unsaid = encode_head(200, [*headers, *self.terms.cors], framing)
 
     def encode_piece(self, data: bytes, *, more: bool) -> bytes:
         """A piece of an answer, the last one unless `more`."""
-        if self._head.modern:
+        if self._read.modern:
             data = encode_chunk(data) if more else encode_chunk(data) + END
         if self._unsaid is not None:
             data, self._unsaid = self._unsaid + data, None
@@ -175,13 +196,15 @@ class Http1Request:
 
     def _say_connection(self) -> bytes:
         """What the answer says of the connection; decided when its head is made."""
-        head, connection = self._head, self._connection
-        unread = connection.requests.unread
-        if unread is None and head.keeps and head.modern and not connection.retired:
+        head, connection = self._read, self._connection
+        body = connection.requests.body
+        if body is None and head.keeps and head.modern and not connection.retired:
             return b""
-        if unread is not None and (not self._said_continue or unread > connection.options.unread_body_bytes):
+        if body is not None and (
+            (head.expects and not self._said_continue) or body.left > connection.options.unread_body_bytes
+        ):
             self.closes = True  # the client may send this body or not, or it is too long to wait for its end
-        self.closes = self.closes or connection.retired
+        self.closes = self.closes or connection.retired or not head.keeps
         if self.closes:
             return CLOSE
         return b"" if head.modern else KEEP

@@ -53,6 +53,11 @@ class Doing(Enum):
     """The answer is out; what the client still sends is thrown away."""
 
 
+# The members that are named for every request; before Python 3.12 each look-up by a class's name is a search.
+IDLE: Final = Doing.IDLE
+SERVING: Final = Doing.SERVING
+
+
 class Http1Wire:
     """The bytes of a connection.
 
@@ -91,7 +96,7 @@ class Http1Wire:
         self._socket = stream if isinstance(stream, DeadlineStream) else None
         self._over = False
         self._closed = False
-        self._doing = Doing.IDLE
+        self._doing = IDLE
         self.requests = Requests(lane.heads)
         self.options = lane.options
         self.expires = math.inf
@@ -102,16 +107,16 @@ class Http1Wire:
 
     def quiet_for(self, seconds: float) -> None:
         """Let the connection be quiet for so many seconds; then it expires."""
-        self.expires = trio.current_time() + seconds
-        if self.expires < self._lane.next_look:
-            self._lane.look_at(self.expires)
+        self.expires = expires = self._lane.clock() + seconds
+        if expires < self._lane.next_look:
+            self._lane.look_at(expires)
 
     def _wait(self, doing: Doing, seconds: float) -> None:
         self._doing = doing
         self.quiet_for(seconds)
 
     def _stop_waiting(self) -> None:
-        self._doing = Doing.SERVING
+        self._doing = SERVING
         self.expires = math.inf
 
     # -- bytes -----------------------------------------------------------------------------------
@@ -173,7 +178,7 @@ class Http1Wire:
         self._wait(Doing.DISCARDING, self.options.unread_body_seconds)
         while True:
             size += len(self.requests.take_body())
-            if self.requests.unread is None:
+            if self.requests.body is None:
                 return True
             if size > self.options.unread_body_bytes:
                 return False

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors import Guest
-from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.http1_head import RequestError, RequestHead
+from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1_poll import Poll
 from mcpbus.serving.http1_request import Http1Request
-from mcpbus.serving.http1_wire import GONE, READ_BYTES, Doing, Http1Wire, Owner
+from mcpbus.serving.http1_wire import GONE, IDLE, READ_BYTES, Doing, Http1Wire, Owner
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_lane import Lane
@@ -42,13 +41,14 @@ class Http1Work(Http1Wire):
 
     Attributes:
         fault: What is wrong with the body that was read, to be answered.
+        poll: Waits for the stream; None if it cannot be polled.
     """
 
-    __slots__ = ("_head", "_poll", "_served", "_task", "_watched", "fault")
+    __slots__ = ("_head", "_served", "_task", "_watched", "fault", "poll")
 
     def __init__(self, lane: "Lane", stream: trio.abc.Stream, owner: Owner, poll: Poll | None) -> None:
         super().__init__(lane, stream, owner)
-        self._poll = poll
+        self.poll = poll
         self._task: trio.CancelScope | None = None
         self._head: RequestHead | None = None
         self._watched = False
@@ -58,24 +58,24 @@ class Http1Work(Http1Wire):
     # -- turns or tasks --------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        if self._poll is not None and not self._watched:
+        if self.poll is not None and not self._watched:
             try:
-                self._poll.watch(self._stream, self._take_turn)  # type: ignore[arg-type]  # whoever gave a poll knows
+                self.poll.watch(self._stream, self._take_turn)  # type: ignore[arg-type]  # whoever gave a poll knows
                 self._watched = True
             except OSError as error:  # there are bounds to what a kernel waits for
                 _logger.warning("a connection cannot be waited for: %s", error)
                 self.lose()
 
     def _forget(self) -> None:
-        if self._poll is not None and self._watched:
+        if self.poll is not None and self._watched:
             self._watched = False
-            self._poll.forget(self._stream)  # type: ignore[arg-type]  # as above
+            self.poll.forget(self._stream)  # type: ignore[arg-type]  # as above
 
     def _take_turn(self) -> Guest | None:
         """Do what can be done without waiting, now that something has come."""
         raise NotImplementedError
 
-    def _make_request(self, head: RequestHead, endpoint: Endpoint) -> Http1Request:
+    def _make_request(self, head: RequestHead, terms: Terms, scope: trio.CancelScope) -> Http1Request:
         """Make what the endpoint is given of a request."""
         raise NotImplementedError
 
@@ -132,7 +132,7 @@ class Http1Work(Http1Wire):
             with scope:
                 try:
                     if request is None or answer is None or await self._serve(request, answer):
-                        rest = await self._serve_all()
+                        rest = await self._serve_all(scope)
                 except GONE:
                     pass
                 except RequestError as fault:
@@ -148,16 +148,16 @@ class Http1Work(Http1Wire):
             self._lane.leave(self)
             await self._owner.hand_over(rest)
 
-    async def _serve_all(self) -> bytes | None:
+    async def _serve_all(self, scope: trio.CancelScope) -> bytes | None:
         while (head := await self._next_head()) is not None:
-            endpoint = None if head.leaves else self._lane.app.direct(head.judged.path)
-            if endpoint is None:
+            terms = self._lane.terms(head)
+            if terms is None:
                 if head.judged.verb == "PRI" and self._served:
                     raise RequestError(400, "HTTP/2 begins with the connection")
                 return head.raw + self.requests.take_rest()
             self._served = True
-            request = self._make_request(head, endpoint)
-            if not await self._serve(request, partial(endpoint.serve, request)):
+            request = self._make_request(head, terms, scope)
+            if not await self._serve(request, partial(terms.endpoint.serve, request)):
                 break
         return None
 
@@ -179,10 +179,10 @@ class Http1Work(Http1Wire):
         if self.gone or not request.ended:
             return False
         if request.closes or self.retired:
-            if self.requests.unread is not None or self.requests.waiting:
+            if self.requests.body is not None or self.requests.waiting:
                 await self._linger()
             return False
-        return self.requests.unread is None or await self._discard_body()
+        return self.requests.body is None or await self._discard_body()
 
     async def _next_head(self) -> RequestHead | None:
         head, self._head = self._head, None
@@ -193,16 +193,16 @@ class Http1Work(Http1Wire):
         if requests.waiting:
             # A client that sends many requests at once does not get all of our time.
             await trio.lowlevel.checkpoint()
-        self._wait(Doing.IDLE, self.options.keep_alive_seconds)
+        self._wait(IDLE, self.options.keep_alive_seconds)
         while True:
             if requests.waiting:
                 head = requests.next_head()
                 if head is not None:
                     self._stop_waiting()
                     return head
-                if requests.waiting and self._doing is Doing.IDLE:
+                if requests.waiting and self._doing is IDLE:
                     self._wait(Doing.HEAD, self.options.head_seconds)
-            if self._poll is not None:
+            if self.poll is not None:
                 self._task = None
                 self._watch()
                 return None

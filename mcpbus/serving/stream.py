@@ -15,6 +15,9 @@ _MOST_AT_ONCE = 64 * 1024
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
+_CLOSED = -1
+"""No socket has this descriptor. That of a closed one may be another connection's, whose bytes are not for us."""
+
 
 class DeadlineStream(trio.abc.Stream):
     """A `trio.SocketStream` whose `send_all` fails once the peer accepts less than 16 KiB in `seconds`.
@@ -31,8 +34,7 @@ class DeadlineStream(trio.abc.Stream):
 
     def __init__(self, stream: trio.SocketStream, seconds: float) -> None:
         self._stream = stream
-        self._fileno = stream.socket.fileno  # -1 once it is closed
-        self.descriptor = stream.socket.fileno()
+        self.descriptor = self._open = stream.socket.fileno()
         self._seconds = seconds
         self._sending: trio.CancelScope | None = None
         self.aborted = False
@@ -79,7 +81,7 @@ class DeadlineStream(trio.abc.Stream):
             trio.ClosedResourceError: As for `send_all`.
         """
         try:
-            return os.write(self._fileno(), data)
+            return os.write(self._open, data)
         except BlockingIOError:
             return 0
         except OSError as error:
@@ -107,7 +109,7 @@ class DeadlineStream(trio.abc.Stream):
             trio.ClosedResourceError: As for `receive_some`.
         """
         try:
-            return os.read(self._fileno(), max_bytes)
+            return os.read(self._open, max_bytes)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -123,28 +125,28 @@ class DeadlineStream(trio.abc.Stream):
             trio.ClosedResourceError: The stream was closed on this side.
         """
         while True:
-            fileno = self._fileno()
-            if fileno == -1:
+            if self._open == _CLOSED:
                 raise trio.ClosedResourceError("the connection was closed")
-            await trio.lowlevel.wait_readable(fileno)
-            # The number is asked for anew: whoever closed it meanwhile may have left it to another connection.
+            await trio.lowlevel.wait_readable(self._open)
             data = self.receive_now(max_bytes or _MOST_AT_ONCE)
             if data is not None:
                 return data
 
     async def aclose(self) -> None:
         """Close the socket."""
+        self._open = _CLOSED
         await self._stream.aclose()
 
     def close(self) -> None:
         """Close the socket. No schedule point."""
+        self._open = _CLOSED
         self.socket.close()
 
     def _reset(self) -> None:
         # Without a reset the kernel keeps megabytes for a peer that has stopped reading them.
-        if self.socket.fileno() != -1:
+        if self._open != _CLOSED:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-            self.socket.close()
+            self.close()
 
 
 def _translate(error: OSError) -> Exception:

@@ -18,7 +18,7 @@ from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
 from mcpbus.brief import Brief
 from mcpbus.dispatch import LISTEN, Inbound
-from mcpbus.fate import DELIVERED, LOST, Receipt
+from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.handshake import Registration
 from mcpbus.methods import initialize_result
 from mcpbus.options import Limits
@@ -140,7 +140,7 @@ class Endpoint:
             context=copy_context(),
             scope=outlet.scope,
         )
-        return None if guest.begin() else guest
+        return None if guest.begin() and not outlet.scope.cancel_called else guest
 
     def _judge_and_serve(
         self, head: Head, body: bytes, principal: Any, outlet: Outlet
@@ -224,6 +224,11 @@ class Endpoint:
     def enter(self, answer: Answer) -> Receipt | None:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
         return None if answer.method is None else self._bus.ledger.enter(answer.method)
+
+    def record(self, answer: Answer, fate: Fate) -> None:
+        """Enter an answer of `respond` in the books, if it is a reply, together with what has become of it."""
+        if answer.method is not None:
+            self._bus.ledger.record(fate)
 
     # -- what is the same for whoever waits and whoever does not -----------------------------------
 

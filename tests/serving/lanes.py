@@ -77,6 +77,9 @@ class Endpoint:
     def enter(self, answer):
         return None
 
+    def record(self, answer, fate):
+        pass
+
     def cors_headers(self, head):
         return [(b"vary", b"Origin")] if head.headers.get(b"origin") else []
 

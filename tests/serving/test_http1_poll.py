@@ -37,10 +37,19 @@ class Turns(Poll):
 
         def turn():
             self.done.append(f"turn {name}")
-            self.write_soon(lambda: self.done.append(f"answer {name}"))
+            self.write_soon(Answer(self.done, name))
             return None if then is None else then()
 
         return turn
+
+
+class Answer:
+    def __init__(self, done, name):
+        self._done = done
+        self._name = name
+
+    def write_now(self):
+        self._done.append(f"answer {self._name}")
 
 
 @pytest.fixture
@@ -100,11 +109,11 @@ async def test_a_handler_that_waits_keeps_no_answer_back_and_others_go_on(turns,
 
 
 async def test_what_is_answered_outside_of_a_turn_is_written_at_once(turns):
-    turns.write_soon(lambda: turns.done.append("answer"))
-    assert turns.done == ["answer"]
+    turns.write_soon(Answer(turns.done, "now"))
+    assert turns.done == ["answer now"]
     turns.soon(turns.says("later"))
     await trio.testing.wait_all_tasks_blocked()
-    assert turns.done == ["answer", "turn later", "answer later"]
+    assert turns.done == ["answer now", "turn later", "answer later"]
 
 
 async def test_what_a_turn_leaves_in_the_context_is_not_there_in_the_next_one(turns):
@@ -120,9 +129,16 @@ async def test_what_a_turn_leaves_in_the_context_is_not_there_in_the_next_one(tu
 
 
 async def test_a_handler_that_is_cancelled_in_its_own_turn_takes_nobody_with_it(turns):
-    def turn():
-        turns.scope.cancel()
+    async def handler():
+        guest.cancel()
 
+    def turn():
+        nonlocal guest
+        guest = Guest(handler, context=copy_context(), scope=turns.scope)
+        assert guest.begin()
+        return guest
+
+    guest = None
     turns.due(turns.says("a"), turn, turns.says("b"))
     await trio.testing.wait_all_tasks_blocked()
     assert turns.done == ["turn a", "answer a", "turn b", "answer b"]

@@ -29,15 +29,15 @@ def read(pieces, limit=LIMIT):
         for piece in pieces:
             requests.receive(piece)
             while requests.waiting:
-                if requests.unread is None:
+                if requests.body is None:
                     head = requests.next_head()
                     if head is None:
                         break
                     body = b""
                     found.append((head.judged.path, b"..." if head.length else b""))
-                if requests.unread is not None:
+                if requests.body is not None:
                     body += requests.take_body()
-                    if requests.unread is not None:
+                    if requests.body is not None:
                         break
                     found[-1] = (found[-1][0], body)
     except RequestError as fault:

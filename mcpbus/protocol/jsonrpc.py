@@ -199,11 +199,7 @@ def _readable_id(data: bytes | str) -> RequestId | None:
 
 def single_line(text: bytes) -> bytes:
     """The same JSON without line breaks, which JSON admits between tokens only."""
-    if b"\n" in text:
-        text = text.replace(b"\n", b" ")
-    if b"\r" in text:
-        text = text.replace(b"\r", b" ")
-    return text
+    return text.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def encode_id(id: RequestId) -> bytes:  # noqa: A002 - the protocol's word

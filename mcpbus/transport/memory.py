@@ -145,7 +145,7 @@ class _Connection:
         if channel.waiting:
             channel.reply(request, revision, result)
             return None
-        self._bus.ledger.enter(request.method).settle(DELIVERED)
+        self._bus.ledger.record(DELIVERED)
         self.client.answered(
             request.id, revision.admissible(result) if isinstance(result, ProtocolError) else result
         )

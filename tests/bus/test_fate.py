@@ -11,7 +11,7 @@ from mcpbus.fate import DELIVERED, Broadcast, Fate, Ledger, Place, Reason, move_
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["enter", "move", "settle", "move all", "settle all"]),
+            st.sampled_from(["enter", "record", "move", "settle", "move all", "settle all"]),
             st.integers(0, 9),
             st.sampled_from(list(Place)),
             st.sampled_from([None, *Reason]),
@@ -20,26 +20,31 @@ from mcpbus.fate import DELIVERED, Broadcast, Fate, Ledger, Place, Reason, move_
     )
 )
 def test_the_books_balance_after_every_step(program):
-    ledger, receipts = Ledger(), []
+    ledger, receipts, recorded = Ledger(), [], []
     for verb, index, place, reason in program:
+        fate = DELIVERED if reason is None else Fate.discarded(reason)
         pending = [receipt for receipt in receipts if receipt.fate is None]
         if verb == "enter":
             receipts.append(ledger.enter("m"))
+        elif verb == "record":
+            ledger.record(fate)
+            recorded.append(fate)
         elif pending and verb == "move":
             pending[index % len(pending)].move(place)
         elif verb == "move all":
             move_all(pending[index:], place)
         elif verb == "settle all":
-            settle_all(pending[index:], DELIVERED if reason is None else Fate.discarded(reason))
+            settle_all(pending[index:], fate)
         elif pending:
-            pending[index % len(pending)].settle(DELIVERED if reason is None else Fate.discarded(reason))
+            pending[index % len(pending)].settle(fate)
+        fates = recorded + [receipt.fate for receipt in receipts]
         assert ledger.balance() == 0
-        assert ledger.emitted == len(receipts)
-        assert ledger.delivered == sum(r.fate == DELIVERED for r in receipts)
+        assert ledger.emitted == len(fates)
+        assert ledger.delivered == fates.count(DELIVERED)
         for each in Place:
             assert ledger.pending[each] == sum(r.place is each for r in receipts)
         for why in Reason:
-            assert ledger.discarded[why] == sum(r.fate == Fate.discarded(why) for r in receipts)
+            assert ledger.discarded[why] == fates.count(Fate.discarded(why))
 
 
 def test_a_message_has_exactly_one_fate_and_a_second_is_an_error_that_changes_nothing():

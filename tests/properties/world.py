@@ -26,7 +26,7 @@ from server_steps import ServerSteps
 from stream_steps import StreamSteps
 
 from mcpbus import Limits
-from mcpbus.fate import Ledger
+from mcpbus.fate import Fate, Ledger
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.testing import open_bus, open_probe, settle
 from mcpbus.transport import memory
@@ -112,6 +112,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
                 mock.patch.object(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
                 mock.patch.object(memory, "Client", Overheard),
                 mock.patch.object(Ledger, "enter", self._entering(Ledger.enter)),
+                mock.patch.object(Ledger, "record", _record),
             ):
                 trio.run(self._main, clock=trio.testing.MockClock(autojump_threshold=0))
         except Exception as error:  # noqa: BLE001 - a crash and a standstill are faults like others
@@ -317,6 +318,11 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         for caller in self.callers:
             caller.look()
         judge_now(self, brief=True)
+
+
+def _record(ledger: Ledger, fate: Fate) -> None:
+    """Enter a message that needs no receipt with one, which is kept like the others."""
+    ledger.enter("at once").settle(fate)
 
 
 class _Watch(logging.Handler):

@@ -8,7 +8,7 @@ import weakref
 import pytest
 import trio
 from houses import HELLO, call, legacy, make_server, open_house
-from lanes import get, open_lane, post
+from lanes import Endpoint, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, Limits, Server, Unauthorized
@@ -188,6 +188,38 @@ async def test_a_challenge_that_cannot_be_said_is_a_500(seconds, caplog, autojum
     assert "this cannot be a header field" in caplog.text
 
 
+async def test_an_answer_that_finds_its_client_gone_is_lost(autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+        await client.stream.receive_stream.aclose()
+        await client.say(call("echo", text="x"))
+        await client.over.wait()
+        statistics = house.bus.statistics()
+        assert (statistics.emitted, statistics.delivered, dict(statistics.pending)) == (1, 0, {})
+        assert statistics.discarded[Reason.LOST] == 1
+
+
+async def test_what_an_endpoint_says_of_a_head_it_says_once_and_another_one_for_itself(autojump_clock):
+    class Asked(Endpoint):
+        def __init__(self, origin):
+            super().__init__(turns=True)
+            self._origin = origin
+            self.asked = 0
+
+        def cors_headers(self, head):
+            self.asked += 1
+            return [(b"access-control-allow-origin", self._origin)]
+
+    first, second = Asked(b"https://one.example"), Asked(b"https://two.example")
+    async with open_lane(app=first, turns=True) as house:
+        client = await house.connect()
+        for endpoint in (first, first, second, second, first):
+            first.direct = lambda _, served=endpoint: served
+            await client.say(post(b"x"))
+            assert (await client.answer())[1]["access-control-allow-origin"] == endpoint._origin.decode()
+    assert (first.asked, second.asked) == (2, 1)
+
+
 # -- at the same moment ------------------------------------------------------------------------------------------------
 
 
@@ -219,11 +251,17 @@ async def test_a_turn_that_is_due_after_the_connection_was_closed_is_not_taken(a
         assert house.endpoint.bodies == []
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("waits", [False, True])
 async def test_a_handler_that_ends_its_own_session_is_cut_off_and_other_turns_are_taken(
-    waits, autojump_clock
+    waits, known, autojump_clock
 ):
+    async def authenticate(_):
+        return "somebody"
+
     async with open_house() as house:
+        house.server.authenticate = authenticate if known else None
+        house.server.go_on.set()
         outcomes = []
 
         @house.server.tool
@@ -248,9 +286,9 @@ async def test_a_handler_that_ends_its_own_session_is_cut_off_and_other_turns_ar
         await stream.head()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.say, legacy("tools/call", {"name": "leave", "arguments": {}}, session))
-            nursery.start_soon(other.say, call("echo", text="x"))
+            nursery.start_soon(other.say, call("wait"))
         assert b"closed by the server" in (await client.answer())[2]
-        assert (await other.answer())[0] == 200
+        assert b"waited" in (await other.answer())[2]
         assert b"list_changed" in await stream.until(b"0\r\n\r\n")
         await wait_all_tasks_blocked()
         assert outcomes == ["cancelled" if waits else "returned"]

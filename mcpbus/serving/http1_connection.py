@@ -105,13 +105,11 @@ class Http1Connection(Http1Work):
             self.requests.receive(data)
             if self.requests.waiting >= MOST_AHEAD:
                 self._forget()
-            return
-        if data is None:
-            return
-        self._forget()
-        if self._push is not None:
-            self._push.cancel()
-        self._silent = True
+        elif data is not None:
+            self._forget()
+            if self._push is not None:
+                self._push.cancel()
+            self._silent = True
 
     def _look(self, data: bytes) -> Guest | None:
         """Serve the next request, if it is there with this data and can be served without waiting."""

@@ -136,14 +136,16 @@ class Poll:
     def _take(self, due: deque[Turn], scope: trio.CancelScope) -> Guest | None:
         """Take turns until none is due, or one leaves a handler, which is returned, to this task."""
         self.scope = scope
-        self._in_turn = True
         guest = None
-        while due and guest is None:
-            # What one request sets there, such as a principal, is not for the next one.
-            guest = self._context.copy().run(due.popleft())
-            if len(self._writers) == _MOST_WRITES or perf_counter() > self._write_by:
-                self._write()
-        self._in_turn = False
+        self._in_turn = True
+        try:
+            while due and guest is None:
+                # What one request sets there, such as a principal, is not for the next one.
+                guest = self._context.copy().run(due.popleft())
+                if len(self._writers) == _MOST_WRITES or perf_counter() > self._write_by:
+                    self._write()
+        finally:
+            self._in_turn = False
         self._write()
         return guest
 

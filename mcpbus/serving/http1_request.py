@@ -34,10 +34,7 @@ class Http1Request(msgspec.Struct, eq=False):
 
     Args:
         connection: The connection.
-        head: The request before its body, as it is judged.
-        read: What was read of that.
-        terms: Who serves it, and how.
-        scope: Encloses the task that begins to serve it.
+        read: The head, with what only the lane wants to know of it.
 
     Attributes:
         head: The request before its body, as it is judged.

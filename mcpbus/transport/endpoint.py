@@ -140,6 +140,7 @@ class Endpoint:
             context=copy_context(),
             scope=outlet.scope,
         )
+        # One that has ended was cancelled nevertheless if the handler was, whose task it is.
         return None if guest.begin() and not outlet.scope.cancel_called else guest
 
     def _judge_and_serve(

@@ -2,7 +2,8 @@
 """What becomes of a message to a client: its fate, and the receipt by which its sender knows it.
 
 Every message that the server makes for a client is entered in a `Ledger` and gets a `Receipt`. It is pending
-in one `Place` after another until it has exactly one `Fate`. The books balance at every moment::
+in one `Place` after another until it has exactly one `Fate`. A reply whose fate is there as soon as it is written is
+entered together with that, and needs no receipt. The books balance at every moment::
 
     emitted == delivered + stored + discarded + refused + pending
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from actors import Cell, Stopped, StopReason
 from mcpbus.emission import Emission
+from mcpbus.fate import Receipt
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
@@ -64,7 +65,7 @@ class SubscriptionActor:
     def _change(self, said: Emission) -> None:
         ticket = self._ticket
         data = stamped(said.data, ticket.id)
-        self._send(Outgoing(said.kind, ticket.revision.era, data, said.receipt, said.key))
+        ticket.stream.send(Outgoing(said.kind, ticket.revision.era, data, said.receipt, said.key, ticket.id))
 
     def _meta(self) -> dict[str, Any]:
         return {SUBSCRIPTION_ID: self._ticket.id}
@@ -75,8 +76,7 @@ class SubscriptionActor:
         final = ticket.stream.line is not Line.SHARED
         tail = self._bus.server.tail(ticket.revision).with_meta(self._meta())
         data = encode_result(ticket.id, b"{" + tail.removeprefix(b","))
-        receipt = self._bus.ledger.enter(ticket.method)
-        self._send(Outgoing(Kind.LISTEN_RESULT, ticket.revision.era, data, receipt, final=final))
+        self._send(Kind.LISTEN_RESULT, data, self._bus.ledger.enter(ticket.method), final=final)
         if isinstance(route(Kind.LISTEN_CANCELLED, ticket.revision.era, ticket.setting), Line):
             self._put(Kind.LISTEN_CANCELLED, CANCELLED, {"requestId": ticket.id, "reason": message.why})
         self._cell.stop()
@@ -89,12 +89,11 @@ class SubscriptionActor:
         self._cell.stop()
 
     def _put(self, kind: Kind, method: str, params: dict[str, Any]) -> None:
-        receipt = self._bus.ledger.enter(method)
-        self._send(Outgoing(kind, self._ticket.revision.era, encode_notification(method, params), receipt))
+        self._send(kind, encode_notification(method, params), self._bus.ledger.enter(method))
 
-    def _send(self, message: Outgoing) -> None:
-        message.request_id = self._ticket.id
-        self._ticket.stream.send(message)
+    def _send(self, kind: Kind, data: bytes, receipt: Receipt, *, final: bool = False) -> None:
+        ticket = self._ticket
+        ticket.stream.send(Outgoing(kind, ticket.revision.era, data, receipt, None, ticket.id, final))
 
     def _ended(self, reason: StopReason) -> None:
         ticket = self._ticket
@@ -112,9 +111,8 @@ class SubscriptionActor:
     def _fail(self, error: ProtocolError) -> None:
         ticket = self._ticket
         receipt = self._bus.ledger.enter(ticket.method)
-        data = encode_error(ticket.id, error)
         final = ticket.stream.line is not Line.SHARED
-        self._send(Outgoing(Kind.LISTEN_RESULT, ticket.revision.era, data, receipt, final=final))
+        self._send(Kind.LISTEN_RESULT, encode_error(ticket.id, error), receipt, final=final)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _change,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from benchmarks.peers.peer import Peer
-from benchmarks.scenarios.scenario import Scenario, Served
+from benchmarks.scenarios.scenario import Apart, OfServers, Scenario
 
 INSIDE = "mcpbus"
 """The name under which what is measured without a server is reported."""
@@ -67,7 +67,7 @@ class Plan:
         starts = {
             (turn.peer.name, tuple(scenario.environment.items()))
             for scenario in scenarios
-            if isinstance(scenario, Served) and not scenario.grows_up
+            if isinstance(scenario, OfServers) and not scenario.grows_up
             for turn in self.turns(scenario, peers)
             if turn.peer is not None
         }
@@ -98,7 +98,7 @@ class Plan:
 
     def _measured(self, scenario: Scenario, peers: Sequence[Peer]) -> list[Peer | None]:
         """Return who is measured: in a quick run, only who starts at once where each turn has a process of its own."""
-        if not isinstance(scenario, Served):
+        if not isinstance(scenario, OfServers):
             return [None]
         measured = [peer for peer in peers if scenario.measures(peer)]
         if self.quick and scenario.grows_up:
@@ -112,5 +112,5 @@ class Plan:
         return [sizes] if scenario.grows_up else [(size,) for size in sizes]
 
     def _cost(self, scenario: Scenario, sizes: Sequence[int]) -> float:
-        start = _START_SECONDS if scenario.grows_up else 0.0
-        return start + scenario.cost(sizes, self.seconds_of(scenario))
+        starts = len(sizes) if isinstance(scenario, Apart) else scenario.grows_up
+        return starts * _START_SECONDS + scenario.cost(sizes, self.seconds_of(scenario))

@@ -5,10 +5,11 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
 import attrs
 
@@ -22,7 +23,7 @@ from benchmarks.process import Target, running
 from benchmarks.progress import Step
 from benchmarks.results import Measured, Missing
 from benchmarks.scenarios.chatter import repeat_chatter
-from benchmarks.scenarios.scenario import Figures, Inside, Scenario, Served
+from benchmarks.scenarios.scenario import Apart, Figures, Inside, OfServers, Scenario, Served
 
 WARM_UP_CONNECTIONS = 8
 WARM_UP_SECONDS = 10.0
@@ -30,6 +31,9 @@ WARM_UP_SECONDS = 10.0
 CHATTER = 10
 TURN_SECONDS = 100.0
 """The most that a turn of a server takes."""
+
+Measure = Callable[[], Iterator[tuple[int, Figures]]]
+"""A turn of a scenario, for a process of the load."""
 
 
 class Runner:
@@ -58,7 +62,7 @@ class Runner:
         for turn in self._plan.turns(scenario, self._peers):
             name = INSIDE if turn.peer is None else turn.peer.name
             begins = (
-                isinstance(scenario, Served)
+                isinstance(scenario, OfServers)
                 and not scenario.grows_up
                 and _key(scenario, name) not in self._running
             )
@@ -69,19 +73,35 @@ class Runner:
 
     def _take_turn(self, scenario: Scenario, turn: Turn) -> bool:
         """Measure once, and return whether that went well."""
+        seconds = self._plan.seconds_of(scenario)
+        if isinstance(scenario, Apart) and turn.peer is not None:
+            return self._take_apart(scenario, turn.peer, turn.sizes)
         if isinstance(scenario, Served) and turn.peer is not None:
-            if not scenario.grows_up:
-                target = self._kept(scenario, turn.peer)
-                return target is not None and self._load(scenario, target, turn)
-            # A server that grows is a new process each time, and the only one that has anything to do.
-            with self._started(scenario, turn.peer) as target:
-                return target is not None and self._load(scenario, target, turn)
+            with ExitStack() as stack:
+                if scenario.grows_up:
+                    # It is a new process each time, and the only one that has anything to do.
+                    target = stack.enter_context(self._started(scenario, turn.peer))
+                else:
+                    target = self._kept(scenario, turn.peer)
+                if target is None:
+                    return False
+                return self._load(scenario, turn.peer, partial(scenario.turn, target, turn.sizes, seconds))
         if isinstance(scenario, Inside):
             with _processes(SERVER_CORE) as processes:  # a new one for each turn
-                seconds = self._plan.seconds_of(scenario)
                 taken = processes.submit(_inside, scenario, turn.sizes, seconds).result()
             return self._keep(scenario, INSIDE, *taken)
         raise NotImplementedError
+
+    def _take_apart(self, scenario: Apart, peer: Peer, sizes: Sequence[int]) -> bool:
+        targets: dict[int, Target] = {}
+        with ExitStack() as stack:
+            for size in sizes:
+                target = stack.enter_context(self._started(scenario, peer))
+                if target is None:
+                    return False
+                targets[size] = target
+            turn = partial(scenario.turn, targets, self._plan.seconds_of(scenario))
+            return self._load(scenario, peer, turn)
 
     def _kept(self, scenario: Served, peer: Peer) -> Target | None:
         """Return a server that runs until the end: those of one environment are the same in all scenarios."""
@@ -101,7 +121,7 @@ class Runner:
         return self._running[key]
 
     @contextmanager
-    def _started(self, scenario: Served, peer: Peer) -> Iterator[Target | None]:
+    def _started(self, scenario: OfServers, peer: Peer) -> Iterator[Target | None]:
         with ExitStack() as stack:
             try:
                 target = stack.enter_context(running(peer, scenario.environment))
@@ -110,14 +130,13 @@ class Runner:
                 target = None
             yield target
 
-    def _load(self, scenario: Served, target: Target, turn: Turn) -> bool:
-        seconds = self._plan.seconds_of(scenario)
+    def _load(self, scenario: Scenario, peer: Peer, measure: Measure) -> bool:
         try:
-            taken = self._loaders.submit(_take, scenario, target, turn.sizes, seconds).result()
+            taken = self._loaders.submit(_take, measure).result()
         except BrokenProcessPool:
             self._loaders = _processes(LOAD_CORE)
             taken = [], "the process of the load died"
-        return self._keep(scenario, target.name, *taken)
+        return self._keep(scenario, peer.name, *taken)
 
     def _keep(
         self, scenario: Scenario, server: str, figures: list[tuple[int, Figures]], failure: str | None
@@ -135,7 +154,7 @@ class Runner:
         return failure is None
 
 
-def _key(scenario: Served, server: str) -> tuple[object, ...]:
+def _key(scenario: OfServers, server: str) -> tuple[object, ...]:
     """Return what makes a server that runs on another one: its name, and what it was started with."""
     return server, *scenario.environment.items()
 
@@ -178,14 +197,12 @@ def _call(target: Target, conversations: Sequence[Conversation], calls: int) -> 
         conversation.sock.close()
 
 
-def _take(
-    scenario: Served, target: Target, sizes: Sequence[int], seconds: float
-) -> tuple[list[tuple[int, Figures]], str | None]:
+def _take(measure: Measure) -> tuple[list[tuple[int, Figures]], str | None]:
     # Whatever waits in there waits for a server's next byte, and a server may send comments for ever.
     signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, TURN_SECONDS)
     try:
-        return _collect(scenario.turn(target, sizes, seconds))
+        return _collect(measure())
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

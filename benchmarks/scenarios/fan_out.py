@@ -3,7 +3,8 @@
 import socket
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 
 from benchmarks.answers import CLOCK, WrongAnswer, result_of, text_of
 from benchmarks.client import connect, exchange, ready
@@ -11,13 +12,15 @@ from benchmarks.crowd import Crowd, opening_seconds
 from benchmarks.load import numbers
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
-from benchmarks.scenarios.scenario import Figures, Metric, Served
+from benchmarks.scenarios.scenario import Apart, Figures, Metric
 from benchmarks.usage import processor_seconds
 
 LEAST_CHANGES = 5
+SLICE_SECONDS = 0.1
+"""How long one size is measured before it is the next one's turn; short beside the seconds for which a processor may be slow."""
 
 
-class FanOut(Served):
+class FanOut(Apart):
     """A tool announces a change; each of many streams is told of it."""
 
     sizes = {10: 3, 100: 3, 1_000: 3, 5_000: 3}
@@ -31,49 +34,84 @@ class FanOut(Served):
         Metric("changes", "changes", more_is_better=None),
     )
     grows = "last_ms"
-    grows_up = True
 
     def cost(self, sizes: Sequence[int], seconds: float) -> float:
         """Return about how many seconds a turn takes: most of it for many streams is their opening."""
-        return len(sizes) * seconds + opening_seconds(sizes)
+        return len(sizes) * seconds + opening_seconds([sum(sizes)])
 
-    def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
-        """Announce changes for a while, to more and more streams."""
+    def turn(self, targets: Mapping[int, Target], seconds: float) -> Iterator[tuple[int, Figures]]:
+        """Announce changes for a while, to few streams and to many in turns."""
         if self.needs is None:
             raise NotImplementedError
-        crowd = Crowd(target, self.needs)
-        try:
-            for size in sizes:
+        with ExitStack() as stack:
+            crowds = {
+                size: stack.enter_context(closing(Crowd(targets[size], self.needs))) for size in targets
+            }
+            for size, crowd in crowds.items():
                 crowd.grow(size)
-                # A new connection: a server may have ended one that said nothing while the streams were opened.
-                with connect(target.port) as sock:
-                    yield size, _announce(target, sock, crowd, seconds)
-        finally:
-            crowd.close()
+            # New connections: a server may have ended those that said nothing while the streams were opened.
+            told = [
+                Told(targets[size], stack.enter_context(connect(targets[size].port)), crowd)
+                for size, crowd in crowds.items()
+            ]
+            end = time.monotonic() + seconds * len(targets)
+            while time.monotonic() < end or any(len(each.lasts) < LEAST_CHANGES for each in told):
+                for each in told:
+                    each.announce(min(seconds, SLICE_SECONDS))
+        for size, each in zip(targets, told, strict=True):
+            yield size, each.figures()
 
 
-def _announce(target: Target, sock: socket.socket, crowd: Crowd, seconds: float) -> Figures:
-    # What is announced on behalf of a session must not be held for a stream that it does not have.
-    dialect = ready(sock, target.port, target.revision)
-    lasts: list[int] = []
-    halves: list[int] = []
-    used, end = processor_seconds(target.group), time.monotonic() + seconds
-    while len(lasts) < LEAST_CHANGES or time.monotonic() < end:
-        number = next(numbers)
-        sock.sendall(dialect.call(number, tool="change"))
-        arrivals = crowd.arrivals()
-        text = text_of(result_of(exchange(sock, b""), number))
-        if (clock := CLOCK.search(text.encode())) is None:
-            raise WrongAnswer(f"no clock in {text!r}")
-        lasts.append(arrivals[-1] - int(clock[1]))
-        halves.append(arrivals[len(arrivals) // 2] - int(clock[1]))
-    used = processor_seconds(target.group) - used
-    return {
-        "last_ms": statistics.median(lasts) / 1e6,
-        "half_ms": statistics.median(halves) / 1e6,
-        "cpu_us": used / len(crowd.streams) / len(lasts) * 1e6,
-        "changes": len(lasts),
-    }
+class Told:
+    """Streams that are told of changes.
+
+    Args:
+        target: Their server.
+        sock: A connection to it, for announcing.
+        crowd: The streams.
+
+    Attributes:
+        lasts: How long each change took until the last one had it, in nanoseconds.
+    """
+
+    def __init__(self, target: Target, sock: socket.socket, crowd: Crowd) -> None:
+        self._target = target
+        self._sock = sock
+        self._crowd = crowd
+        # What is announced on behalf of a session must not be held for a stream that it does not have.
+        self._dialect = ready(sock, target.port, target.revision)
+        self.lasts: list[int] = []
+        self._halves: list[int] = []
+        self._begun = processor_seconds(target.group)
+
+    def announce(self, seconds: float) -> None:
+        """Announce one change after the other for a while; one at least.
+
+        Raises:
+            WrongAnswer: Somebody was not told, or the tool did not answer as is expected.
+        """
+        end = time.monotonic() + seconds
+        while True:
+            number = next(numbers)
+            self._sock.sendall(self._dialect.call(number, tool="change"))
+            arrivals = self._crowd.arrivals()
+            text = text_of(result_of(exchange(self._sock, b""), number))
+            if (clock := CLOCK.search(text.encode())) is None:
+                raise WrongAnswer(f"no clock in {text!r}")
+            self.lasts.append(arrivals[-1] - int(clock[1]))
+            self._halves.append(arrivals[len(arrivals) // 2] - int(clock[1]))
+            if time.monotonic() >= end:
+                return
+
+    def figures(self) -> Figures:
+        """Return what was measured; what a server does between the changes counts as theirs."""
+        used = processor_seconds(self._target.group) - self._begun
+        return {
+            "last_ms": statistics.median(self.lasts) / 1e6,
+            "half_ms": statistics.median(self._halves) / 1e6,
+            "cpu_us": used / len(self._crowd.streams) / len(self.lasts) * 1e6,
+            "changes": len(self.lasts),
+        }
 
 
 class ListenFanOut(FanOut):

@@ -60,7 +60,7 @@ class Scenario:
         metrics: What is measured; the first one orders the report and is plotted.
         base: The server that ratios are made to.
         grows: The metric whose growth with the size is told, if any.
-        grows_up: Whether one server is measured in all sizes one after the other, smallest first, in one turn.
+        grows_up: Whether a server is started anew for each turn, and measured in all sizes in it, smallest first.
         seconds: How long what is timed goes on in one turn.
     """
 
@@ -83,7 +83,7 @@ class Scenario:
         return len(sizes) * (1.1 * seconds + 0.05)
 
 
-class Served(Scenario, ABC):
+class OfServers(Scenario):
     """What is measured of servers.
 
     Attributes:
@@ -100,9 +100,35 @@ class Served(Scenario, ABC):
         """Return whether a server can be measured in this."""
         return peer.wire in self.wires and (self.needs is None or self.needs in peer.abilities)
 
+
+class Served(OfServers, ABC):
+    """What is measured of one process of a server."""
+
     @abstractmethod
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Measure one server once; runs in a process of the load.
+
+        Raises:
+            WrongAnswer: It did not answer as is expected.
+        """
+
+
+class Apart(OfServers, ABC):
+    """What is measured of a server in one process for each size.
+
+    The sizes take turns within a turn, as servers do, so that what else the machine does falls on all of them alike: how a cost
+    grows is told by comparing them, and a processor may be half as fast for some seconds.
+    """
+
+    grows_up = True
+
+    @abstractmethod
+    def turn(self, targets: Mapping[int, Target], seconds: float) -> Iterator[tuple[int, Figures]]:
+        """Measure one server once; runs in a process of the load.
+
+        Args:
+            targets: What is measured in which size.
+            seconds: How long each is, in all.
 
         Raises:
             WrongAnswer: It did not answer as is expected.

@@ -19,9 +19,10 @@ from benchmarks.plan import Plan
 from benchmarks.process import running
 from benchmarks.results import FOLDER, Measured, Missing, Results, Subject, read
 from benchmarks.runner import Runner
-from benchmarks.scenarios import SCENARIOS, session_bytes
+from benchmarks.scenarios import SCENARIOS, fan_out, session_bytes
 from benchmarks.scenarios.chatter import check_chatter
-from benchmarks.scenarios.scenario import Served
+from benchmarks.scenarios.fan_out import LEAST_CHANGES, ListenFanOut, Told
+from benchmarks.scenarios.scenario import OfServers
 from benchmarks.servers import OURS
 
 NUMBER = FIRST_NUMBER
@@ -242,14 +243,16 @@ def test_what_has_an_aim_has_three_turns_or_more():
     for scenario, server, size in AIMED:
         [measured] = [known for known in SCENARIOS if known.name == scenario]
         peer = (
-            (BY_NAME | {peer.name: peer for peer in PEERS})[server] if isinstance(measured, Served) else None
+            (BY_NAME | {peer.name: peer for peer in PEERS})[server]
+            if isinstance(measured, OfServers)
+            else None
         )
         assert Plan().counts(measured, peer)[size] >= 3, (scenario, server)
 
 
 def test_a_costly_size_is_measured_of_the_bus_and_of_what_is_compiled():
-    fan_out = next(scenario for scenario in SCENARIOS if scenario.name == "fan-out-listens")
-    servers = {name for name, *sizes in turns(Plan(), fan_out, *OURS, *PEERS) if 5_000 in sizes}
+    [told] = [scenario for scenario in SCENARIOS if scenario.name == "fan-out-listens"]
+    servers = {name for name, *sizes in turns(Plan(), told, *OURS, *PEERS) if 5_000 in sizes}
     assert servers == {"mcpbus", "mcp-go", "go-sdk", "rmcp"}
 
 
@@ -294,17 +297,16 @@ def test_a_stream_that_is_kept_alive_and_never_told_ends_the_measurement(monkeyp
 
 
 def test_a_turn_that_does_not_end_is_given_up(monkeypatch):
-    class Endless:
-        def turn(self, target, sizes, seconds):
-            yield 1, {"rate": 2.0}
-            own, its = socket.socketpair()
-            with own, its:
-                own.recv(1)
+    def endless():
+        yield 1, {"rate": 2.0}
+        own, its = socket.socketpair()
+        with own, its:
+            own.recv(1)
 
     monkeypatch.setattr(runner, "TURN_SECONDS", 0.01)
     before = signal.getsignal(signal.SIGALRM)
     try:
-        taken = runner._take(Endless(), None, [1], 1.0)
+        taken = runner._take(endless)
     finally:
         signal.signal(signal.SIGALRM, before)
     assert taken == ([(1, {"rate": 2.0})], "no end within 0.01 s")
@@ -321,6 +323,33 @@ def test_servers_are_measured_in_turn():
     assert runs.missing == []
     assert [row.server for row in runs.measured] == ["mcpbus", "trio-httptools"]
     assert all(row.median("rate") > 0 and row.median("resident") > 1e6 for row in runs.measured)
+
+
+def test_the_sizes_of_a_fan_out_take_turns(monkeypatch):
+    order = []
+    announce = Told.announce
+
+    def noted(told, seconds):
+        order.append(len(told._crowd.streams))
+        announce(told, seconds)
+
+    monkeypatch.setattr(Told, "announce", noted)
+    monkeypatch.setattr(fan_out, "SLICE_SECONDS", 0.0)  # one change, and it is the other's turn
+    with running(BY_NAME["mcpbus"]) as few, running(BY_NAME["mcpbus"]) as many:
+        figures = dict(ListenFanOut().turn({1: few, 3: many}, 0.01))
+    assert order == [1, 3] * (len(order) // 2)
+    assert figures[1]["changes"] >= LEAST_CHANGES <= figures[3]["changes"]
+    assert all(figures[size]["last_ms"] >= figures[size]["half_ms"] > 0 for size in (1, 3))
+
+
+def test_each_size_of_a_fan_out_has_a_server_of_its_own():
+    runs = Runner(Plan(quick=True, rounds=1, sizes=(1, 3)), [BY_NAME["mcpbus"]], print)
+    try:
+        runs.run(ListenFanOut())
+    finally:
+        runs.close()
+    assert runs.missing == []
+    assert [(row.server, row.size) for row in runs.measured] == [("mcpbus", 1), ("mcpbus", 3)]
 
 
 def test_the_readme_has_the_table_of_the_report_that_is_committed():

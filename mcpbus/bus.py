@@ -187,7 +187,7 @@ class Bus:
 
     def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:
         """Return the parameters of a tool that HTTP mirrors into headers; none where `principal` sees no such tool."""
-        found = self.features.find_tool(tool, principal) if self.features.mirrors else None
+        found = self.features.find_tool(tool, principal) if self.features.mirrors() else None
         return () if found is None else found.mirrored
 
     def open_session(self, setting: Setting, principal: object) -> Session:

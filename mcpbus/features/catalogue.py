@@ -206,10 +206,9 @@ class Features:
             return None
         return [entry for entry in self.tools.entries() if self._shows(entry.item, principal)]
 
-    @property
     def mirrors(self) -> bool:
         """Whether there ever was a tool with arguments that HTTP mirrors into headers."""
-        return self._mirrors or (self._base is not None and self._base.mirrors)
+        return self._mirrors or (self._base is not None and self._base.mirrors())
 
     @property
     def selective(self) -> bool:

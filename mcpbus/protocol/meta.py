@@ -62,9 +62,8 @@ class Meta:
         )
         self._claim: ModernClaim | None = None
 
-    @property
     def claim(self) -> "ModernClaim":
-        """What a modern request says of its client. Whether its version is served is judged elsewhere.
+        """Return what a modern request says of its client. Whether its version is served is judged elsewhere.
 
         Raises:
             ProtocolError: -32602 if a required key is missing (rule M-2), or one is malformed (rule G-9 for the log level).

@@ -238,7 +238,7 @@ class Channel:
             if not alone and (modern_claim or request.method == INITIALIZE):
                 raise invalid_request(f"{request.method} is not served in a batch; send it by itself")
             if modern_claim:
-                claim = routing.meta.claim
+                claim = routing.meta.claim()
                 claimed = modern(claim.protocol_version)
                 if claimed is None:
                     raise unsupported_protocol_version(claim.protocol_version, MODERN_VERSIONS)

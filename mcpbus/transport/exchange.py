@@ -56,6 +56,7 @@ from mcpbus.transport.legacy import (
 )
 
 _CALL: Final = "tools/call"
+_MODERN: Final = Era.MODERN
 _LISTEN: Final = "subscriptions/listen"
 _DIGITS: Final = frozenset("0123456789")
 _POST: Final = Proceed("POST")
@@ -254,7 +255,7 @@ class Exchange(Generic[SessionT]):
         if isinstance(message, Notification):
             return AcceptNotification(message, mirrors.judge_notification(headers, message, routing), None)
         claim, revision = mirrors.judge_request(headers, message, routing)
-        if not self.directory.offers(message.method, Era.MODERN):
+        if not self.directory.offers(message.method, _MODERN):
             raise method_not_found(message.method)
         if message.method == _CALL and routing.name is not None:
             mirrored = self.directory.mirrored_parameters(routing.name, principal)

@@ -26,9 +26,10 @@ class Headers:
     Attributes:
         raw: Given a name in lower case, returns the field as it arrived, for comparing: its value, all of its values if it
             came several times, or None.
+        accepted: What Accept says: order, parameters, wildcards and q=0 all count; no field at all accepts everything (rule W-3).
     """
 
-    __slots__ = ("_accepted", "_fields", "raw")
+    __slots__ = ("_fields", "accepted", "raw")
 
     raw: Callable[[bytes], bytes | tuple[bytes, ...] | None]
 
@@ -54,14 +55,7 @@ class Headers:
     def _take(self, fields: dict[bytes, bytes | tuple[bytes, ...]]) -> None:
         self._fields = fields
         self.raw = fields.get
-        self._accepted: Accepted | None = None
-
-    @property
-    def accepted(self) -> "Accepted":
-        """What Accept says: order, parameters, wildcards and q=0 all count; no field at all accepts everything (rule W-3)."""
-        if self._accepted is None:
-            self._accepted = _accepted_by(self.raw(b"accept"))
-        return self._accepted
+        self.accepted = _read_accept(fields.get(b"accept"))
 
     def all(self, name: bytes) -> list[str]:
         """Every copy of a field, without the blanks around it.
@@ -102,15 +96,15 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
     sse: bool
 
 
-def _accepted_by(raw: bytes | tuple[bytes, ...] | None) -> Accepted:
+def _read_accept(raw: bytes | tuple[bytes, ...] | None) -> Accepted:
     if raw is None:
         return Accepted(json=True, sse=True)
     if isinstance(raw, tuple):
         raw = b", ".join(raw)
-    return _remembered_accept(raw) if len(raw) <= _REMEMBERED_BYTES else _read_accept(raw)
+    return _remembered_accept(raw) if len(raw) <= _REMEMBERED_BYTES else _read_ranges(raw)
 
 
-def _read_accept(raw: bytes) -> Accepted:
+def _read_ranges(raw: bytes) -> Accepted:
     text = raw.decode("latin-1")
     ranges: dict[str, bool] = {}
     for element in _ELEMENTS.findall(text):
@@ -126,7 +120,7 @@ def _read_accept(raw: bytes) -> Accepted:
     return Accepted(json=_wants(ranges, "application", "json"), sse=_wants(ranges, "text", "event-stream"))
 
 
-_remembered_accept = functools.lru_cache(maxsize=64)(_read_accept)
+_remembered_accept = functools.lru_cache(maxsize=64)(_read_ranges)
 
 
 def _is_weight(key: str) -> bool:

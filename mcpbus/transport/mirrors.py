@@ -60,7 +60,7 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
             -32020 for Mcp-Method and Mcp-Name.
     """
     # Nearly always a header says to the letter what the body says.
-    raw, claim, method = headers.raw, routing.meta.claim, request.method
+    raw, claim, method = headers.raw, routing.meta.claim(), request.method
     version = claim.protocol_version
     if raw(VERSION_HEADER) != version.encode():
         _agree(headers, VERSION_HEADER, version)

@@ -112,7 +112,7 @@ def test_a_whole_claim():  # M-1
             INFO: {"name": "c", "version": "1", "x": 1},
             LEVEL: "error",
         }
-    ).claim
+    ).claim()
     assert claim.protocol_version == "2026-07-28"
     assert claim.client_capabilities == {"roots": {}}
     assert claim.client_info == {"name": "c", "version": "1", "x": 1}
@@ -121,12 +121,12 @@ def test_a_whole_claim():  # M-1
 
 @pytest.mark.parametrize("extra", [{}, {INFO: None, LEVEL: None}])
 def test_who_the_client_is_and_its_log_level_may_be_left_out(extra):  # M-3, G-7
-    claim = Meta({**REQUIRED, **extra}).claim
+    claim = Meta({**REQUIRED, **extra}).claim()
     assert (claim.client_info, claim.log_level) == (None, None)
 
 
 def test_a_version_is_read_whether_or_not_it_is_served():
-    assert Meta({**REQUIRED, VERSION: "v9"}).claim.protocol_version == "v9"
+    assert Meta({**REQUIRED, VERSION: "v9"}).claim().protocol_version == "v9"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_version_is_read_whether_or_not_it_is_served():
 )
 def test_an_incomplete_claim_names_the_key(rule, meta, names):
     with pytest.raises(ProtocolError) as caught:
-        _ = Meta(meta).claim
+        _ = Meta(meta).claim()
     assert caught.value.code == INVALID_PARAMS, rule
     assert all(name in caught.value.message for name in names)
 
@@ -168,7 +168,7 @@ def test_what_is_of_one_request_or_long_is_not_remembered(own):
 def test_a_claim_that_is_wrong_is_refused_each_time():
     for _ in range(2):
         with pytest.raises(ProtocolError, match=r"clientCapabilities"):
-            _ = routing(_meta={VERSION: "2026-07-28"}).meta.claim
+            _ = routing(_meta={VERSION: "2026-07-28"}).meta.claim()
 
 
 def test_clients_that_call_themselves_something_else_each_time_fill_no_memory():

@@ -76,7 +76,7 @@ class HttpRequest(Protocol):
 
     @property
     def host(self) -> Host | None:
-        """Who runs its handler; None where each request has a task of its own, which ends with the answer."""
+        """Who runs its handler; None where each request has a task of its own, which runs it and ends with the answer."""
 
     async def read_body(self, limit: int) -> bytes | None:
         """Read the whole body; None if it is longer than `limit` bytes.

@@ -1,7 +1,6 @@
 """The ASGI shell over the `endpoint`."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
@@ -53,46 +52,18 @@ class AsgiApp:
             request = _AsgiRequest(
                 head, receive, send, self._endpoint.cors_headers(head), self._bus.limits.write_deadline
             )
-            if head.verb == "POST":
-                await self._serve_hosted(request)
-            else:
-                await _bear(partial(self._endpoint.serve, request))
+            try:
+                await self._endpoint.serve(request)
+            except* trio.BrokenResourceError:
+                pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
         elif scope["type"] == "lifespan":
             await _pass_lifespan(receive, send)
         else:
             await self._websockets.serve(scope, _head(scope, "GET"), receive, send)
 
-    async def _serve_hosted(self, request: "_AsgiRequest") -> None:
-        """Serve a request whose handler is run by this very task, for as long as it does not wait."""
-        async with trio.open_nursery() as nursery:
-            with trio.CancelScope() as scope:
-                request.host = _Host(scope, nursery)
-                await _bear(partial(self._endpoint.serve, request))
-
     async def drain(self, seconds: float) -> None:
         """End all that goes on, as `Bus.drain`."""
         await self._bus.drain(seconds)
-
-
-class _Host:
-    """The task of a request: it stays with a handler that waits, and another task of the same request answers."""
-
-    __slots__ = ("_nursery", "scope")
-
-    def __init__(self, scope: trio.CancelScope, nursery: trio.Nursery) -> None:
-        self.scope = scope
-        self._nursery = nursery
-
-    def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
-        self._nursery.start_soon(_bear, answer)
-
-
-async def _bear(serve: Callable[[], Awaitable[None]]) -> None:
-    """Serve; a client that goes away in the middle of its request, or does not take its answer, is nobody's fault."""
-    try:
-        await serve()
-    except* trio.BrokenResourceError:
-        pass
 
 
 def _head(scope: Scope, verb: str) -> Head:
@@ -106,11 +77,12 @@ def _head(scope: Scope, verb: str) -> Head:
 class _AsgiRequest:
     """An `HttpRequest` of the ASGI shell."""
 
-    __slots__ = ("_cors", "_deadline", "_receive", "_send", "head", "host")
+    __slots__ = ("_cors", "_deadline", "_receive", "_send", "head")
+
+    host: Host | None = None
 
     def __init__(self, head: Head, receive: Receive, send: Send, cors: HeaderList, deadline: float) -> None:
         self.head = head
-        self.host: Host | None = None
         self._deadline = deadline
         self._receive = receive
         self._send = send
@@ -124,18 +96,19 @@ class _AsgiRequest:
             if message["type"] == "http.disconnect":
                 raise trio.BrokenResourceError("the client went away while its request was read")
             chunk = message.get("body", b"")
-            size += len(chunk)
-            if size > limit:
-                return None
-            chunks.append(chunk)
+            if chunk:  # the last one is empty, as a rule
+                size += len(chunk)
+                if size > limit:
+                    return None
+                chunks.append(chunk)
             if not message.get("more_body", False):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def answer(self, reply: Answer) -> None:
         headers = [*reply.headers, *self._cors]
-        if reply.body and all(name != b"content-length" for name, _ in headers):
+        if reply.body and b"content-length" not in dict(headers):
             headers.append((b"content-length", b"%d" % len(reply.body)))  # else it goes out in chunks
-        with trio.move_on_after(self._deadline):
+        with trio.CancelScope(relative_deadline=self._deadline):
             await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
             await self._send({"type": "http.response.body", "body": reply.body})
             return

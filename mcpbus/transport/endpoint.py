@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 import msgspec
+import trio
 
 from actors import Guest
 from mcpbus import dispatch
@@ -29,7 +30,7 @@ from mcpbus.routing import Line
 from mcpbus.session import Close, OpenGet, Session
 from mcpbus.stream import Stream
 from mcpbus.transport import answers
-from mcpbus.transport.answering import Answering, Host, HttpRequest, Opened, Outlet, ReadyOutlet
+from mcpbus.transport.answering import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
 from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form, HeaderList
 from mcpbus.transport.batches import begin_batch
 from mcpbus.transport.decisions import (
@@ -47,6 +48,7 @@ from mcpbus.transport.decisions import (
 )
 from mcpbus.transport.exchange import Exchange, health
 from mcpbus.transport.gate import HttpOptions
+from mcpbus.transport.hosts import NEVER_ENTERED, may_wait
 from mcpbus.transport.http_sse import HttpSse
 from mcpbus.transport.resuming import resume
 from mcpbus.transport.sse import HEADERS, encode_event
@@ -56,6 +58,15 @@ if TYPE_CHECKING:
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
 _JSON_HEADERS: HeaderList = (answers.JSON,)
+Decision: TypeAlias = (
+    Answer
+    | Serve[Session]
+    | Initialize
+    | AcceptNotification[Session]
+    | DeliverResponse[Session]
+    | Batch[Session]
+)
+"""What is to be done about a POST."""
 
 
 class Endpoint:
@@ -201,10 +212,12 @@ class Endpoint:
             except Unauthorized as refused:
                 await http.answer(answers.challenge(refused))
                 return
-        desk = _Desk(http.host)
         if verdict.verb == "POST":
-            result = await self._read(http, principal, desk)
-        elif verdict.verb == "DELETE":
+            await self._serve_post(http, principal)
+            return
+        desk = _Desk()
+        result: Answer | None
+        if verdict.verb == "DELETE":
             result = self._delete(head, principal)
         elif head.headers.get(b"last-event-id"):
             result = await self._resume(http, principal)
@@ -213,7 +226,7 @@ class Endpoint:
         if isinstance(result, Answer):
             await self._answer(http, result)
         elif desk.opened is not None:
-            await self._attend(http, desk.opened, result)
+            await self.stream(http, desk.opened)
 
     async def stream(self, http: HttpRequest, opened: Opened) -> None:
         """Write what comes on a stream until it or the connection ends."""
@@ -239,7 +252,9 @@ class Endpoint:
         return self.exchange.judge_head(head)
 
     def _post(self, head: Head, body: bytes, principal: Any, outlet: Outlet) -> Answer | Guest | None:
-        decision = self.exchange.judge_body(head, body, principal)
+        return self._carry_out(self.exchange.judge_body(head, body, principal), principal, outlet)
+
+    def _carry_out(self, decision: Decision, principal: Any, outlet: Outlet) -> Answer | Guest | None:
         if isinstance(decision, Serve):
             return self._request(decision, principal, outlet)
         match decision:
@@ -347,15 +362,54 @@ class Endpoint:
 
     # -- what waits --------------------------------------------------------------------------------
 
-    async def _read(self, http: HttpRequest, principal: Any, desk: "_Desk") -> Answer | Guest | None:
-        """Read a POST, and begin to serve it."""
+    async def _serve_post(self, http: HttpRequest, principal: Any) -> None:
         wanted = self.exchange.judge_post(http.head)
         if isinstance(wanted, Answer):
-            return wanted
+            await http.answer(wanted)
+            return
         body = await http.read_body(wanted.limit)
         if body is None:
-            return self.exchange.too_large()
-        return self._post(http.head, body, principal, desk)
+            await http.answer(self.exchange.too_large())
+            return
+        host, decision = http.host, self.exchange.judge_body(http.head, body, principal)
+        if host is None and isinstance(decision, Serve) and self._may_wait(decision):
+            await self._host(http, decision, principal)
+            return
+        desk = _Desk(NEVER_ENTERED if host is None else host.scope)
+        result = self._carry_out(decision, principal, desk)
+        if isinstance(result, Answer):
+            await self._answer(http, result)
+        elif desk.opened is None:
+            return
+        elif host is None or result is None:
+            assert result is None or result.outcome is not None  # noqa: S101 - it could not wait
+            await self.stream(http, desk.opened)
+        else:
+            host.leave(partial(self.stream, http, desk.opened))
+            await _stay(result)
+
+    def _may_wait(self, decision: Serve[Session]) -> bool:
+        request, tool = decision.request, decision.routing.name
+        return may_wait(self._bus, request.method, tool, decision.revision.era)
+
+    async def _host(self, http: HttpRequest, decision: Serve[Session], principal: Any) -> None:
+        """Run a handler in this very task for as long as it does not wait; if it does, another one answers.
+
+        What that takes, a nursery and a scope, is a third of the cost of a short call. The whole answer is written without them.
+        """
+        answer: Answer | None = None
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as scope:
+                desk = _Desk(scope)
+                result = self._request(decision, principal, desk)
+                if isinstance(result, Answer):
+                    answer = result
+                elif desk.opened is not None:
+                    nursery.start_soon(self.stream, http, desk.opened)
+                    if result is not None:
+                        await _stay(result)
+        if answer is not None:
+            await self._answer(http, answer)
 
     async def _resume(self, http: HttpRequest, principal: Any) -> Answer | None:
         decision = self._judge_get(http.head, principal)
@@ -374,15 +428,11 @@ class Endpoint:
             if receipt is not None:
                 receipt.settle(fate)
 
-    async def _attend(self, http: HttpRequest, opened: Opened, guest: Guest | None) -> None:
-        """Answer from a stream, and stay with a handler that waits."""
-        if guest is None:
-            await self.stream(http, opened)
-            return
-        assert http.host is not None  # noqa: S101 - there would be no guest
-        http.host.leave(partial(self.stream, http, opened))
-        if guest.outcome is None:  # otherwise the scope of this task is cancelled
-            await guest.go_on()
+
+async def _stay(guest: Guest) -> None:
+    """Stay with a handler that waits."""
+    if guest.outcome is None:  # otherwise the scope of this task is cancelled
+        await guest.go_on()
 
 
 class _Desk:
@@ -390,8 +440,8 @@ class _Desk:
 
     __slots__ = ("opened", "scope")
 
-    def __init__(self, host: Host | None) -> None:
-        self.scope = None if host is None else host.scope
+    def __init__(self, scope: trio.CancelScope | None = None) -> None:
+        self.scope = scope
         self.opened: Opened | None = None
 
     def open(self, opened: Opened) -> None:

@@ -10,17 +10,49 @@ With many who ask, one turn of the scheduler serves all of them.
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 import trio
 
 from actors import Cell, Guest, System
+from mcpbus.methods import METHODS
+from mcpbus.protocol.revisions import Era
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
 
 T = TypeVar("T")
 
+# Before Python 3.12 each look-up by a class's name is a search.
+_MODERN: Final = Era.MODERN
+
+NEVER_ENTERED: Final = trio.CancelScope()
+"""For handlers that end in their only step: nothing that is cancelled can reach them."""
+
 _MOST_AT_REST: Final = 16
 """How many tasks are kept for the next guests that wait."""
+
+
+def may_wait(bus: "Bus", method: str, tool: object, era: Era) -> bool:
+    """Tell whether the handler of a request may take more than one step; only then does it need a task that may stay with it.
+
+    Args:
+        bus: The bus.
+        method: What is asked for.
+        tool: Which tool is called, if that is it; whatever was given for a name.
+        era: The client's. Over the legacy protocol even a function that cannot wait may have its client asked, by an
+            `InputRequired`.
+    """
+    row = METHODS.get(method)
+    if row is None:
+        return True
+    if row.answer is not None:
+        return False
+    if not isinstance(tool, str) or era is not _MODERN:
+        return True
+    found = bus.features.tools.get(tool)
+    return found is None or found.task is not None or bus.server.runner.waits(found.function)
 
 
 class _Start(msgspec.Struct, frozen=True):

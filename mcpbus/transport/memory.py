@@ -15,7 +15,6 @@ import trio
 from actors import Guest
 from mcpbus.brief import Brief
 from mcpbus.fate import DELIVERED
-from mcpbus.methods import METHODS
 from mcpbus.nursery import background
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Notification, Request, Response
@@ -23,16 +22,11 @@ from mcpbus.protocol.revisions import REVISIONS, Era
 from mcpbus.stream import Stream
 from mcpbus.transport.channel import Channel
 from mcpbus.transport.client import Client, OnQuestion
-from mcpbus.transport.hosts import Hosts
+from mcpbus.transport.hosts import NEVER_ENTERED, Hosts, may_wait
 from mcpbus.transport.waiting import Pending
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
-
-# Before Python 3.12 each look-up by a class's name is a search.
-_MODERN = Era.MODERN
-# For handlers that end in their only step: nothing that is cancelled can reach them.
-_NEVER_ENTERED = trio.CancelScope()
 
 _Sent: TypeAlias = tuple[Request | Notification | Response, Pending | None, contextvars.Context]
 
@@ -101,23 +95,13 @@ class _Connection:
         if pending is None or self._hosts.awake or self._may_wait(message, pending):
             self._hosts.put((message, pending, context))
         else:
-            guest = self._take((message, pending, context), _NEVER_ENTERED)
+            guest = self._take((message, pending, context), NEVER_ENTERED)
             assert guest is None or guest.outcome is not None  # noqa: S101 - it could not wait
 
     def _may_wait(self, message: Request | Notification | Response, pending: Pending) -> bool:
-        """Tell whether serving a request may take more than one step; if so, that is no work for whoever sent it."""
-        row = METHODS.get(message.method) if isinstance(message, Request) else None
-        if row is None:
-            return True
-        # Over the legacy protocol even a function that cannot wait may have its client asked, by an `InputRequired`.
-        if (
-            row.answer is not None
-            or not isinstance(pending.tool, str)
-            or self.client.revision.era is not _MODERN
-        ):
-            return row.answer is None
-        tool = self._bus.features.tools.get(pending.tool)
-        return tool is None or tool.task is not None or self._bus.server.runner.waits(tool.function)
+        return not isinstance(message, Request) or may_wait(
+            self._bus, message.method, pending.tool, self.client.revision.era
+        )
 
     def _take(self, sent: _Sent, scope: trio.CancelScope) -> Guest | None:
         message, pending, context = sent

@@ -1,0 +1,106 @@
+"""How the task of an ASGI request runs a handler: as cheaply as the handler allows."""
+
+import contextvars
+
+import msgspec
+import pytest
+import trio
+
+from mcpbus import Server
+from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+from mcpbus.protocol.revisions import LATEST
+
+META = {
+    PROTOCOL_VERSION: LATEST.name,
+    CLIENT_CAPABILITIES: {},
+    CLIENT_INFO: {"name": "client", "version": "1"},
+}
+
+
+async def call(app, tool):
+    """Call a tool through an ASGI application, and return the messages of the response."""
+    params = {"name": tool, "arguments": {}, "_meta": META}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    fields = {
+        "host": "localhost",
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": LATEST.name,
+        "mcp-method": "tools/call",
+        "mcp-name": tool,
+    }
+    headers = [(name.encode(), value.encode()) for name, value in fields.items()]
+    pieces = [{"type": "http.request", "body": msgspec.json.encode(message)}]
+    sent = []
+
+    async def receive():
+        await trio.lowlevel.checkpoint()
+        return pieces.pop() if pieces else await trio.sleep_forever()
+
+    async def send(piece):
+        await trio.lowlevel.checkpoint()
+        sent.append(piece)
+
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(app, scope, receive, send)
+    return sent
+
+
+@pytest.mark.parametrize("tool", ["never", "perhaps", "always"])
+async def test_only_a_handler_that_may_wait_is_given_a_nursery(tool, autojump_clock):
+    server = Server("server", version="1")
+    nurseries = []
+
+    def look():
+        nurseries.extend(trio.lowlevel.current_task().child_nurseries)
+        return "done"
+
+    @server.tool
+    async def never() -> str:
+        return look()
+
+    @server.tool
+    async def perhaps() -> str:
+        if nurseries:
+            await trio.sleep(1)
+        return look()
+
+    @server.tool
+    async def always() -> str:
+        await trio.sleep(1)
+        return look()
+
+    async with server.open() as bus:
+        start, body = await call(bus.asgi(), tool)
+        assert start["status"] == 200
+        assert msgspec.json.decode(body["body"])["result"]["content"][0]["text"] == "done"
+        assert len(nurseries) == (tool != "never")
+        statistics = bus.statistics()
+        assert (statistics.delivered, statistics.actors, dict(statistics.pending)) == (1, 0, {})
+
+
+@pytest.mark.parametrize("tool", ["never", "perhaps"])
+async def test_what_a_handler_sets_in_its_context_is_its_own(tool):
+    server = Server("server", version="1")
+    variable = contextvars.ContextVar("variable", default="unset")
+
+    @server.tool
+    async def never() -> str:
+        seen = variable.get()
+        variable.set("by the handler")
+        return seen
+
+    @server.tool
+    async def perhaps() -> str:
+        if variable.get() == "unset":
+            await trio.lowlevel.checkpoint()
+        seen = variable.get()
+        variable.set("by the handler")
+        return seen
+
+    async with server.open() as bus:
+        variable.set("by the server")
+        _, body = await call(bus.asgi(), tool)
+        assert msgspec.json.decode(body["body"])["result"]["content"][0]["text"] == "by the server"
+        assert variable.get() == "by the server"

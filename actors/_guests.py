@@ -6,10 +6,8 @@ scheduler, and no cancel scope of their own; and until one waits, nobody else ca
 
 import contextvars
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any
-
-import trio
 
 from actors._messages import Failed, Outcome, Succeeded
 from actors._tasks import CANCELLED, Task, enter, is_cancellation
@@ -18,42 +16,25 @@ if TYPE_CHECKING:
     from actors._cell import Cell
 
 
-class Guest(Task):
+class Guest(Task, kw_only=True, eq=False):
     """A task for a host: ``if not guest.begin(): await guest.go_on()``.
 
     It belongs to no actor until one adopts it, see `Cell.adopt`. From then on its end arrives there as that of any other
     task, and the actor's end cancels it.
 
-    Args:
-        function: The async function to run.
-        args: What it is given.
-        context: The contextvars it runs in, which nothing else may run in meanwhile.
-        scope: Encloses its host, and nothing that must outlive a cancellation: cancelling the task cancels it.
+    Made with a scope that encloses its host, and nothing that must outlive a cancellation: cancelling the task cancels it.
 
     Attributes:
+        coroutine: What it runs.
+        context: The contextvars it runs in, which nothing else may run in meanwhile.
         outcome: What came of it; None until it has ended.
     """
 
-    __slots__ = ("_args", "_cancelled", "_context", "_coroutine", "_function", "_trap", "outcome")
-
-    _coroutine: Coroutine[Any, Any, Any]
-
-    def __init__(
-        self,
-        function: Callable[..., Coroutine[Any, Any, Any]],
-        *args: Any,
-        context: contextvars.Context,
-        scope: trio.CancelScope,
-    ) -> None:
-        self.owner = None
-        self.outcome: Outcome | None = None
-        self._cell = None
-        self._scope = scope
-        self._cancelled = False
-        self._context = context
-        self._function = function
-        self._args = args
-        self._trap: Any = None
+    coroutine: Coroutine[Any, Any, Any]
+    context: contextvars.Context
+    outcome: Outcome | None = None
+    _cancelled: bool = False
+    _trap: Any = None
 
     @property
     def cancelled(self) -> bool:
@@ -86,10 +67,9 @@ class Guest(Task):
         Returns:
             Whether it has ended. If not, the host must call `go_on` before it does anything else that waits.
         """
-        self._coroutine = coroutine = self._function(*self._args)
         try:
             # What trio's functions yield is for trio's run loop, and what it sends is for them.
-            self._trap = self._context.run(coroutine.send, None)
+            self._trap = self.context.run(self.coroutine.send, None)
         except StopIteration as end:
             self._conclude(Succeeded(end.value))
         except Exception as error:  # noqa: BLE001 - whoever asks for the outcome is told
@@ -108,7 +88,7 @@ class Guest(Task):
         Raises:
             trio.Cancelled: Its scope, or one around it, was cancelled.
         """
-        step, send, trap = self._context.run, self._coroutine.send, self._trap
+        step, send, trap = self.context.run, self.coroutine.send, self._trap
         self._trap = None
         try:
             while True:
@@ -118,7 +98,7 @@ class Guest(Task):
         except Exception as error:  # noqa: BLE001 - whoever asks for the outcome is told
             outcome = Failed(error)
         except BaseException as error:
-            self._coroutine.close()
+            self.coroutine.close()
             self._conclude(CANCELLED if is_cancellation(error) else Failed(error))
             raise
         self._conclude(outcome)

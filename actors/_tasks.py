@@ -10,6 +10,7 @@ import contextvars
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import trio
 
 from actors._few import added, removed
@@ -22,23 +23,16 @@ if TYPE_CHECKING:
 CANCELLED: Final = TaskCancelled()
 
 
-class Task:
+class Task(msgspec.Struct, eq=False):
     """A running task of an actor. Its end arrives there as ``TaskEnded(task, outcome)``.
 
     Attributes:
         owner: The address of the actor that started or adopted it; None of a guest that no actor has adopted.
     """
 
-    __slots__ = ("_cell", "_scope", "owner")
-
-    owner: "Address[Any] | None"
-    _cell: "Cell[Any] | None"
     _scope: trio.CancelScope | None
-
-    def __init__(self, cell: "Cell[Any]") -> None:
-        self.owner = cell.address
-        self._cell = cell
-        self._scope = trio.CancelScope()
+    owner: "Address[Any] | None" = None
+    _cell: "Cell[Any] | None" = None
 
     def cancel(self) -> None:
         """Cancel the task. Its end is still reported, with whatever it made of the cancellation."""
@@ -87,7 +81,7 @@ def start(
     name: object,
 ) -> Task:
     """Start a task for an actor; see `Cell.start_task`."""
-    task = Task(cell)
+    task = Task(trio.CancelScope(), cell.address, cell)
     start_soon = cell._dispatcher.nursery.start_soon
     # A copy, as the caller may be running in that very context, which cannot be entered twice.
     context.copy().run(start_soon, _run, task, function, args, name=name)  # type: ignore[arg-type] # mypy loses `name`

@@ -6,13 +6,18 @@ An `InFlight` table belongs to each legacy session and to each shared channel, w
 flight; on modern and stateless HTTP every POST stands alone and two of them may carry the same id.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from actors import Address
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import RequestId
+
+if TYPE_CHECKING:
+    from mcpbus.brief import Brief
 
 
 class Overloaded(ProtocolError):  # noqa: N818 - the state, not a fault of the request
@@ -61,32 +66,26 @@ class InFlight:
             raise Overloaded(f"Too many requests in flight: at most {self._limit} in one session")
 
 
-class Slot:
+class Slot(msgspec.Struct, eq=False):
     """The place of one request in flight.
 
     Attributes:
-        appear: Starts the request's actor, where there is none for as long as nobody asks for it.
+        brief: The request, where it has no actor for as long as nobody asks for it.
         listens: Whether it is a listen, which ends only when somebody ends it.
     """
 
-    __slots__ = ("_address", "_admission", "_id", "_table", "appear", "listens")
-
-    def __init__(self, admission: "Admission", table: InFlight | None, request_id: RequestId) -> None:
-        self._address: Address[object] | None = None
-        self.appear: Callable[[], None] | None = None
-        self.listens = False
-        self._admission = admission
-        self._table = table
-        self._id = request_id
-        admission._slots[self] = None
-        if table is not None:
-            table._slots[request_id] = self
+    _admission: "Admission"
+    _table: InFlight | None
+    _id: RequestId
+    _address: "Address[object] | None" = None
+    brief: "Brief | None" = None
+    listens: bool = False
 
     @property
     def address(self) -> "Address[object] | None":
         """The request's actor, once there is one."""
-        if self._address is None and self.appear is not None:
-            self.appear()
+        if self.brief is not None:
+            self.brief.appear()
         return self._address
 
     def occupy(self, address: "Address[object]") -> None:
@@ -143,7 +142,11 @@ class Admission:
             raise Overloaded(f"Too many requests in flight: at most {self._limit} on this server")
         if table is not None:
             table.check(request_id)
-        return Slot(self, table, request_id)
+        slot = Slot(self, table, request_id)
+        self._slots[slot] = None
+        if table is not None:
+            table._slots[request_id] = slot
+        return slot
 
     async def wait_idle(self) -> None:
         """Wait until no request is in flight."""

@@ -33,22 +33,18 @@ from mcpbus.asking.parking import Parked, Parking
 from mcpbus.asking.required import InputRequired
 from mcpbus.asking.state import Binding
 from mcpbus.fate import Reason
-from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
-from mcpbus.protocol.jsonrpc import Request, RequestId
+from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.revisions import Era
 from mcpbus.schemas import jsontypes
 
 if TYPE_CHECKING:
+    from mcpbus.brief import Brief
     from mcpbus.bus import Bus
-    from mcpbus.context import Context
     from mcpbus.features.calls import Caller
-    from mcpbus.request import LogThreshold
     from mcpbus.stream import Stream
-    from mcpbus.tasks.extension import TaskSupport
 
-
-_MOST_ROUNDS = 100
 _TRAVELLING_BYTES = 1024 * 1024
 """Of answers in a state. It has to fit into the body of a retry, beside the new answers."""
 
@@ -101,22 +97,19 @@ class _Lapse(msgspec.Struct, frozen=True):
     """Nobody came back in time, or others needed the room."""
 
 
-class Carrier:
+class Carrier(msgspec.Struct, eq=False):
     """The request by which a call speaks to its client; after a retry it is another one, or it is a task.
 
     Attributes:
-        appear: Starts the request's actor, where there is none for as long as nobody needs it; see `Brief`.
-        running: The handler's task.
         bus: The bus.
         caller: Who asks.
-        progress_token: Under which token they want progress; None unless there is `appear`.
-        log_level: From which level they want log lines; None unless there is `appear`.
         request: What they ask.
-        stream: Where what is said leaves, while the request is open and has an actor.
+        handler: What answers it.
         rounds: Whether the request can be answered with questions.
+        brief: The request, where it has no actor for as long as nobody needs it.
+        running: The handler's task, once there is an actor.
+        stream: Where what is said leaves, while the request is open and has an actor.
         ended: Why what is said now reaches nobody; None while the request is open.
-        direct: Whether questions go to `address` when they are asked; otherwise the request is answered with them.
-        task_support: How the call may become a task; None if it may not.
         task: The id of the task that it is, or None.
         beginning: Whether it is about to become one; what is asked meanwhile waits for that.
         answers: Answers that came, decoded JSON by key, whether or not they were asked for yet.
@@ -124,62 +117,41 @@ class Carrier:
         state: What an earlier run of the handler left with `InputRequired`.
     """
 
-    __slots__ = (
-        "_address",
-        "_call",
-        "_keys",
-        "answers",
-        "appear",
-        "beginning",
-        "bus",
-        "caller",
-        "direct",
-        "ended",
-        "log_level",
-        "progress_token",
-        "request",
-        "rounds",
-        "running",
-        "state",
-        "stream",
-        "task",
-        "task_support",
-        "used",
-    )
+    bus: "Bus"
+    caller: "Caller"
+    request: Request
+    handler: "Handler"
+    rounds: bool
+    brief: "Brief | None" = None
+    running: Task | None = None
+    stream: "Stream | None" = None
+    ended: Reason | None = None
+    task: str | None = None
+    beginning: bool = False
+    answers: dict[str, Any] = msgspec.field(default_factory=dict)
+    used: dict[str, bytes] = msgspec.field(default_factory=dict)
+    state: Any = None
+    _keys: dict[str, int] = msgspec.field(default_factory=dict)
+    _call: Address[object] | None = None
+    _address: Address[object] | None = None
 
-    _address: Address[object]
-
-    def __init__(self, bus: "Bus", caller: "Caller", request: Request, *, rounds: bool) -> None:
-        self.bus = bus
-        self.appear: Callable[[], None] | None = None
-        self.progress_token: RequestId | None = None
-        self.log_level: LogThreshold | None = None
-        self.stream: Stream | None = None
-        self.running: Task | None = None
-        self._call: Address[object] | None = None
-        self.ended: Reason | None = None
-        self.answers: dict[str, Any] = {}
-        self.used: dict[str, bytes] = {}
-        self.state: Any = None
-        self.task_support: TaskSupport | None = None
-        self.task: str | None = None
-        self.beginning = False
-        self._keys: dict[str, int] = {}
-        self.carry(caller, request, rounds=rounds)
-
-    def carry(self, caller: "Caller", request: Request, *, rounds: bool) -> None:
-        """Speak through another request from now on."""
+    def carry(self, caller: "Caller", request: Request) -> None:
+        """Speak through another request from now on, which can be answered with questions as well."""
         self.caller = caller
         self.request = request
-        self.rounds = rounds
-        self.direct = caller.revision.era is Era.LEGACY
         self.ended = None
+
+    @property
+    def direct(self) -> bool:
+        """Whether questions go to `address` when they are asked; otherwise the request is answered with them."""
+        return self.caller.revision.era is Era.LEGACY or (self.task is not None and not self.beginning)
 
     @property
     def address(self) -> Address[object]:
         """The request's actor, or the task's."""
-        if self.appear is not None:
-            self.appear()
+        if self.brief is not None:
+            self.brief.appear()
+        assert self._address is not None  # noqa: S101 - whoever carries a call says so at once
         return self._address
 
     @address.setter
@@ -190,8 +162,8 @@ class Carrier:
     def call(self) -> Address[object]:
         """The call's actor, which the handler's task is handed over to when it is first needed."""
         if self._call is None:
-            if self.appear is not None:
-                self.appear()
+            if self.brief is not None:
+                self.brief.appear()
             self._call = self.bus.system.spawn(CallActor, self, self.bus.parking)
         return self._call
 
@@ -247,36 +219,14 @@ class Carrier:
 
 
 class Handler(Protocol):
-    """What a request runs, with the context that was made for it."""
+    """What a request runs, and through what it speaks."""
 
-    async def run(self, context: "Context", /) -> bytes | InputRequired:
+    async def run(self, carrier: Carrier, /) -> bytes | InputRequired:
         """Run, once; see `Prepared.run`."""
 
 
 class _WithMeta(msgspec.Struct):
     meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
-
-
-async def run_rounds(handler: Handler, context: "Context", carrier: Carrier) -> bytes | Required:
-    """Run a handler; where there are no rounds, also what it wants after an `InputRequired`.
-
-    Raises:
-        ProtocolError: The handler wants more rounds than anybody would answer.
-    """
-    for _ in range(_MOST_ROUNDS):
-        result = await handler.run(context)
-        if not isinstance(result, InputRequired):
-            return result
-        if not carrier.direct:
-            return Required(context.prepare(result.questions), jsontypes.encode(result.state))
-        carrier.begin_again(result.state)
-        for key in result.questions:
-            carrier.answers.pop(key, None)  # of an earlier round: it is asked again
-        await context.ask_all(result.questions)
-        # The next run has the answers of this one too, as if its client had brought them back.
-        carrier.answers |= {key: msgspec.json.decode(answer) for key, answer in carrier.used.items()}
-        carrier.begin_again(result.state)
-    raise ProtocolError(INTERNAL_ERROR, f"The server asked {_MOST_ROUNDS} times and did not come to an end")
 
 
 def read_outcome(outcome: Outcome) -> bytes | Required | ProtocolError:
@@ -408,7 +358,7 @@ class CallActor:
 
     def _hand_over(self, message: HandOver) -> None:
         carrier, request = self._carrier, self._carrier.address
-        carrier.address, carrier.direct, carrier.beginning = message.task, True, False
+        carrier.address, carrier.beginning = message.task, False
         request.tell(Finished(message.result, parked=True))
         # Another part of the handler asked meanwhile: its question is the task's first.
         for ask in self._asks or ():

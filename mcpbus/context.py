@@ -16,7 +16,6 @@ from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Receipt
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.request import unwanted
 from mcpbus.routing import Kind
 from mcpbus.stream import Poll
 from mcpbus.sync_context import SyncContext
@@ -56,11 +55,11 @@ class Context(Asking):
 
     __slots__ = ("_bus", "_carrier", "_in_a_row", "_since")
 
-    def __init__(self, bus: "Bus", carrier: Carrier) -> None:
-        self._bus = bus
+    def __init__(self, carrier: Carrier) -> None:
+        self._bus = carrier.bus
         self._carrier = carrier
         self._in_a_row = 0
-        self._since = bus.clock()
+        self._since = carrier.bus.clock()
 
     @property
     def request_id(self) -> RequestId:
@@ -270,9 +269,9 @@ class Context(Asking):
     def _say(self, said: Emission | Progress) -> Receipt:
         carrier = self._carrier
         reason = carrier.ended
-        if reason is None and carrier.appear is not None and carrier.log_level is not None:
+        if reason is None and carrier.brief is not None:
             # The request has no actor yet, and needs none for what its client does not want.
-            reason = unwanted(said, carrier.progress_token, carrier.log_level)
+            reason = carrier.brief.unwanted(said)
         if reason is None:
             carrier.address.tell(said)
         else:

@@ -5,24 +5,22 @@ what does. The transports differ only in the stream that the reply goes to.
 """
 
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from functools import cache
 from typing import TYPE_CHECKING, overload
 
 import msgspec
 import trio
 
-from actors import Guest
-from mcpbus.admission import InFlight, Overloaded, Slot
+from mcpbus.admission import Overloaded
 from mcpbus.asking.state import Binding
 from mcpbus.brief import Brief
-from mcpbus.call import Carrier, Handler, Resume
-from mcpbus.context import Context
-from mcpbus.features.calls import ToolCall
+from mcpbus.call import Carrier, Resume
 from mcpbus.handshake import Registration
-from mcpbus.methods import METHODS, Caller, Prepared, offers
+from mcpbus.inbound import Inbound, OpenStream
+from mcpbus.methods import METHODS, Caller, Prepared
 from mcpbus.protocol.errors import ProtocolError, invalid_params, method_not_found
-from mcpbus.protocol.jsonrpc import Notification, Request, Response
-from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.jsonrpc import Notification, Response
 from mcpbus.protocol.messages import (
     CancelledParams,
     ListenParams,
@@ -31,9 +29,9 @@ from mcpbus.protocol.messages import (
     SubscriptionFilter,
     decode_params,
 )
-from mcpbus.protocol.meta import ModernClaim, Routing
-from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.request import Answered, LogThreshold, RequestActor, Ticket
+from mcpbus.protocol.revisions import Era
+from mcpbus.request import Answered, RequestActor, Ticket
+from mcpbus.rounds import run_rounds
 from mcpbus.routing import Line, Setting
 from mcpbus.session import CancelRequest, Initialized, Session, Subscribe, Unsubscribe
 from mcpbus.stream import Stream
@@ -46,45 +44,6 @@ if TYPE_CHECKING:
 _EMPTY = b"{}"
 LISTEN = "subscriptions/listen"
 INITIALIZE = "initialize"
-# Those that may be answered with input_required (2026-07-28, Multi Round-Trip Requests, "Supported Requests").
-_ROUNDS = frozenset({"tools/call", "prompts/get", "resources/read"})
-# For all requests whose client cannot change its mind meanwhile: those without a session.
-_THRESHOLDS = {level: LogThreshold(level) for level in (None, *LogLevel)}
-
-
-class Inbound(msgspec.Struct, frozen=True, gc=False):
-    """A request as a transport hands it over.
-
-    Attributes:
-        request: The request.
-        routing: What was read of its params.
-        revision: The revision that governs it.
-        setting: How its client is connected.
-        claim: What a modern request says of its client; None for a legacy one.
-        session: Its legacy session, or its shared channel; None for modern and stateless HTTP.
-        principal: Whom `authenticate` found.
-    """
-
-    request: Request
-    routing: Routing
-    revision: Revision
-    setting: Setting
-    claim: ModernClaim | None = None
-    session: Session | None = None
-    principal: object = None
-
-    @property
-    def table(self) -> InFlight | None:
-        """The requests among which its id must be unique."""
-        return None if self.session is None else self.session.in_flight
-
-    @property
-    def legacy_session(self) -> Session | None:
-        """Its session, if the request is a legacy one."""
-        return None if self.claim is not None else self.session
-
-
-OpenStream = Callable[[Line], Stream]
 
 
 @overload
@@ -112,45 +71,52 @@ def serve(
     Raises:
         ProtocolError: What to answer instead.
     """
-    request, era = inbound.request, inbound.revision.era
-    if inbound.session is not None:
-        inbound.session.touch()
-    special = _SESSION_METHODS.get(request.method)
-    if special is not None and inbound.legacy_session is not None:
-        return special(inbound.legacy_session, inbound)
-    if request.method == LISTEN and era is Era.MODERN:
-        return _listen(bus, inbound, open_stream)
-    if not offers(request.method, era):
-        raise method_not_found(request.method)
-    method, caller = METHODS[request.method], _caller(bus, inbound)
+    request, session = inbound.request, inbound.session
+    if session is not None:
+        session.touch()
+    method = METHODS.get(request.method)
+    if method is None:
+        return _serve_apart(bus, inbound, open_stream)
+    caller = inbound.caller(bus)
+    method.check(caller)
     params = decode_params(method.params, request.params)
     if method.answer is not None:
         return method.answer(params, caller)
     assert method.prepare is not None  # noqa: S101 - a method has the one or the other
     prepared = method.prepare(params, caller)
-    rounds = inbound.claim is not None and request.method in _ROUNDS
+    rounds = method.rounds and inbound.claim is not None
     if rounds and inbound.routing.is_retry:
         return _retry(bus, inbound, caller, prepared, open_stream)
     slot = bus.admission.admit(request.id, inbound.table)
-    carrier = Carrier(bus, caller, request, rounds=rounds)
-    if isinstance(prepared, ToolCall):
-        carrier.task_support = prepared.tool.task
+    carrier = Carrier(bus, caller, request, prepared, rounds)
     if scope is None:
-        return _start(bus, _ticket(bus, inbound, slot, open_stream(Line.OWN)), carrier, prepared)
-    carrier.progress_token = inbound.routing.meta.progress_token
-    carrier.log_level = _threshold(bus, inbound)
+        return _start(inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session)), carrier)
+    brief = carrier.brief = slot.brief = Brief(
+        scope,
+        coroutine=run_rounds(carrier),
+        context=copy_context(),
+        inbound=inbound,
+        slot=slot,
+        carrier=carrier,
+        open_stream=open_stream,
+    )
+    return brief
 
-    def appear(guest: Guest) -> Stream:
-        ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
-        bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, guest)
-        return ticket.stream
 
-    return Brief(carrier, prepared, slot, appear, scope)
+def _serve_apart(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream:
+    """Serve what no features stand behind: what concerns a session or a stream."""
+    method, session = inbound.request.method, inbound.legacy_session
+    if method == LISTEN and inbound.revision.era is Era.MODERN:
+        return _listen(bus, inbound, open_stream)
+    of_session = _SESSION_METHODS.get(method)
+    if of_session is None or session is None:
+        raise method_not_found(method)
+    return of_session(session, inbound)
 
 
-def _start(bus: "Bus", ticket: Ticket, carrier: Carrier, handler: Handler) -> Stream:
+def _start(ticket: Ticket, carrier: Carrier) -> Stream:
     """Start the actor of an admitted request."""
-    bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, (handler, Context(bus, carrier)))
+    carrier.bus.system.spawn(RequestActor, ticket, carrier.bus.ledger, carrier, None)
     return ticket.stream
 
 
@@ -176,22 +142,19 @@ def _retry(
         except ProtocolError:
             slot.release()
             raise
-    ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
+    ticket = inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session))
     if parked is not None:
-        carrier = parked.carrier
-        carrier.carry(caller, request, rounds=True)
-        bus.system.spawn(RequestActor, ticket, bus.ledger, carrier, None)
-        carrier.call.tell(Resume(responses))
+        parked.carrier.carry(caller, request)
+        _start(ticket, parked.carrier)
+        parked.carrier.call.tell(Resume(responses))
         return ticket.stream
-    carrier = Carrier(bus, caller, request, rounds=True)
+    carrier = Carrier(bus, caller, request, prepared, rounds=True)
     if state is not None:
         answers = state.answers or {}
         carrier.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
         carrier.state = None if state.author is None else msgspec.json.decode(state.author)
     carrier.answers |= responses
-    if isinstance(prepared, ToolCall):
-        carrier.task_support = prepared.tool.task
-    return _start(bus, ticket, carrier, prepared)
+    return _start(ticket, carrier)
 
 
 def answer(response: Response, session: Session) -> None:
@@ -216,11 +179,11 @@ def register(
     except ProtocolError:
         registration.abandon()
         raise
-    ticket = _ticket(bus, inbound, slot, open_stream(Line.OWN))
+    # Not a stream of its session's: nobody comes back for its answer.
+    ticket = inbound.ticket(bus, slot, open_stream(Line.OWN, None))
     if inbound.setting is not Setting.SHARED and inbound.session is not None:
         ticket.session_id = inbound.session.id
-    carrier = Carrier(bus, _caller(bus, inbound), inbound.request, rounds=False)
-    return _start(bus, ticket, carrier, registration)
+    return _start(ticket, Carrier(bus, inbound.caller(bus), inbound.request, registration, rounds=False))
 
 
 def notify(notification: Notification, session: Session | None) -> None:
@@ -238,55 +201,6 @@ def notify(notification: Notification, session: Session | None) -> None:
         session.address.tell(CancelRequest(params.request_id))
 
 
-def _caller(bus: "Bus", inbound: Inbound) -> Caller:
-    session, claim = inbound.legacy_session, inbound.claim
-    if claim is not None:
-        return Caller(
-            bus.server,
-            bus.features,
-            inbound.revision,
-            inbound.principal,
-            None,
-            claim.client_capabilities,
-            claim.client_info,
-        )
-    if session is not None:
-        return Caller(
-            bus.server,
-            session.features,
-            inbound.revision,
-            inbound.principal,
-            session,
-            session.client_capabilities,
-            session.client_info,
-        )
-    return Caller(bus.server, bus.features, inbound.revision, inbound.principal, None, {}, None)
-
-
-def _ticket(bus: "Bus", inbound: Inbound, slot: Slot, stream: Stream) -> Ticket:
-    return Ticket(
-        inbound.request.id,
-        inbound.request.method,
-        inbound.revision,
-        inbound.setting,
-        stream,
-        slot,
-        inbound.routing.meta.progress_token,
-        _threshold(bus, inbound),
-        bus.limits.abandoned_timeout,
-        inbound.legacy_session,
-    )
-
-
-def _threshold(bus: "Bus", inbound: Inbound) -> LogThreshold:
-    """Return from which level the client of a request wants log lines."""
-    if inbound.claim is not None:
-        return _THRESHOLDS[inbound.claim.log_level]
-    if inbound.session is not None:
-        return inbound.session.threshold
-    return _THRESHOLDS[bus.limits.log_level]
-
-
 def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
     request = inbound.request
     asked = decode_params(ListenParams, request.params).notifications
@@ -302,11 +216,10 @@ def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
         if claim is None or not declares(claim.client_capabilities, inbound.revision):
             raise undeclared()
     slot = bus.admission.admit(request.id, inbound.table)
-    stream = open_stream(Line.LISTEN)
-    ticket = _ticket(bus, inbound, slot, stream)
+    ticket = inbound.ticket(bus, slot, open_stream(Line.LISTEN, inbound.session))
     granted = grant(bus, asked, inbound.principal)
     bus.system.spawn(SubscriptionActor, ticket, granted, bus)
-    return stream
+    return ticket.stream
 
 
 def grant(bus: "Bus", asked: SubscriptionFilter, principal: object) -> SubscriptionFilter:

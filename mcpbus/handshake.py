@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from mcpbus.context import Context
+from mcpbus.call import Carrier
 from mcpbus.methods import initialize_result
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.messages import InitializeParams
@@ -35,7 +35,7 @@ class Registration:
         session.client_capabilities = params.capabilities
         session.stage = Stage.REGISTERING
 
-    async def run(self, _context: Context) -> bytes:
+    async def run(self, _carrier: Carrier) -> bytes:
         """Run the hooks in the present task, and return the encoded InitializeResult.
 
         Raises:

@@ -42,6 +42,7 @@ Answer: TypeAlias = Callable[[Any, Caller], bytes]
 Prepare: TypeAlias = Callable[[Any, Caller], Prepared]
 
 _BOTH = frozenset(Era)
+_LEGACY = frozenset({Era.LEGACY})
 _MODERN = frozenset({Era.MODERN})
 
 
@@ -49,21 +50,35 @@ class NoParams(msgspec.Struct, frozen=True):
     """The params of a method that has none of its own."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Method:
     """One method; it has either `answer` or `prepare`.
 
-    Both take the decoded params and raise ProtocolError for what cannot be served: -32601 where the server does not
-    offer the method's capability.
+    Both take the decoded params, once `check` has passed, and raise ProtocolError for what cannot be served.
     """
 
     name: str
     params: type[msgspec.Struct]
     """What its params are decoded into."""
+    capability: Capability | None
+    """What the server must offer; None for what every server does."""
     eras: frozenset[Era] = _BOTH
-    answer: Answer | None = None
+    rounds: bool = attrs.field(default=False, kw_only=True)
+    """Whether it may be answered with input_required (2026-07-28, Multi Round-Trip Requests, "Supported Requests")."""
+    answer: Answer | None = attrs.field(default=None, kw_only=True)
     """Returns the encoded result object."""
-    prepare: Prepare | None = None
+    prepare: Prepare | None = attrs.field(default=None, kw_only=True)
+
+    def check(self, caller: Caller) -> None:
+        """Refuse a caller for whom there is no such method.
+
+        Raises:
+            ProtocolError: -32601: it is not of their era, or the server does not offer its capability.
+        """
+        if caller.revision.era not in self.eras or not (
+            self.capability is None or caller.features.offers(self.capability)
+        ):
+            raise method_not_found(self.name)
 
 
 def offers(method: str, era: Era) -> bool:
@@ -74,7 +89,7 @@ def offers(method: str, era: Era) -> bool:
 
 def empty_result(server: "Server", revision: Revision) -> bytes:
     """The encoded result object of a method that has nothing to say."""
-    return b"{" + server.tail(revision).plain.removeprefix(b",")
+    return b"{" + server.tails[revision].plain.removeprefix(b",")
 
 
 def initialize_result(server: "Server", features: Features, revision: Revision, *, stateless: bool) -> bytes:
@@ -235,47 +250,25 @@ def _complete(complete: wire.CompleteParams, caller: Caller) -> Prepared:
     return Complete(caller, ref, features.completers.get((ref, argument.name)), argument.value, chosen)
 
 
-def _answering(name: str, capability: Capability, answer: Answer) -> Method:
-    def guarded(params: Any, caller: Caller) -> bytes:
-        if not caller.features.offers(capability):
-            raise method_not_found(name)
-        return answer(params, caller)
-
-    return Method(name=name, params=wire.ListParams, answer=guarded)
-
-
-def _calling(
-    name: str,
-    capability: Capability,
-    params: type[msgspec.Struct],
-    prepare: Prepare,
-    eras: frozenset[Era] = _BOTH,
-) -> Method:
-    def guarded(params: Any, caller: Caller) -> Prepared:
-        if not caller.features.offers(capability):
-            raise method_not_found(name)
-        return prepare(params, caller)
-
-    return Method(name=name, params=params, eras=eras, prepare=guarded)
-
-
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         row.name: row
         for row in (
-            Method(name="server/discover", params=NoParams, eras=_MODERN, answer=_discover),
-            Method(name="ping", params=NoParams, eras=frozenset({Era.LEGACY}), answer=_ping),
-            _answering("tools/list", "tools", _list_tools),
-            _calling("tools/call", "tools", wire.CallToolParams, _call_tool),
-            _answering("resources/list", "resources", _list_resources),
-            _answering("resources/templates/list", "resources", _list_templates),
-            _calling("resources/read", "resources", wire.ReadResourceParams, _read_resource),
-            _answering("prompts/list", "prompts", _list_prompts),
-            _calling("prompts/get", "prompts", wire.GetPromptParams, _get_prompt),
-            _calling("completion/complete", "completions", wire.CompleteParams, _complete),
-            _calling("tasks/get", "tasks", TaskParams, prepare_get, _MODERN),
-            _calling("tasks/update", "tasks", UpdateTaskParams, prepare_update, _MODERN),
-            _calling("tasks/cancel", "tasks", TaskParams, prepare_cancel, _MODERN),
+            Method("server/discover", NoParams, None, _MODERN, answer=_discover),
+            Method("ping", NoParams, None, _LEGACY, answer=_ping),
+            Method("tools/list", wire.ListParams, "tools", answer=_list_tools),
+            Method("tools/call", wire.CallToolParams, "tools", prepare=_call_tool, rounds=True),
+            Method("resources/list", wire.ListParams, "resources", answer=_list_resources),
+            Method("resources/templates/list", wire.ListParams, "resources", answer=_list_templates),
+            Method(
+                "resources/read", wire.ReadResourceParams, "resources", prepare=_read_resource, rounds=True
+            ),
+            Method("prompts/list", wire.ListParams, "prompts", answer=_list_prompts),
+            Method("prompts/get", wire.GetPromptParams, "prompts", prepare=_get_prompt, rounds=True),
+            Method("completion/complete", wire.CompleteParams, "completions", prepare=_complete),
+            Method("tasks/get", TaskParams, "tasks", _MODERN, prepare=prepare_get),
+            Method("tasks/update", UpdateTaskParams, "tasks", _MODERN, prepare=prepare_update),
+            Method("tasks/cancel", TaskParams, "tasks", _MODERN, prepare=prepare_cancel),
         )
     }
 )

@@ -17,7 +17,7 @@ from actors import Cell, Guest, Permit, Stopped, StopReason, TaskEnded
 from mcpbus.admission import Slot
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
-from mcpbus.call import Carrier, Finished, Handler, read_outcome, run_rounds
+from mcpbus.call import Carrier, Finished, read_outcome
 from mcpbus.emission import PROGRESS, Emission, Progress
 from mcpbus.fate import Ledger, Reason, Receipt
 from mcpbus.outbox import Outgoing, Withdrawal
@@ -33,12 +33,12 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.rounds import run_rounds
 from mcpbus.routing import Kind, Line, Setting, Situation, absent, route
 from mcpbus.schemas import jsontypes
 from mcpbus.stream import Abort, Ending, Poll, Purge, Stream
 
 if TYPE_CHECKING:
-    from mcpbus.context import Context
     from mcpbus.session import Session
 
 _log = logging.getLogger("mcpbus")
@@ -132,8 +132,8 @@ class RequestActor:
         cell: Its cell.
         ticket: The request.
         ledger: Where what it says is entered.
-        carrier: What its call speaks through.
-        handler: What to run for it, or what runs already; None for a retry, which carries a call.
+        carrier: What its call speaks through; if none of its handler's tasks runs yet, one is started.
+        guest: The handler's task, where it began before there was an actor.
     """
 
     __slots__ = (
@@ -156,7 +156,7 @@ class RequestActor:
         ticket: Ticket,
         ledger: Ledger,
         carrier: Carrier,
-        handler: "tuple[Handler, Context] | Guest | None",
+        guest: Guest | None,
     ) -> None:
         self._cell = cell
         self._ticket = ticket
@@ -174,13 +174,11 @@ class RequestActor:
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
-        if isinstance(handler, Guest):
-            carrier.running = handler
-            cell.adopt(handler)
-        elif handler is not None:
-            carrier.running = cell.start_task(
-                run_rounds, *handler, carrier, context=contextvars.copy_context()
-            )
+        if guest is not None:
+            carrier.running = guest
+            cell.adopt(guest)
+        elif carrier.running is None:
+            carrier.running = cell.start_task(run_rounds, carrier, context=contextvars.copy_context())
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""

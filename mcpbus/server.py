@@ -15,13 +15,13 @@ from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions
-from mcpbus.features.results import Tail, tail_for
+from mcpbus.features.results import tail_for
 from mcpbus.features.run import Middleware, Runner
 from mcpbus.features.tool import Tool, ToolOptions, Visible
 from mcpbus.options import Limits
 from mcpbus.program import until_signalled
 from mcpbus.protocol.messages import Icon, Implementation
-from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.revisions import REVISIONS, Revision
 from mcpbus.serving import ServeOptions
 from mcpbus.stores.protocol import EventStore
 from mcpbus.tasks.stores.protocol import TaskStore
@@ -106,7 +106,7 @@ class Server:
         self.runner = Runner(threads, middleware)
         self.session_hooks: list[Callable[[Any], Any]] = []
         self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
-        self._tails: dict[str, Tail] = {}
+        self.tails = {row: tail_for(self.identity(row), row) for row in REVISIONS.values()}
         self.sealer = Sealer(state_keys)
         self._opened = False
 
@@ -123,13 +123,6 @@ class Server:
             website_url=self._identity.website_url if revision.implementation_details else None,
             icons=self._identity.icons if revision.icons else None,
         )
-
-    def tail(self, revision: Revision) -> Tail:
-        """What ends each of its results under `revision`."""
-        tail = self._tails.get(revision.name)
-        if tail is None:
-            tail = self._tails[revision.name] = tail_for(self.identity(revision), revision)
-        return tail
 
     @overload
     def tool(self, function: F, /) -> F: ...

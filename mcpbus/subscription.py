@@ -74,7 +74,7 @@ class SubscriptionActor:
         """End the subscription gracefully: its result, and on a shared channel the cancelled that some clients await."""
         ticket = self._ticket
         final = ticket.stream.line is not Line.SHARED
-        tail = self._bus.server.tail(ticket.revision).with_meta(self._meta())
+        tail = self._bus.server.tails[ticket.revision].with_meta(self._meta())
         data = encode_result(ticket.id, b"{" + tail.removeprefix(b","))
         self._send(Kind.LISTEN_RESULT, data, self._bus.ledger.enter(ticket.method), final=final)
         if isinstance(route(Kind.LISTEN_CANCELLED, ticket.revision.era, ticket.setting), Line):

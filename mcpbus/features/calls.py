@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, Protocol
 import msgspec
 
 from mcpbus.asking.required import InputRequired
+from mcpbus.call import Carrier
 from mcpbus.context import Context
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
@@ -52,7 +53,7 @@ class Caller(msgspec.Struct, frozen=True, gc=False):
     @property
     def tail(self) -> Tail:
         """What ends each result for this caller."""
-        return self.server.tail(self.revision)
+        return self.server.tails[self.revision]
 
 
 class Prepared(Protocol):
@@ -70,7 +71,7 @@ class Prepared(Protocol):
     def replayable(self) -> bool:
         """Whether it may be run again from the top where a run that waited for the client is lost."""
 
-    async def run(self, ctx: Context) -> bytes | InputRequired:
+    async def run(self, carrier: Carrier) -> bytes | InputRequired:
         """Run the function, once.
 
         Returns:
@@ -103,15 +104,17 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
         """See `Prepared.replayable`."""
         return self.tool.replay
 
-    async def run(self, ctx: Context) -> bytes | InputRequired:
+    async def run(self, carrier: Carrier) -> bytes | InputRequired:
         """See `Prepared.run`; what goes wrong in the tool is a result, which the model gets to see."""
         tool, caller = self.tool, self.caller
         revision, tail = caller.revision, caller.tail
         try:
             arguments = tool.arguments.decode(self.arguments)
             if tool.task is not None and not tool.task.deferred:
-                await ctx.begin_task()
-            value = await caller.server.runner.call(tool.function, ctx, "tools/call", tool.name, arguments)
+                await Context(carrier).begin_task()
+            value = await caller.server.runner.call(
+                tool.function, carrier, "tools/call", tool.name, arguments
+            )
             if isinstance(value, InputRequired):
                 return value
             return tool.encode_result(value, revision, tail)
@@ -154,12 +157,12 @@ class PromptGet(msgspec.Struct, frozen=True, gc=False):
         """See `Prepared.replayable`."""
         return True
 
-    async def run(self, ctx: Context) -> bytes | InputRequired:
+    async def run(self, carrier: Carrier) -> bytes | InputRequired:
         """See `Prepared.run`."""
         prompt, caller = self.prompt, self.caller
         try:
             value = await caller.server.runner.call(
-                prompt.function, ctx, "prompts/get", prompt.name, self.arguments
+                prompt.function, carrier, "prompts/get", prompt.name, self.arguments
             )
             if isinstance(value, InputRequired):
                 return value
@@ -191,12 +194,12 @@ class ResourceRead(msgspec.Struct, frozen=True, gc=False):
         """See `Prepared.replayable`."""
         return True
 
-    async def run(self, ctx: Context) -> bytes | InputRequired:
+    async def run(self, carrier: Carrier) -> bytes | InputRequired:
         """See `Prepared.run`."""
         resource, caller = self.resource, self.caller
         try:
             value = await caller.server.runner.call(
-                resource.function, ctx, "resources/read", self.uri, resource.bind(self.variables)
+                resource.function, carrier, "resources/read", self.uri, resource.bind(self.variables)
             )
             if isinstance(value, InputRequired):
                 return value
@@ -231,7 +234,7 @@ class Complete(msgspec.Struct, frozen=True, gc=False):
         """See `Prepared.replayable`."""
         return False
 
-    async def run(self, ctx: Context) -> bytes | InputRequired:
+    async def run(self, carrier: Carrier) -> bytes | InputRequired:
         """See `Prepared.run`."""
         completer, caller = self.completer, self.caller
         if completer is None:
@@ -239,7 +242,7 @@ class Complete(msgspec.Struct, frozen=True, gc=False):
         try:
             arguments = completer.bind(self.value, self.chosen)
             value = await caller.server.runner.call(
-                completer.function, ctx, "completion/complete", self.ref, arguments
+                completer.function, carrier, "completion/complete", self.ref, arguments
             )
             return completer.encode_result(value, caller.tail)
         except Exception as error:  # noqa: BLE001  # translated

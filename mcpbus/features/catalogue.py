@@ -188,7 +188,9 @@ class Features:
     def find_tool(self, name: str, principal: Any) -> Tool | None:
         """The tool of this name, if there is one and `principal` may see it."""
         found = self.tools.get(name)
-        return found if found is not None and self._shows(found, principal) else None
+        if found is None or (self._visible is None and found.visible is None):
+            return found
+        return found if self._shows(found, principal) else None
 
     def find_resource(self, uri: str) -> tuple[Resource, dict[str, Any]] | None:
         """What answers `uri`, and its variables: a resource of just this URI, else the first template that matches."""
@@ -218,8 +220,6 @@ class Features:
         )
 
     def _shows(self, item: Tool, principal: Any) -> bool:
-        if self._visible is None and item.visible is None:
-            return True
         try:
             return all(
                 visible(principal, item) for visible in (self._visible, item.visible) if visible is not None

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import attrs
 import trio
 
+from mcpbus.call import Carrier
 from mcpbus.context import Context
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.signature import Signature
@@ -54,6 +55,13 @@ class Function:
     def _waits(self) -> bool:
         return self.timeout is not None or _may_wait(self.signature.function)
 
+    def with_context(self, arguments: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        """Its keyword arguments, with the context if it takes one."""
+        name = self.signature.context
+        if name is None:
+            return arguments
+        return {**arguments, name: context if self.signature.asynchronous else context.blocking}
+
 
 class Runner:
     """Calls functions for one server.
@@ -81,7 +89,7 @@ class Runner:
         return bool(self._middleware) or function.waits
 
     def call(
-        self, function: Function, context: Context, method: str, name: str, arguments: Mapping[str, Any]
+        self, function: Function, carrier: Carrier, method: str, name: str, arguments: Mapping[str, Any]
     ) -> Awaitable[Any]:
         """Call `function`; to be awaited for what it, or the middleware around it, returns.
 
@@ -89,7 +97,7 @@ class Runner:
 
         Args:
             function: the function.
-            context: of the call.
+            carrier: what its context speaks through.
             method: see `Invocation`.
             name: see `Invocation`.
             arguments: see `Invocation`.
@@ -98,9 +106,11 @@ class Runner:
             CallTimeoutError: the function did not end in time; the time that it waits for the client is included.
             Exception: whatever the function raises.
         """
-        if not self._middleware and function.timeout is None:
-            return self._call(function, context, arguments)
-        return self._call_wrapped(function, Invocation(context, method, name, arguments))
+        if self._middleware or function.timeout is not None:
+            return self._call_wrapped(function, Invocation(Context(carrier), method, name, arguments))
+        if function.signature.context is not None:
+            arguments = function.with_context(arguments, Context(carrier))
+        return self._call(function, arguments)
 
     async def _call_wrapped(self, function: Function, invocation: Invocation) -> Any:
         step: CallNext = partial(self._call_invoked, function)
@@ -114,25 +124,18 @@ class Runner:
         raise CallTimeoutError(function.timeout)
 
     def _call_invoked(self, function: Function, invocation: Invocation) -> Awaitable[Any]:
-        return self._call(function, invocation.context, invocation.arguments)
+        return self._call(function, function.with_context(invocation.arguments, invocation.context))
 
-    def _call(self, function: Function, context: Context, arguments: Mapping[str, Any]) -> Awaitable[Any]:
-        signature = function.signature
-        if not signature.asynchronous:
-            return self._call_plain(function, context, arguments)
-        if signature.context is not None:
-            arguments = {**arguments, signature.context: context}
-        return signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
+    def _call(self, function: Function, arguments: Mapping[str, Any]) -> Awaitable[Any]:
+        if function.signature.asynchronous:
+            return function.signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
+        return self._call_plain(function, arguments)
 
-    async def _call_plain(self, function: Function, context: Context, arguments: Mapping[str, Any]) -> Any:
-        signature = function.signature
-        if signature.context is not None:
-            arguments = {**arguments, signature.context: context.blocking}
+    async def _call_plain(self, function: Function, arguments: Mapping[str, Any]) -> Any:
+        call = partial(function.signature.function, **arguments)
         if self.inline or not function.thread:
-            return signature.function(**arguments)
-        return await trio.to_thread.run_sync(
-            partial(signature.function, **arguments), abandon_on_cancel=True, limiter=self._workers()
-        )
+            return call()
+        return await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._workers())
 
     def _workers(self) -> trio.CapacityLimiter:
         try:

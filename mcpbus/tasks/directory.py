@@ -13,6 +13,7 @@ from actors import Address
 from mcpbus.admission import Overloaded
 from mcpbus.call import Carrier, HandOver, Park
 from mcpbus.emission import TASK_STATUS, Emission
+from mcpbus.features.calls import ToolCall
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.routing import Kind
@@ -104,7 +105,8 @@ class TaskDirectory:
             Overloaded: There is no room for it, and the tool does without no task.
             ProtocolError: The store failed.
         """
-        support = carrier.task_support
+        handler = carrier.handler
+        support = handler.tool.task if isinstance(handler, ToolCall) else None
         if carrier.task is not None:
             return True
         if support is None or not declares(carrier.caller.client_capabilities, carrier.caller.revision):

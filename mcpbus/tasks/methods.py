@@ -11,7 +11,7 @@ from mcpbus.tasks.extension import declares, undeclared, unknown_task
 from mcpbus.tasks.task import CancelTask, Task, Update
 
 if TYPE_CHECKING:
-    from mcpbus.context import Context
+    from mcpbus.call import Carrier
     from mcpbus.features.calls import Caller
 
 _ANSWER_SECONDS = 30.0
@@ -45,13 +45,13 @@ class _TaskRequest:
         """See `Prepared.label`."""
         return "tasks"
 
-    def find(self, ctx: "Context") -> Task:
+    def find(self, carrier: "Carrier") -> Task:
         """Return the task.
 
         Raises:
             ProtocolError: -32602: there is none, or it is somebody else's.
         """
-        task = ctx.bus.tasks.find(self.params.task_id, self.caller.principal)
+        task = carrier.bus.tasks.find(self.params.task_id, self.caller.principal)
         if task is None:
             raise unknown_task()
         return task
@@ -65,18 +65,18 @@ class _TaskRequest:
 class TaskGet(_TaskRequest):
     """Tells how a task is."""
 
-    async def run(self, ctx: "Context") -> bytes:
+    async def run(self, carrier: "Carrier") -> bytes:
         """See `Prepared.run`."""
-        return (await ctx.bus.tasks.detail(self.find(ctx)))[:-1] + self.caller.tail.plain
+        return (await carrier.bus.tasks.detail(self.find(carrier)))[:-1] + self.caller.tail.plain
 
 
 class TaskUpdate(_TaskRequest):
     """Brings answers to what a task asks."""
 
-    async def run(self, ctx: "Context") -> bytes:
+    async def run(self, carrier: "Carrier") -> bytes:
         """See `Prepared.run`."""
         try:
-            fault = await self.find(ctx).address.ask(Update(self.params.input_responses), _ANSWER_SECONDS)
+            fault = await self.find(carrier).address.ask(Update(self.params.input_responses), _ANSWER_SECONDS)
         except AskRefusedError:
             raise unknown_task() from None
         except (AskFailedError, AskTimeoutError):
@@ -89,9 +89,9 @@ class TaskUpdate(_TaskRequest):
 class TaskCancel(_TaskRequest):
     """Tells a task's handler to end; harmless if it has ended."""
 
-    async def run(self, ctx: "Context") -> bytes:
+    async def run(self, carrier: "Carrier") -> bytes:
         """See `Prepared.run`."""
-        self.find(ctx).address.tell(CancelTask())
+        self.find(carrier).address.tell(CancelTask())
         return self.acknowledgement
 
 

@@ -7,7 +7,7 @@ none of them said anything before. Each is a request like any other: it is cance
 from typing import TYPE_CHECKING
 
 from mcpbus import dispatch
-from mcpbus.dispatch import Inbound
+from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable, encode_error, encode_result
@@ -72,7 +72,7 @@ def _begin(
         request_id, method = request.id, request.method
         inbound = Inbound(request, member.routing, revision, setting, None, member.session, principal)
         try:
-            result = dispatch.serve(bus, inbound, lambda _line: stream)
+            result = dispatch.serve(bus, inbound, lambda _line, _session: stream)
         except ProtocolError as error:
             data = encode_error(request.id, revision.admissible(error))
         else:

@@ -12,8 +12,9 @@ import trio
 
 from mcpbus import dispatch
 from mcpbus.brief import Brief
-from mcpbus.dispatch import INITIALIZE, LISTEN, Inbound
+from mcpbus.dispatch import INITIALIZE, LISTEN
 from mcpbus.handshake import Registration
+from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import (
     ProtocolError,
@@ -35,7 +36,7 @@ from mcpbus.protocol.messages import InitializeParams, decode_params
 from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, modern, negotiate
 from mcpbus.routing import Kind, Line, Setting
-from mcpbus.session import Close, Stage
+from mcpbus.session import Close, Session, Stage
 from mcpbus.stream import Stream
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ class Channel:
         registration = Registration(self._bus, self.session, params, revision)
         return dispatch.register(self._bus, inbound, registration, self._open)
 
-    def _open(self, _line: Line) -> Stream:
+    def _open(self, _line: Line, _session: Session | None) -> Stream:
         return self._stream
 
     def reply(self, request: Request, revision: Revision, result: bytes | ProtocolError) -> None:

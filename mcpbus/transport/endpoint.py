@@ -18,9 +18,10 @@ from mcpbus import dispatch
 from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
 from mcpbus.brief import Brief
-from mcpbus.dispatch import LISTEN, Inbound
+from mcpbus.dispatch import LISTEN
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.handshake import Registration
+from mcpbus.inbound import Inbound
 from mcpbus.methods import initialize_result
 from mcpbus.options import Limits
 from mcpbus.protocol.errors import ProtocolError
@@ -142,14 +143,9 @@ class Endpoint:
         if authenticate is None:
             return serve(head, body, None, outlet)
         guest = Guest(
-            self._ask_and_serve,
-            authenticate,
-            serve,
-            head,
-            body,
-            outlet,
+            outlet.scope,
+            coroutine=self._ask_and_serve(authenticate, serve, head, body, outlet),
             context=copy_context(),
-            scope=outlet.scope,
         )
         # One that has ended was cancelled nevertheless if the handler was, whose task it is.
         return None if guest.begin() and not outlet.scope.cancel_called else guest
@@ -284,8 +280,7 @@ class Endpoint:
             principal,
         )
         try:
-            open_stream = partial(self._bus.open_stream, session=decision.session)
-            result = dispatch.serve(self._bus, inbound, open_stream, outlet.scope)
+            result = dispatch.serve(self._bus, inbound, self._bus.open_stream, outlet.scope)
         except ProtocolError as error:
             return answers.error_reply(error, inbound.request.id, inbound.revision)
         if isinstance(result, Brief):
@@ -301,11 +296,10 @@ class Endpoint:
         brief.opened = partial(_open, outlet, form, inbound.revision)
         if not form.json:
             brief.appear()  # what an event stream needs, a stream knows
-        result = brief.begin()
+        result = brief.run()
         if result is not None:
             return _reply(inbound, form, result)
-        guest = brief.guest
-        return guest if guest.outcome is None or guest.cancelled else None
+        return brief if brief.outcome is None or brief.cancelled else None
 
     def _batch(self, batch: Batch[Session], principal: Any, outlet: Outlet) -> Answer | None:
         form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)

@@ -120,9 +120,9 @@ class _Connection:
         revision, result = channel.judge(request, scope)
         if isinstance(result, Brief):
             result.opened = _leave_alone
-            guest, outcome = result.guest, result.begin()
+            outcome = result.run()
             if outcome is None:
-                return guest if guest.outcome is None or guest.cancelled else None
+                return result if result.outcome is None or result.cancelled else None
             result = outcome
         if isinstance(result, Stream):
             return None

@@ -16,7 +16,7 @@ async def hosting(function, *args, adopted=True):
     async with stage() as (system, _, _):
         log = []
         recorder = system.spawn(Recorder, log)
-        guest = Guest(function, *args, context=contextvars.copy_context(), scope=trio.CancelScope())
+        guest = Guest(trio.CancelScope(), coroutine=function(*args), context=contextvars.copy_context())
         if adopted:
             recorder.tell(lambda actor: actor.cell.adopt(guest))
         yield system, recorder, guest, log

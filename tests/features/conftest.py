@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from mcpbus.call import Carrier
-from mcpbus.context import Context
 from mcpbus.methods import METHODS, Caller
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
@@ -23,13 +22,9 @@ class Client:
             **{"server": server, "features": server.features, "revision": self.revision, **caller}
         )
 
-    @property
-    def context(self) -> Context:
-        bus: Any = SimpleNamespace(clock=float)
-        return Context(bus, Carrier(bus, self.caller, Request(1, "test"), rounds=False))
-
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         row = METHODS[method]
+        row.check(self.caller)
         assert row.answer is not None
         return msgspec.json.decode(row.answer(self.params(method, params), self.caller))
 
@@ -40,10 +35,12 @@ class Client:
         return msgspec.json.decode(await self.run_raw(method, **params))
 
     async def run_raw(self, method: str, **params: Any) -> bytes:
-        prepare = METHODS[method].prepare
-        assert prepare is not None
-        prepared = prepare(self.params(method, params), self.caller)
-        return await prepared.run(self.context)
+        row = METHODS[method]
+        row.check(self.caller)
+        assert row.prepare is not None
+        bus: Any = SimpleNamespace(clock=float)
+        prepared = row.prepare(self.params(method, params), self.caller)
+        return await prepared.run(Carrier(bus, self.caller, Request(1, "test"), prepared, rounds=False))
 
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
         return await self.run("tools/call", name=name, arguments=arguments)

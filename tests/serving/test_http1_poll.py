@@ -99,7 +99,7 @@ async def test_a_handler_that_waits_keeps_no_answer_back_and_others_go_on(turns,
         turns.done.append("handler")
 
     def wait():
-        guest = Guest(handler, context=copy_context(), scope=turns.scope)
+        guest = Guest(turns.scope, coroutine=handler(), context=copy_context())
         assert not guest.begin()
         return guest
 
@@ -134,7 +134,7 @@ async def test_a_handler_that_is_cancelled_in_its_own_turn_takes_nobody_with_it(
 
     def turn():
         nonlocal guest
-        guest = Guest(handler, context=copy_context(), scope=turns.scope)
+        guest = Guest(turns.scope, coroutine=handler(), context=copy_context())
         assert guest.begin()
         return guest
 

@@ -17,7 +17,7 @@ async def hosting():
     guests = []
 
     def take(function, scope):
-        guest = Guest(function, context=contextvars.copy_context(), scope=scope)
+        guest = Guest(scope, coroutine=function(), context=contextvars.copy_context())
         guests.append(guest)
         if not guest.begin():
             return guest
@@ -148,7 +148,7 @@ async def test_the_end_of_the_system_ends_them_all(autojump_clock):
             ended.append("hung")
 
     def take(function, scope):
-        guest = Guest(function, context=contextvars.copy_context(), scope=scope)
+        guest = Guest(scope, coroutine=function(), context=contextvars.copy_context())
         return None if guest.begin() else guest
 
     with trio.fail_after(1):

@@ -1,0 +1,94 @@
+"""A client's request as a transport hands it over, and what it says of whoever sent it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcpbus.admission import InFlight, Slot
+from mcpbus.features.calls import Caller
+from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.meta import ModernClaim, Routing
+from mcpbus.protocol.revisions import Revision
+from mcpbus.request import LogThreshold, Ticket
+from mcpbus.routing import Line, Setting
+from mcpbus.session import Session
+from mcpbus.stream import Stream
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+
+# For all requests whose client cannot change its mind meanwhile: those without a session.
+_THRESHOLDS = {level: LogThreshold(level) for level in (None, *LogLevel)}
+
+OpenStream = Callable[[Line, Session | None], Stream]
+"""Opens a stream for what is said to a request of this session, or returns the channel that carries it."""
+
+
+class Inbound(msgspec.Struct, frozen=True, gc=False):
+    """A request as a transport hands it over.
+
+    Attributes:
+        request: The request.
+        routing: What was read of its params.
+        revision: The revision that governs it.
+        setting: How its client is connected.
+        claim: What a modern request says of its client; None for a legacy one.
+        session: Its legacy session, or its shared channel; None for modern and stateless HTTP.
+        principal: Whom `authenticate` found.
+    """
+
+    request: Request
+    routing: Routing
+    revision: Revision
+    setting: Setting
+    claim: ModernClaim | None = None
+    session: Session | None = None
+    principal: object = None
+
+    @property
+    def table(self) -> InFlight | None:
+        """The requests among which its id must be unique."""
+        return None if self.session is None else self.session.in_flight
+
+    @property
+    def legacy_session(self) -> Session | None:
+        """Its session, if the request is a legacy one."""
+        return None if self.claim is not None else self.session
+
+    def caller(self, bus: "Bus") -> Caller:
+        """Return who asks."""
+        server, session, claim = bus.server, self.session, self.claim
+        if claim is not None:
+            capabilities, info = claim.client_capabilities, claim.client_info
+            return Caller(server, bus.features, self.revision, self.principal, None, capabilities, info)
+        if session is not None:
+            capabilities, info = session.client_capabilities, session.client_info
+            return Caller(
+                server, session.features, self.revision, self.principal, session, capabilities, info
+            )
+        return Caller(server, bus.features, self.revision, self.principal)
+
+    def threshold(self, bus: "Bus") -> LogThreshold:
+        """Return from which level its client wants log lines."""
+        if self.claim is not None:
+            return _THRESHOLDS[self.claim.log_level]
+        if self.session is not None:
+            return self.session.threshold
+        return _THRESHOLDS[bus.limits.log_level]
+
+    def ticket(self, bus: "Bus", slot: Slot, stream: Stream) -> Ticket:
+        """Return what its actor has to know."""
+        return Ticket(
+            self.request.id,
+            self.request.method,
+            self.revision,
+            self.setting,
+            stream,
+            slot,
+            self.routing.meta.progress_token,
+            self.threshold(bus),
+            bus.limits.abandoned_timeout,
+            self.legacy_session,
+        )

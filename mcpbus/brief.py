@@ -19,6 +19,9 @@ from mcpbus.request import RequestActor, unwanted
 from mcpbus.routing import Line
 from mcpbus.stream import Stream
 
+# Before Python 3.12 each look-up by a class's name is a search.
+_FINISHED = Reason.FINISHED
+
 
 class Brief(Guest, kw_only=True, eq=False):
     """An admitted request whose handler is run by whoever waits for the answer: it is the handler's task.
@@ -48,12 +51,13 @@ class Brief(Guest, kw_only=True, eq=False):
         try:
             self.begin()
         except BaseException:
-            self._leave(Reason.FAILED)
+            if self.stream is None:
+                self._leave(Reason.FAILED)
             raise
         if self.stream is None and self.outcome is not None:
             outcome = read_outcome(self.outcome)
             if not isinstance(outcome, Required):
-                self._leave(Reason.FINISHED)
+                self._leave(_FINISHED)
                 return outcome
             self.appear()
             self.carrier.call.tell(outcome)
@@ -79,7 +83,7 @@ class Brief(Guest, kw_only=True, eq=False):
         return unwanted(said, inbound.routing.meta.progress_token, inbound.threshold(self.carrier.bus))
 
     def _leave(self, reason: Reason) -> None:
-        if self.stream is None:
-            self.carrier.brief = self.slot.brief = None
-            self.carrier.ended = reason
-            self.slot.release()
+        carrier, slot = self.carrier, self.slot
+        carrier.brief = slot.brief = None
+        carrier.ended = reason
+        slot.release()

@@ -34,7 +34,6 @@ __all__ = [
     "Prepared",
     "empty_result",
     "initialize_result",
-    "offers",
     "server_capabilities",
 ]
 
@@ -79,12 +78,6 @@ class Method:
             self.capability is None or caller.features.offers(self.capability)
         ):
             raise method_not_found(self.name)
-
-
-def offers(method: str, era: Era) -> bool:
-    """Whether `method` is in the table and exists in `era`."""
-    row = METHODS.get(method)
-    return row is not None and era in row.eras
 
 
 def empty_result(server: "Server", revision: Revision) -> bytes:

@@ -3,7 +3,6 @@
 import msgspec
 
 from mcpbus.asking.ask import Required
-from mcpbus.asking.required import InputRequired
 from mcpbus.call import Carrier
 from mcpbus.context import Context
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
@@ -20,7 +19,7 @@ async def run_rounds(carrier: Carrier) -> bytes | Required:
     """
     for _ in range(_MOST_ROUNDS):
         result = await carrier.handler.run(carrier)
-        if not isinstance(result, InputRequired):
+        if isinstance(result, bytes):
             return result
         context = Context(carrier)
         if not carrier.direct:

@@ -145,8 +145,6 @@ def to_blocks(value: Any) -> list[ContentBlock]:
 
 def encode_content(value: Any, revision: Revision) -> bytes:
     """The JSON array of content blocks for `value`, as `revision` knows them; raises as `to_blocks` does."""
-    if type(value) is str:
-        return encode_text(value)
     return jsontypes.encode([adapt(block, revision) for block in to_blocks(value)])
 
 

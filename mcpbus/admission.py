@@ -66,7 +66,7 @@ class InFlight:
             raise Overloaded(f"Too many requests in flight: at most {self._limit} in one session")
 
 
-class Slot(msgspec.Struct, eq=False):
+class Slot(msgspec.Struct, eq=False, gc=False):
     """The place of one request in flight.
 
     Attributes:

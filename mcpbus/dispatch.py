@@ -85,9 +85,9 @@ def serve(
     assert method.prepare is not None  # noqa: S101 - a method has the one or the other
     prepared = method.prepare(params, caller)
     rounds = method.rounds and inbound.claim is not None
-    if rounds and inbound.routing.is_retry:
+    if rounds and inbound.routing.is_retry():
         return _retry(bus, inbound, caller, prepared, open_stream)
-    slot = bus.admission.admit(request.id, inbound.table)
+    slot = bus.admission.admit(request.id, inbound.table())
     carrier = Carrier(bus, caller, request, prepared, rounds)
     if scope is None:
         return _start(inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session)), carrier)
@@ -131,7 +131,7 @@ def _retry(
     state = None
     if routing.request_state is not msgspec.UNSET:
         state = bus.parking.sealer.open(routing.request_state, Binding.of(request, inbound.principal))
-    slot = bus.admission.admit(request.id, inbound.table)
+    slot = bus.admission.admit(request.id, inbound.table())
     parked = None
     if state is not None:
         try:
@@ -173,7 +173,7 @@ def register(
         return registration.complete()
     # Over HTTP the session's own table is no place for it: its id is in nobody's way yet, and what ends the
     # session must not silence the answer that says so.
-    table = inbound.table if inbound.setting is Setting.SHARED else None
+    table = inbound.table() if inbound.setting is Setting.SHARED else None
     try:
         slot = bus.admission.admit(inbound.request.id, table)
     except ProtocolError:
@@ -215,7 +215,7 @@ def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
         claim = inbound.claim
         if claim is None or not declares(claim.client_capabilities, inbound.revision):
             raise undeclared()
-    slot = bus.admission.admit(request.id, inbound.table)
+    slot = bus.admission.admit(request.id, inbound.table())
     ticket = inbound.ticket(bus, slot, open_stream(Line.LISTEN, inbound.session))
     granted = grant(bus, asked, inbound.principal)
     bus.system.spawn(SubscriptionActor, ticket, granted, bus)

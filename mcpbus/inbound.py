@@ -47,7 +47,6 @@ class Inbound(msgspec.Struct, frozen=True, gc=False):
     session: Session | None = None
     principal: object = None
 
-    @property
     def table(self) -> InFlight | None:
         """The requests among which its id must be unique."""
         return None if self.session is None else self.session.in_flight
@@ -59,16 +58,15 @@ class Inbound(msgspec.Struct, frozen=True, gc=False):
 
     def caller(self, bus: "Bus") -> Caller:
         """Return who asks."""
-        server, session, claim = bus.server, self.session, self.claim
+        server, revision, principal = bus.server, self.revision, self.principal
+        tail, session, claim = server.tails[revision], self.session, self.claim
         if claim is not None:
             capabilities, info = claim.client_capabilities, claim.client_info
-            return Caller(server, bus.features, self.revision, self.principal, None, capabilities, info)
+            return Caller(server, bus.features, revision, tail, principal, None, capabilities, info)
         if session is not None:
             capabilities, info = session.client_capabilities, session.client_info
-            return Caller(
-                server, session.features, self.revision, self.principal, session, capabilities, info
-            )
-        return Caller(server, bus.features, self.revision, self.principal)
+            return Caller(server, session.features, revision, tail, principal, session, capabilities, info)
+        return Caller(server, bus.features, revision, tail, principal)
 
     def threshold(self, bus: "Bus") -> LogThreshold:
         """Return from which level its client wants log lines."""

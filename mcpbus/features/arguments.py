@@ -109,7 +109,12 @@ def _typed(signature: Signature) -> TypedArguments:
     fields = [_field(parameter) for parameter in signature.parameters]
     try:
         struct = msgspec.defstruct(
-            "Arguments", fields, namespace={"__doc__": None}, forbid_unknown_fields=True, kw_only=True
+            "Arguments",
+            fields,
+            namespace={"__doc__": None},
+            forbid_unknown_fields=True,
+            kw_only=True,
+            gc=False,
         )
         decoder = jsontypes.decoder_for(struct)
         document = jsontypes.schema_of(struct)

@@ -45,15 +45,12 @@ class Caller(msgspec.Struct, frozen=True, gc=False):
     features: "Features"
     """The server's, or the session's over them."""
     revision: Revision
+    tail: Tail
+    """What ends each result for them."""
     principal: Any = None
     session: "Session | None" = None
     client_capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict)
     client_info: dict[str, Any] | None = None
-
-    @property
-    def tail(self) -> Tail:
-        """What ends each result for this caller."""
-        return self.server.tails[self.revision]
 
 
 class Prepared(Protocol):

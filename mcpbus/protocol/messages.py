@@ -218,7 +218,7 @@ _NULL: Final = ord("n")
 _BRACE: Final = ord("{")
 
 
-class CallToolParams(_Wire, frozen=True):
+class CallToolParams(_Wire, frozen=True, gc=False):
     """tools/call. `arguments` is a JSON object, `{}` if there was none (rules F-14, F-21)."""
 
     name: str

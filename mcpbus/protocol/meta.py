@@ -99,7 +99,6 @@ class Routing(msgspec.Struct, frozen=True, gc=False):
     request_state: Any = msgspec.UNSET
     task_id: str | None = None
 
-    @property
     def is_retry(self) -> bool:
         """Whether the request brings answers, or a state (rule V-5)."""
         return self.input_responses is not msgspec.UNSET or self.request_state is not msgspec.UNSET

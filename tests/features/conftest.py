@@ -18,9 +18,8 @@ class Client:
     def __init__(self, server: Server, revision: str | Revision = LATEST, **caller: Any) -> None:
         self.server = server
         self.revision = REVISIONS[revision] if isinstance(revision, str) else revision
-        self.caller = Caller(
-            **{"server": server, "features": server.features, "revision": self.revision, **caller}
-        )
+        given = {"server": server, "features": server.features, "revision": self.revision}
+        self.caller = Caller(**{**given, "tail": server.tails[self.revision], **caller})
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         row = METHODS[method]

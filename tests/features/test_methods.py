@@ -86,6 +86,14 @@ async def test_a_method_without_its_capability_does_not_exist(connect, method):
     assert refused.value.code == METHOD_NOT_FOUND
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_method_that_does_not_exist_is_not_asked_for_its_params(revision):
+    async with Server("s").open() as bus, bus.connect(revision=revision) as client:
+        with pytest.raises(ProtocolError) as refused:
+            await client.request("prompts/get", {"name": 7})
+        assert refused.value.code == METHOD_NOT_FOUND
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("stateless", [False, True])
 def test_capabilities(everything, revision, stateless):

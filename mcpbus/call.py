@@ -108,7 +108,7 @@ class Carrier(msgspec.Struct, eq=False):
         rounds: Whether the request can be answered with questions.
         brief: The request, where it has no actor for as long as nobody needs it.
         running: The handler's task, once there is an actor.
-        stream: Where what is said leaves, while the request is open and has an actor.
+        stream: Where what is said leaves, while the request is open; None of one in brief that has said nothing.
         ended: Why what is said now reaches nobody; None while the request is open.
         task: The id of the task that it is, or None.
         beginning: Whether it is about to become one; what is asked meanwhile waits for that.

@@ -268,14 +268,12 @@ class Context(Asking):
 
     def _say(self, said: Emission | Progress) -> Receipt:
         carrier = self._carrier
-        reason = carrier.ended
-        if reason is None and carrier.brief is not None:
-            # The request has no actor yet, and needs none for what its client does not want.
-            reason = carrier.brief.unwanted(said)
-        if reason is None:
-            carrier.address.tell(said)
+        if carrier.ended is not None:
+            said.receipt.discard(carrier.ended)
+        elif carrier.brief is not None:
+            carrier.brief.say(said)
         else:
-            said.receipt.discard(reason)
+            carrier.address.tell(said)
         return said.receipt
 
     def _pause(self) -> Awaitable[None]:

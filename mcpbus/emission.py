@@ -6,7 +6,7 @@ be mended, and never inside an actor.
 
 from collections.abc import Hashable
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -48,14 +48,19 @@ class Emission(msgspec.Struct, frozen=True, gc=False):
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """Progress of a request, in parts: its actor knows the token, and whether the revision has the text.
+    """Progress of a request, in parts: its `Voice` knows the token, and whether the revision has the text.
 
     Attributes:
+        kind: What it is.
         receipt: Its place in the books.
+        key: What it collapses with.
         progress: How far it is.
         numbers: The encoded members that say how far it is, and how far it goes.
         message: The encoded member that says what is being done; empty if there is none.
     """
+
+    kind: ClassVar[Kind] = Kind.PROGRESS
+    key: ClassVar[str] = PROGRESS
 
     receipt: Receipt
     progress: float

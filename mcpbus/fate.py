@@ -197,16 +197,7 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         Raises:
             RuntimeError: It has one already; a message has exactly one fate.
         """
-        self._close(fate)
-        self._ledger.count(fate)
-
-    def _close(self, fate: Fate) -> None:
-        if self._fate is not None:
-            raise RuntimeError(f"{self.method}: settled as {self._fate}, cannot become {fate}")
-        self._fate = fate
-        self._ledger.pending[self._place] -= 1
-        if self._event is not None:
-            self._event.set()
+        settle_all((self,), fate)
 
     def discard(self, reason: Reason) -> None:
         """Settle the message as discarded for `reason`. For the bus's own actors."""
@@ -237,13 +228,19 @@ def settle_all(receipts: Sequence[Receipt], fate: Fate) -> None:
         RuntimeError: One has a fate already; those before it have this one now, and those after it none.
     """
     if receipts:
-        settled = 0
+        ledger, settled = receipts[0]._ledger, 0
+        pending = ledger.pending
         try:
             for receipt in receipts:
-                receipt._close(fate)
+                if receipt._fate is not None:
+                    raise RuntimeError(f"{receipt.method}: settled as {receipt._fate}, cannot become {fate}")
+                receipt._fate = fate
+                pending[receipt._place] -= 1
                 settled += 1
+                if receipt._event is not None:
+                    receipt._event.set()
         finally:
-            receipts[0]._ledger.count(fate, settled)
+            ledger.count(fate, settled)
 
 
 class Broadcast(Sequence[Receipt]):

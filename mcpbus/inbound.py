@@ -11,10 +11,11 @@ from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.revisions import Revision
-from mcpbus.request import LogThreshold, Ticket
+from mcpbus.request import Ticket
 from mcpbus.routing import Line, Setting
 from mcpbus.session import Session
 from mcpbus.stream import Stream
+from mcpbus.voice import LogThreshold, Voice
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -75,6 +76,11 @@ class Inbound(msgspec.Struct, frozen=True, gc=False):
         if self.session is not None:
             return self.session.threshold
         return _THRESHOLDS[bus.limits.log_level]
+
+    def voice(self, bus: "Bus") -> Voice:
+        """Return what puts into messages what its handler says."""
+        token = self.routing.meta.progress_token
+        return Voice(self.request.id, self.revision, self.setting, token, self.threshold(bus))
 
     def ticket(self, bus: "Bus", slot: Slot, stream: Stream) -> Ticket:
         """Return what its actor has to know."""

@@ -142,6 +142,8 @@ class Outbox:
 
     def take(self) -> list[Outgoing]:
         """Take everything that waits, in order, to be written at once."""
+        if not self._queue:
+            return []
         batch = self.remove()
         move_all([message.receipt for message in batch], _WRITING)
         return batch

@@ -7,7 +7,7 @@ place at admission is given back.
 
 import contextvars
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +18,7 @@ from mcpbus.admission import Slot
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
 from mcpbus.call import Carrier, Finished, read_outcome
-from mcpbus.emission import PROGRESS, Emission, Progress
+from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Ledger, Reason, Receipt
 from mcpbus.outbox import Outgoing, Withdrawal
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
@@ -26,24 +26,21 @@ from mcpbus.protocol.jsonrpc import (
     RequestId,
     Response,
     encode_error,
-    encode_id,
     encode_notification,
     encode_request,
     encode_result,
 )
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.rounds import run_rounds
 from mcpbus.routing import Kind, Line, Setting, Situation, absent, route
 from mcpbus.schemas import jsontypes
 from mcpbus.stream import Abort, Ending, Poll, Purge, Stream
+from mcpbus.voice import LogThreshold, Voice
 
 if TYPE_CHECKING:
     from mcpbus.session import Session
 
 _log = logging.getLogger("mcpbus")
-_PROGRESS = Kind.PROGRESS
-_PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -99,30 +96,34 @@ class Ticket(msgspec.Struct, eq=False, gc=False):
     stream: Stream
     slot: Slot
     progress_token: RequestId | None
-    log_level: "LogThreshold"
+    log_level: LogThreshold
     abandoned_timeout: float
     session: "Session | None" = None
     session_id: str | None = None
 
+    def voice(self) -> Voice:
+        """Make what puts into messages what its handler says."""
+        return Voice(self.id, self.revision, self.setting, self.progress_token, self.log_level)
 
-class LogThreshold:
-    """From which level a client wants log lines: None for none at all."""
-
-    __slots__ = ("level",)
-
-    def __init__(self, level: LogLevel | None) -> None:
-        self.level = level
-
-
-def unwanted(
-    said: Emission | Progress, progress_token: RequestId | None, log_level: LogThreshold
-) -> Reason | None:
-    """Tell why a client that wants progress under this token, and log lines from this level, does not want something."""
-    if isinstance(said, Progress):
-        return Reason.NO_TOKEN if progress_token is None else None
-    if said.level is not None and (log_level.level is None or said.level < log_level.level):
-        return Reason.FILTERED
-    return None
+    def reply(self, ledger: Ledger, result: bytes | ProtocolError) -> Outgoing:
+        """Make the reply, with an encoded result object or an error."""
+        code = None
+        if isinstance(result, ProtocolError):
+            error = self.revision.admissible(result)
+            data = encode_error(self.id, error)
+            code = error.code
+        else:
+            data = encode_result(self.id, result)
+        return Outgoing(
+            Kind.REPLY,
+            self.revision.era,
+            data,
+            ledger.enter(self.method),
+            request_id=self.id,
+            final=self.stream.line is Line.OWN,
+            error_code=code,
+            session_id=None if code is not None else self.session_id,
+        )
 
 
 class RequestActor:
@@ -134,6 +135,7 @@ class RequestActor:
         ledger: Where what it says is entered.
         carrier: What its call speaks through; if none of its handler's tasks runs yet, one is started.
         guest: The handler's task, where it began before there was an actor.
+        voice: What puts into messages what it says, if it has said something by then.
     """
 
     __slots__ = (
@@ -142,38 +144,38 @@ class RequestActor:
         "_ledger",
         "_over",
         "_parked",
-        "_progress",
-        "_progress_opening",
         "_questions",
         "_room",
         "_situation",
         "_ticket",
+        "_voice",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made in few places, each time for a request
         self,
         cell: Cell[object],
         ticket: Ticket,
         ledger: Ledger,
         carrier: Carrier,
         guest: Guest | None,
+        voice: Voice | None = None,
     ) -> None:
         self._cell = cell
         self._ticket = ticket
         self._ledger = ledger
         self._carrier = carrier
-        self._progress = float("-inf")
-        self._progress_opening: bytes | None = None
         self._questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
         self._situation: Situation | None = None
         self._parked = False
         self._over = False
-        self._room = ticket.stream.address.permit()
+        self._voice = voice
+        stream = ticket.stream.address
+        self._room = stream.permit()
         carrier.address = cell.address
         carrier.stream = ticket.stream
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
-        cell.watch(ticket.stream.address)
+        cell.watch(stream)
         if guest is not None:
             carrier.running = guest
             cell.adopt(guest)
@@ -184,32 +186,14 @@ class RequestActor:
         """Handle one message; see `actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
-    def _emit(self, emission: Emission) -> None:
-        ticket = self._ticket
-        reason = unwanted(emission, ticket.progress_token, ticket.log_level)
-        if reason is None:
-            self._say(emission.kind, emission.data, emission.receipt, emission.key)
-        else:
-            emission.receipt.discard(reason)
-
-    def _emit_progress(self, emission: Progress) -> None:
-        ticket = self._ticket
-        reason = unwanted(emission, ticket.progress_token, ticket.log_level)
-        if reason is None and emission.progress <= self._progress:
-            reason = Reason.NOT_INCREASING
-        if reason is not None:
-            emission.receipt.discard(reason)
-            return
-        self._progress = emission.progress
-        if self._progress_opening is None:
-            assert ticket.progress_token is not None  # noqa: S101 - otherwise it is unwanted
-            self._progress_opening = _PROGRESS_OPENING % encode_id(ticket.progress_token)
-        text = emission.message if ticket.revision.progress_message else b""
-        data = b"%b%b%b}}" % (self._progress_opening, emission.numbers, text)
-        self._say(_PROGRESS, data, emission.receipt, PROGRESS)
-
-    def _say(self, kind: Kind, data: bytes, receipt: Receipt, key: Hashable) -> None:
-        self._send(Outgoing(kind, self._ticket.revision.era, data, receipt, key))
+    def _emit(self, said: Emission | Progress) -> None:
+        if self._voice is None:
+            self._voice = self._ticket.voice()
+        message = self._voice.word(said)
+        if message is not None and self._situation is None:
+            self._ticket.stream.send(message)
+        elif message is not None:
+            self._send(message)
 
     # -- asking the client -----------------------------------------------------------------------
 
@@ -311,26 +295,9 @@ class RequestActor:
         self._reply(ProtocolError(INTERNAL_ERROR, message.why))
 
     def _reply(self, result: bytes | ProtocolError) -> None:
-        ticket = self._ticket
         # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
         self._withdraw_questions()
-        code = None
-        if isinstance(result, ProtocolError):
-            error = ticket.revision.admissible(result)
-            data = encode_error(ticket.id, error)
-            code = error.code
-        else:
-            data = encode_result(ticket.id, result)
-        message = Outgoing(
-            Kind.REPLY,
-            ticket.revision.era,
-            data,
-            self._ledger.enter(ticket.method),
-            final=ticket.stream.line is Line.OWN,
-            error_code=code,
-            session_id=None if code is not None else ticket.session_id,
-        )
-        self._send(message, self._room)
+        self._send(self._ticket.reply(self._ledger, result), self._room)
         self._stop(Reason.PARKED if self._parked else Reason.FINISHED)
 
     def _cancel(self, _message: Cancel) -> None:
@@ -397,7 +364,7 @@ class RequestActor:
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _emit,
-        Progress: _emit_progress,
+        Progress: _emit,
         Poll: _close_stream,
         Ask: _ask,
         Answered: _answered,

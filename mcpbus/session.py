@@ -21,10 +21,10 @@ from mcpbus.features import Features, RegistrationError, Tool
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
-from mcpbus.request import LogThreshold
 from mcpbus.resumable import ResumableStreams
 from mcpbus.routing import Kind, Setting
 from mcpbus.stream import Stream
+from mcpbus.voice import LogThreshold
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus

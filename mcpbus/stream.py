@@ -14,13 +14,13 @@ Nothing but that task ever waits for the client. The stream's actor is in `strea
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
 import trio
 
 from actors import Address, Permit
-from mcpbus.fate import Reason
+from mcpbus.fate import DELIVERED, Reason, settle_all
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outbox, Outgoing, Withdrawal
@@ -29,6 +29,9 @@ from mcpbus.protocol.revisions import Era
 from mcpbus.resumable import ResumableStreams
 from mcpbus.routing import Line, Situation, absent
 from mcpbus.stores.log import EventLog
+
+if TYPE_CHECKING:
+    from mcpbus.brief import Brief
 
 
 class Ending(enum.Enum):
@@ -136,7 +139,8 @@ class Stream:
 
     Attributes:
         line: What kind of stream it is.
-        address: Its actor.
+        brief: The request that speaks on it, where neither has an actor for as long as nobody else knows of them.
+        finishing: Whether what waits is the last of it.
         ending: Why it ended without a reply; None if it did not, or has not.
         owed: How many replies are still to come before it ends: one, unless it is set anew for a batch of requests.
         log: What it has said, if its client can come back for it.
@@ -144,25 +148,37 @@ class Stream:
     """
 
     __slots__ = (
+        "_address",
         "_open",
         "_outbox",
         "_patience",
         "_ready",
+        "_start",
         "_writer",
         "_writing",
-        "address",
+        "brief",
         "ending",
+        "finishing",
         "line",
         "log",
         "owed",
         "registry",
     )
 
-    address: Address[object]
-
-    def __init__(self, line: Line, limits: Limits, open_streams: OpenStreams, log: EventLog | None) -> None:
+    def __init__(
+        self,
+        line: Line,
+        limits: Limits,
+        open_streams: OpenStreams,
+        log: EventLog | None,
+        start: "Callable[[Stream], Address[object]]",
+    ) -> None:
         self.line = line
         self.log = log
+        self.brief: Brief | None = None
+        self.finishing = False
+        self._start = start
+        self._address: Address[object] | None = None
         self.registry: ResumableStreams | None = None
         self._patience = limits.abandoned_timeout
         self._open = open_streams
@@ -173,6 +189,20 @@ class Stream:
         self._writer: Writer | None = None
         self._ready: trio.Event | None = None
 
+    @property
+    def address(self) -> Address[object]:
+        """Its actor, which is there as soon as somebody asks for it."""
+        if self.brief is not None:
+            self.brief.appear()
+        if self._address is None:
+            self._address = self._start(self)
+        return self._address
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, or is about to: it takes nothing any more."""
+        return self._outbox.closed if self._address is None else self._address.stopped
+
     def send(self, message: Outgoing, permit: Permit[object] | None = None) -> None:
         """Queue a message for the client. Never waits; the receipt tells what became of it.
 
@@ -180,10 +210,39 @@ class Stream:
             message: The message.
             permit: Room that was reserved for it in the mailbox, so that it cannot be refused there.
         """
-        if self.address.stopped:
+        address = self.address
+        if address.stopped:
             message.discard(self.lapse(message))
         else:
-            (permit or self.address).tell(message)
+            (permit or address).tell(message)
+
+    def put(self, message: Outgoing) -> None:
+        """Put a message into the outbox. For its actor, and for a request in brief while there is none."""
+        if self.finishing:
+            message.discard(Reason.FINISHED)
+            return
+        if message.final:
+            self.owed -= 1
+            message.final = self.finishing = not self.owed
+        self._outbox.put(message)
+        self.wake(final=self.finishing)
+
+    def delivered(self, batch: Sequence[Outgoing]) -> None:
+        """Note that a batch was written. For its actor, and for its writer while there is none."""
+        if self._writing is batch:
+            self._writing = ()
+        settle_all([message.receipt for message in batch], DELIVERED)
+
+    @property
+    def done(self) -> bool:
+        """Whether the last of it was written."""
+        return self.finishing and not self._outbox and not self._writing
+
+    def close(self) -> None:
+        """Take nothing any more. For its actor, and for its writer while there is none."""
+        self._outbox.closed = True
+        self.wake(final=True)
+        self._writer = None  # they know each other, and should not wait for the garbage collector
 
     def lapse(self, message: Outgoing) -> Reason:
         """Return why a message is discarded now that this stream is gone."""
@@ -275,9 +334,8 @@ class Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        address = self._stream.address
-        if not address.stopped:
-            address.tell(Detached(self))
+        if not self._stream.over:
+            self._stream.address.tell(Detached(self))
 
     async def take_soon(self) -> list[Outgoing] | None:
         """Take all messages that are there after two turns of the scheduler; otherwise as `take`.
@@ -346,4 +404,10 @@ class Writer:
         """Say that the write of the batch returned, and no disconnect was seen."""
         stream = self._stream
         self._kept = False
-        stream.address.tell(Written(stream._writing))
+        if stream._address is not None:
+            stream._address.tell(Written(stream._writing))
+            return
+        # Nobody else can tell, or be told: the request that speaks is in brief.
+        stream.delivered(stream._writing)
+        if stream.done:
+            stream.close()

@@ -3,12 +3,13 @@
 
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 
 from actors import Address, Cell, StopReason, System, Task, TaskEnded, Timer
-from mcpbus.fate import DELIVERED, STORED, Reason, settle_all
+from mcpbus.fate import STORED, Reason
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing, Withdrawal
@@ -53,6 +54,8 @@ def open_stream(
 ) -> Stream:
     """Open a stream.
 
+    The answer of one request gets its actor from that; if it is served in brief and does not wait, perhaps never.
+
     Args:
         system: Where its actor lives.
         line: What kind of stream it is.
@@ -61,11 +64,16 @@ def open_stream(
         owner: The session that a GET stream returns its leftovers to.
         log: Keeps what it says, so that its client can come back.
     """
-    stream = Stream(line, limits, open_streams, log)
+    stream = Stream(line, limits, open_streams, log, partial(_start, system, limits, owner))
+    if line is not Line.OWN:
+        stream.address  # noqa: B018 - it is there now
+    return stream
+
+
+def _start(system: System, limits: Limits, owner: Address[object] | None, stream: Stream) -> Address[object]:
     # Room for all that another stream may hand over at once, beside what is said meanwhile.
     capacity = 2 * limits.outbox_items + limits.max_requests_per_session
-    stream.address = system.spawn(StreamActor, stream, owner, capacity=capacity)
-    return stream
+    return system.spawn(StreamActor, stream, owner, capacity=capacity)
 
 
 class StreamActor:
@@ -73,7 +81,6 @@ class StreamActor:
 
     __slots__ = (
         "_cell",
-        "_finishing",
         "_keeper",
         "_leaving",
         "_next",
@@ -88,32 +95,23 @@ class StreamActor:
         self._stream = stream
         self._outbox = stream._outbox
         self._owner = owner
-        self._finishing = False
         self._leaving = False
         self._keeper: Task | None = None
         self._next: Writer | None = None
         self._patience: Timer | None = None
         stream._open.opened()
         cell.on_stop(self._ended)
+        self._stop_if_done()  # it may have ended without an actor, and be asked for afterwards
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
     def _put(self, message: Outgoing) -> None:
-        if self._finishing:
-            message.discard(Reason.FINISHED)
-            return
-        if message.final:
-            self._stream.owed -= 1
-            message.final = self._finishing = not self._stream.owed
-        self._outbox.put(message)
-        self._stream.wake(final=self._finishing)
+        self._stream.put(message)
 
     def _written(self, message: Written) -> None:
-        if self._stream._writing is message.batch:
-            self._stream._writing = ()
-        settle_all([written.receipt for written in message.batch], DELIVERED)
+        self._stream.delivered(message.batch)
         self._stop_if_done()
 
     def _detached(self, message: Detached) -> None:
@@ -167,7 +165,7 @@ class StreamActor:
                 self._patience = None
             if stream._writer.granted is not None:
                 stream._writer.granted.set()
-        elif self._finishing and not self._outbox:
+        elif stream.finishing and not self._outbox:
             self._cell.stop()
         else:
             self._keeper = self._cell.start_task(_keep, stream, self._cell.address, context=Context())
@@ -201,7 +199,7 @@ class StreamActor:
         self._cell.address.tell(_Finish())
 
     def _finish(self, _message: _Finish) -> None:
-        self._finishing = True
+        self._stream.finishing = True
         self._stop_if_done()
 
     def _abort(self, message: Abort) -> None:
@@ -213,12 +211,12 @@ class StreamActor:
             self._purge(Purge(lambda m: concerned is None or m.request_id == concerned, message.reason))
         stream.owed = 0 if concerned is None else stream.owed - 1
         if not stream.owed:
-            self._finishing = True
+            stream.finishing = True
             stream.wake()  # the writer may keep replies back until the last one
             self._stop_if_done()
 
     def _supersede(self, _message: Supersede) -> None:
-        self._finishing = True
+        self._stream.finishing = True
         self._leave()
 
     def _leave(self) -> None:
@@ -237,7 +235,7 @@ class StreamActor:
             purged.discard(message.reason)
 
     def _stop_if_done(self) -> None:
-        if self._finishing and not self._outbox and not self._stream._writing:
+        if self._stream.done:
             self._cell.stop()
 
     def _ended(self, reason: StopReason) -> None:
@@ -246,9 +244,7 @@ class StreamActor:
         stream._open.ended()
         waiting, lost = self._outbox.remove(), stream._writing
         stream._writing = ()
-        self._outbox.closed = True
-        stream.wake(final=True)
-        stream._writer = None  # they know each other, and should not wait for the garbage collector
+        stream.close()
         if stream.registry is not None and stream.log is not None:
             stream.registry.ended(stream.log)
         if self._next is not None and self._next.granted is not None:

@@ -193,8 +193,9 @@ class Http1Connection(Http1Work):
             self._go_on(request, partial(request.terms.endpoint.stream, request, opened))
 
     def flush_later(self, push: Push) -> None:
-        """Have what waits written together with what comes in this turn of the scheduler."""
-        self._lane.flusher.notice(push)
+        """Have what waits written together with what comes in this turn: the connection's own, or the scheduler's."""
+        if self.poll is None or not self.poll.write_after_turn(push):
+            self._lane.flusher.notice(push)
 
     def _make_request(self, head: RequestHead, terms: Terms, scope: trio.CancelScope) -> Http1Request:
         return Http1Request(self, head.judged, head, terms, scope)

@@ -101,12 +101,16 @@ class Poll:
 
         Clients on the same machine are woken once for several answers then, and not for each, which is half of what a write costs.
         """
-        if not self._in_turn:
+        if not self.write_after_turn(writer):
             writer.write_now()
-            return
-        if not self._writers:
-            self._write_by = perf_counter() + _GATHER_SECONDS
-        self._writers.append(writer)
+
+    def write_after_turn(self, writer: Writer) -> bool:
+        """Write something once the turn that is being taken is over, or a few more; return whether there is one."""
+        if self._in_turn:
+            if not self._writers:
+                self._write_by = perf_counter() + _GATHER_SECONDS
+            self._writers.append(writer)
+        return self._in_turn
 
     def _write(self) -> None:
         writers, self._writers, self._write_by = self._writers, [], math.inf

@@ -4,6 +4,7 @@ What is said first is written at once. What follows within a millisecond goes ou
 later. Only where the client does not take it fast enough does a task wait until it has.
 """
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -12,7 +13,7 @@ from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Opened, Rendering
-from mcpbus.transport.sse import COMMENT, encode_event
+from mcpbus.transport.sse import COMMENT, encode_events
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_connection import Http1Connection
@@ -54,7 +55,7 @@ class Push:
         self._gathers = False
         self._sending = False
         self._over = False
-        self._written_at = float("-inf")
+        self._written_at = -math.inf
 
     def begin(self) -> None:
         """Write what is there, and from now on what comes."""
@@ -74,8 +75,11 @@ class Push:
             self._connection.lose()
 
     def keep_alive(self) -> None:
-        """Say something without meaning, since there was nothing else for a while."""
-        if not self._sending and not self._over:
+        """Say something without meaning, if there was nothing else for a while."""
+        now, due = trio.current_time(), self._written_at + self._limits.keep_alive
+        if now < due:
+            self._connection.quiet_for(due - now)
+        elif not self._sending and not self._over:
             self._write([])
 
     def flush_soon(self) -> None:
@@ -86,6 +90,10 @@ class Push:
             if batch == []:
                 return
             self._write(batch)
+
+    def write_now(self) -> None:
+        """Write all that waits, after the turn in which it was said."""
+        self.flush_soon()
 
     def _notice(self, final: bool) -> None:
         if self._sending or self._over or (self._gathers and not final):
@@ -113,8 +121,10 @@ class Push:
         if not rendering.started:
             rendering.started = True
             request.begin_stream(answers.stream_headers(batch))
-        events = b"".join([encode_event(message.data) for message in batch])
-        return request.encode_piece(events or COMMENT, more=not (batch and batch[-1].final))
+        if not batch:
+            return request.encode_piece(COMMENT, more=True)
+        events = encode_events([message.data for message in batch])
+        return request.encode_piece(events, more=not batch[-1].final)
 
     def _end(self) -> bytes:
         """The answer of a request whose stream has ended without saying so, or its end."""
@@ -151,13 +161,12 @@ class Push:
             self._over = True
             self._writer.notify = self._writer.connection = None
         if said:
-            self._writer.written()
+            self._writer.written()  # with the last of it the stream ends
         if last:
-            self._writer.__exit__()
             self._connection.answered(self._request)
-        elif not self._over:
+        elif not self._over and self._connection.expires == math.inf:
             self._keep_alive_later()
 
     def _keep_alive_later(self) -> None:
         patient = self._rendering.is_patient
-        self._connection.quiet_for(float("inf") if patient else self._limits.keep_alive)
+        self._connection.quiet_for(math.inf if patient else self._limits.keep_alive)

@@ -14,7 +14,7 @@ from mcpbus.stream import Stream, Writer
 from mcpbus.transport import answers
 from mcpbus.transport.answers import Form, HeaderList
 from mcpbus.transport.decisions import Answer, Head
-from mcpbus.transport.sse import COMMENT, encode_event
+from mcpbus.transport.sse import COMMENT, encode_event, encode_events
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -228,7 +228,7 @@ class Answering:
         events = await self._start(batch, retry)
         ids = await self._writer.keep() if batch else None
         if ids is None:
-            events += b"".join([encode_event(message.data) for message in batch])
+            events += encode_events([message.data for message in batch])
         else:
             kept = zip(batch, ids, strict=True)
             events += b"".join([encode_event(message.data, id=event_id) for message, event_id in kept])

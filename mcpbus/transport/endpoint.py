@@ -295,7 +295,7 @@ class Endpoint:
         """Run a handler until it ends or waits."""
         brief.opened = partial(_open, outlet, form, inbound.revision)
         if not form.json:
-            brief.appear()  # what an event stream needs, a stream knows
+            brief.open()  # what an event stream needs, a stream knows
         result = brief.run()
         if result is not None:
             return _reply(inbound, form, result)

@@ -1,5 +1,6 @@
 """Server-sent events: what one event looks like on the wire (WHATWG HTML, section 9.2)."""
 
+from collections.abc import Sequence
 from typing import Final
 
 CONTENT_TYPE: Final = b"text/event-stream"
@@ -51,6 +52,14 @@ def encode_event(
     if _LF in data or _CR in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
     return b"%bdata: %b\n\n" % (head, data)
+
+
+def encode_events(data: Sequence[bytes]) -> bytes:
+    """Several events, each as `encode_event` makes it of its data alone."""
+    text = b"\n\ndata: ".join(data)
+    if text.count(b"\n") == 2 * len(data) - 2 and b"\r" not in text:
+        return b"data: %b\n\n" % text
+    return b"".join([encode_event(one) for one in data])
 
 
 def _field(name: str, value: str) -> bytes:

@@ -47,7 +47,7 @@ def judge_now(world: Any, *, brief: bool = False) -> None:
     for stream in world.streams:
         if stream._outbox.waiting_bytes > world.bus.limits.outbox_bytes:
             world.fault("0", "an outbox is past its bounds")
-    world.streams = [stream for stream in world.streams if not stream.address.stopped]
+    world.streams = [stream for stream in world.streams if not stream.over]
     if not brief:
         _judge(world, BEFORE_LEAVING)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.transport.sse import COMMENT, encode_event
+from mcpbus.transport.sse import COMMENT, encode_event, encode_events
 
 
 def parse(stream: bytes) -> list[dict[str, str]]:
@@ -63,3 +63,10 @@ def test_a_delay_may_be_zero_but_not_negative():
     assert parse(encode_event(b"x", retry=0)) == [{"retry": "0", "data": "x"}]
     with pytest.raises(ValueError, match="milliseconds"):
         encode_event(b"x", retry=-1)
+
+
+@pytest.mark.parametrize(
+    "data", [[b"a"], [b"a", b"b"], [b"a\nb", b"c"], [b"a\rb"], [b"a\n\ndata: b", b"c"], [b"", b"x"]]
+)
+def test_several_events_are_what_each_is_alone(data):
+    assert encode_events(data) == b"".join(encode_event(one) for one in data)

@@ -1,0 +1,171 @@
+"""Handlers that speak and do not wait: their requests have no actor until somebody could tell the difference."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from houses import call
+from houses import open_house as open_any_house
+from trio.testing import wait_all_tasks_blocked
+
+from mcpbus import Context
+from mcpbus.fate import DELIVERED, Fate, Place, Reason
+
+LOST, CANCELLED = Fate.discarded(Reason.LOST), Fate.discarded(Reason.CANCELLED)
+
+
+@asynccontextmanager
+async def open_house():
+    """One in which no handler takes long, however slow the machine is."""
+    async with open_any_house() as house:
+        house.bus.clock = trio.current_time
+        yield house
+
+
+def add_chat(house, between=lambda _: None):
+    """A tool that reports progress thrice, and what it noted: receipts, and how it ended."""
+    notes = []
+
+    @house.server.tool
+    async def chat(ctx: Context) -> str:
+        try:
+            for number in (1, 2, 3):
+                notes.append(await ctx.progress(number))
+                between(number)
+        except trio.Cancelled:
+            notes.append("cancelled")
+            raise
+        return "said"
+
+    return notes
+
+
+def assert_nothing_is_left(house):
+    statistics = house.bus.statistics()
+    assert (statistics.actors, statistics.requests, statistics.pending) == (0, 0, {})
+    assert house.bus.ledger.balance() == 0
+
+
+async def test_all_of_it_arrives_and_no_actor_was_there(autojump_clock):
+    async with open_house() as house:
+        notes = add_chat(house)
+        client = await house.connect()
+        for _ in range(2):
+            await client.say(call("chat"))
+            status, fields, body = await client.answer()
+            assert (status, fields["content-type"]) == (200, "text/event-stream")
+            assert [line[:9] for line in body.splitlines() if line] == [b'data: {"j'] * 4
+            assert b'"said"' in body.splitlines()[-2]
+        assert house.bus.system.statistics().spawned == 0
+        assert [receipt.fate for receipt in notes] == [DELIVERED] * 6
+        assert_nothing_is_left(house)
+
+
+async def test_the_first_thing_is_written_before_the_handler_goes_on_and_the_rest_together(autojump_clock):
+    async with open_house() as house:
+        places = []
+        notes = add_chat(house, lambda number: places.append(notes[-1].place))
+        client = await house.connect()
+        await client.say(call("chat"))
+        await client.answer()
+        assert places == [None, Place.OUTBOX, Place.OUTBOX]
+
+
+async def test_what_was_said_in_a_row_is_written_when_the_handler_waits(autojump_clock):
+    async with open_house() as house:
+        notes = []
+
+        @house.server.tool
+        async def chat(ctx: Context) -> str:
+            notes.extend([await ctx.progress(1), await ctx.progress(2)])
+            await house.server.go_on.wait()
+            notes.extend([await ctx.progress(2), await ctx.progress(3), await ctx.progress(4)])
+            await trio.sleep(1)
+            return "said"
+
+        client = await house.connect()
+        await client.say(call("chat"))
+        await wait_all_tasks_blocked()
+        assert [receipt.fate for receipt in notes] == [DELIVERED, DELIVERED]
+        assert house.bus.statistics().actors == 2
+        house.server.go_on.set()
+        await wait_all_tasks_blocked()
+        # It is one request all along, whose progress increases.
+        refused = Fate.discarded(Reason.NOT_INCREASING)
+        assert [receipt.fate for receipt in notes[2:]] == [refused, DELIVERED, DELIVERED]
+        assert (await client.answer())[2].count(b"data: ") == 5
+        await wait_all_tasks_blocked()
+        assert_nothing_is_left(house)
+
+
+async def test_a_client_that_cannot_be_told_the_first_thing_has_cancelled(autojump_clock):
+    async with open_house() as house:
+        notes = add_chat(house)
+        client = await house.connect()
+        await client.say(call("chat"))
+        client.stream.receive_stream.close()
+        await client.over.wait()
+        await wait_all_tasks_blocked()
+        assert notes[-1] == "cancelled"
+        assert all(receipt.fate == LOST for receipt in notes[:-1])
+        assert_nothing_is_left(house)
+
+
+async def test_a_client_that_goes_away_meanwhile_loses_the_rest(autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+        notes = add_chat(house, lambda number: client.stream.receive_stream.close() if number == 2 else None)
+        await client.say(call("chat"))
+        await client.over.wait()
+        await wait_all_tasks_blocked()
+        assert [receipt.fate for receipt in notes] == [DELIVERED, LOST, LOST]
+        assert_nothing_is_left(house)
+
+
+@pytest.mark.parametrize("room", [0, 10, 300])
+async def test_a_client_that_takes_little_at_once_gets_all_of_it(room, autojump_clock):
+    async with open_house() as house:
+        notes = add_chat(house)
+        client = await house.connect()
+        client.wire.room = room
+        await client.say(call("chat"))
+        await wait_all_tasks_blocked()
+        assert any(receipt.fate is None for receipt in notes)
+        assert (house.bus.statistics().requests, house.bus.statistics().actors) == (0, 1)
+        client.wire.make_room()
+        assert (await client.answer())[2].count(b"data: ") == 4
+        await wait_all_tasks_blocked()
+        assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
+        assert_nothing_is_left(house)
+
+
+async def test_a_client_that_takes_little_and_goes_away_is_not_told_the_rest(autojump_clock):
+    async with open_house() as house:
+        notes = add_chat(house)
+        client = await house.connect()
+        client.wire.room = 10
+        await client.say(call("chat"))
+        await wait_all_tasks_blocked()
+        await client.leave()
+        await client.over.wait()
+        await wait_all_tasks_blocked()
+        assert [receipt.fate for receipt in notes] == [LOST, CANCELLED, CANCELLED]
+        assert_nothing_is_left(house)
+
+
+async def test_a_quiet_stream_is_kept_alive_since_the_last_thing_that_was_said(autojump_clock):
+    async with open_house() as house:
+        keep_alive = house.bus.limits.keep_alive
+
+        @house.server.tool
+        async def chat(ctx: Context) -> str:
+            await ctx.progress(1)
+            await trio.sleep(keep_alive * 0.75)
+            await ctx.progress(2)
+            await trio.sleep(keep_alive * 1.5)
+            return "said"
+
+        client = await house.connect()
+        await client.say(call("chat"))
+        lines = [line[:9] for line in (await client.answer())[2].splitlines() if line]
+        assert lines == [b'data: {"j', b'data: {"j', b":", b'data: {"j']

@@ -109,17 +109,21 @@ class Brief(Guest, kw_only=True, eq=False):
 
     @trio.lowlevel.enable_ki_protection
     def _answer(self, result: bytes | ProtocolError, reason: Reason) -> bytes | ProtocolError | None:
-        """End the request if it has no actor; return what to answer, unless it has a stream of its own, which has that now."""
+        """End the request if it has no actor; return what to answer, unless it has said something on a stream, which has that now."""
         carrier = self.carrier
         if carrier.brief is not self:
             return None
         ticket = self._leave()
         carrier.stream, carrier.ended = None, reason
         self.slot.release()
-        if ticket is None or ticket.stream.line is not _OWN:
+        if ticket is None:
             return result
-        stream = ticket.stream
-        stream.put(ticket.reply(carrier.bus.ledger, result))
+        stream, reply = ticket.stream, ticket.reply(carrier.bus.ledger, result)
+        if stream.line is not _OWN:
+            # What was said may still be in the mailbox of the channel's actor, and the reply comes after it.
+            stream.send(reply, stream.address.permit())
+            return None
+        stream.put(reply)
         if not stream.over:
             stream.address  # noqa: B018 - what is still to be written is its actor's from now on
         return None

@@ -207,6 +207,35 @@ async def test_a_fault_of_the_bus_itself_is_raised_to_whoever_asked(name, autoju
         assert await call(client, name, "on") == "on"
 
 
+class _Busy:
+    """An actor with much to do, one message at a time."""
+
+    def __init__(self, cell):
+        self._cell = cell
+
+    def handle(self, left):
+        for _ in range(left):
+            self._cell.address.tell(0)
+        if not left:
+            self._cell.stop()
+
+
+@REVISIONS
+async def test_a_reply_comes_after_what_was_said_however_busy_the_actors_are(revision, autojump_clock):
+    async with placed() as place:
+
+        @place.server.tool
+        async def chat(ctx: Context) -> str:
+            place.bus.system.spawn(_Busy, capacity=1000).tell(1000)
+            await ctx.progress(1)
+            return "said"
+
+        async with place.bus.connect(revision=revision) as client:
+            heard = []
+            await client.call_tool("chat", on_notification=lambda *_: heard.append("progress"))
+            assert heard == ["progress"]
+
+
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
 async def test_a_question_is_answered_while_its_call_waits(revision, autojump_clock):
     async def answer(method, params):

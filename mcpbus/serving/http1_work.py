@@ -189,6 +189,9 @@ class Http1Work(Http1Wire):
         if head is not None:
             self._stop_waiting()
             return head
+        # Context variables that are set while a request is served, such as a principal, are not for the next one. They may be
+        # a handler's, in whose turn this task was started.
+        trio.lowlevel.current_task().context = self._lane.context.copy()
         requests = self.requests
         if requests.waiting:
             # A client that sends many requests at once does not get all of our time.
@@ -206,8 +209,6 @@ class Http1Work(Http1Wire):
                 self._task = None
                 self._watch()
                 return None
-            # Context variables that are set while a request is served, such as a principal, are not for the next one.
-            trio.lowlevel.current_task().context = self._lane.context.copy()
             data = await self._stream.receive_some(READ_BYTES)
             if not data or self._over:
                 return None

@@ -15,6 +15,7 @@ from mcpbus import Context, Limits, Server, Unauthorized
 from mcpbus.fate import Reason
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_push import Push
+from mcpbus.stores import MemoryEventStore
 from mcpbus.transport import Answer
 
 
@@ -317,6 +318,34 @@ async def test_what_one_handler_sets_in_its_context_the_next_does_not_see(autoju
         await client.say(get("/"))
         await client.answer()
     assert seen == ["unset"] * 4
+
+
+async def test_nor_does_it_where_the_first_speaks_to_a_stream_that_is_kept(autojump_clock):
+    variable = contextvars.ContextVar("variable", default="unset")
+    seen = []
+    server = make_server()
+
+    @server.tool
+    async def chat(ctx: Context) -> str:
+        seen.append(variable.get())
+        variable.set("set")
+        await ctx.info("said")
+        return "done"
+
+    async with (
+        server.open(event_store=MemoryEventStore()) as bus,
+        open_lane(turns=True, app=bus.asgi()) as house,
+    ):
+        client = await house.connect()
+        await client.say(legacy("initialize", HELLO))
+        await client.answer()
+        line = b"mcp-session-id: %b" % next(iter(bus.sessions)).encode()
+        await client.say(legacy("notifications/initialized", {}, line))
+        await client.answer()
+        await client.say(legacy("tools/call", {"name": "chat", "arguments": {}}, line) * 3)
+        for _ in range(3):
+            assert (await client.answer())[2].count(b"\ndata: {") == 2
+    assert seen == ["unset"] * 3
 
 
 async def test_many_turns_do_not_keep_other_tasks_from_running(autojump_clock):

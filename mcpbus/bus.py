@@ -48,9 +48,9 @@ from mcpbus.tasks.stores.memory import MemoryTaskStore
 from mcpbus.tasks.stores.protocol import TaskStore
 from mcpbus.transport.asgi import AsgiApp
 from mcpbus.transport.client import Client, OnQuestion
-from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
 from mcpbus.transport.memory import connect
+from mcpbus.transport.responding import ResponseMode
 from mcpbus.transport.stdio import run_stdio
 from mcpbus.turns import Turns
 

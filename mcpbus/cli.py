@@ -18,8 +18,8 @@ from mcpbus.program import until_signalled
 from mcpbus.routing import render
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, ServingError
-from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpOptions
+from mcpbus.transport.responding import ResponseMode
 
 _DEMO = "mcpbus.examples.demo:server"
 

@@ -25,9 +25,9 @@ from mcpbus.protocol.revisions import REVISIONS, Revision
 from mcpbus.serving import ServeOptions
 from mcpbus.stores.protocol import EventStore
 from mcpbus.tasks.stores.protocol import TaskStore
-from mcpbus.transport.endpoint import ResponseMode
 from mcpbus.transport.gate import HttpFields, HttpOptions
 from mcpbus.transport.lifespan import LifespanApp
+from mcpbus.transport.responding import ResponseMode
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,9 +8,10 @@ import trio
 from mcpbus.transport.answering import Host
 from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import Answer, Head
-from mcpbus.transport.endpoint import Endpoint, ResponseMode
+from mcpbus.transport.endpoint import Endpoint
 from mcpbus.transport.gate import HttpOptions
 from mcpbus.transport.headers import Headers
+from mcpbus.transport.responding import ResponseMode
 from mcpbus.transport.websocket import WebSockets
 
 if TYPE_CHECKING:

@@ -7,67 +7,34 @@ form of the answer is chosen when its first bytes are due.
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import attrs
-import msgspec
 import trio
 
 from actors import Guest
-from mcpbus import dispatch
-from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
-from mcpbus.brief import Brief
-from mcpbus.dispatch import LISTEN
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
-from mcpbus.handshake import Registration
-from mcpbus.inbound import Inbound
-from mcpbus.methods import initialize_result
 from mcpbus.options import Limits
-from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import encode_result
-from mcpbus.protocol.revisions import Revision
-from mcpbus.routing import Line
-from mcpbus.session import Close, OpenGet, Session
-from mcpbus.stream import Stream
+from mcpbus.session import Session
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
-from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form, HeaderList
-from mcpbus.transport.batches import begin_batch
+from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import (
-    ACCEPTED,
-    AcceptNotification,
     Answer,
-    Batch,
-    DeliverResponse,
     Head,
-    Initialize,
     OpenStream,
     Proceed,
     Serve,
-    refusal,
 )
 from mcpbus.transport.exchange import Exchange, health
 from mcpbus.transport.gate import HttpOptions
 from mcpbus.transport.hosts import NEVER_ENTERED, may_wait
 from mcpbus.transport.http_sse import HttpSse
+from mcpbus.transport.responding import Responder, ResponseMode
 from mcpbus.transport.resuming import resume
-from mcpbus.transport.sse import HEADERS, encode_event
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
-
-ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
-_JSON_HEADERS: HeaderList = (answers.JSON,)
-Decision: TypeAlias = (
-    Answer
-    | Serve[Session]
-    | Initialize
-    | AcceptNotification[Session]
-    | DeliverResponse[Session]
-    | Batch[Session]
-)
-"""What is to be done about a POST."""
 
 
 class Endpoint:
@@ -83,19 +50,12 @@ class Endpoint:
     """
 
     def __init__(self, bus: "Bus", options: HttpOptions, response: ResponseMode) -> None:
-        if response not in {"auto", "json", "sse"}:
-            raise ValueError(f"response is {response!r}: it must be 'auto', 'json' or 'sse'")
         self.options = options
         self.exchange: Exchange[Session] = Exchange(options, bus)
         self._bus = bus
-        self._stateless = options.sessions == "stateless"
-        self._sse = HttpSse(bus, self.exchange) if options.http_sse and not self._stateless else None
-        preferred = Form(json=response != "sse", sse=response != "json")
-        self._forms = {
-            (json, sse): preferred.narrow(accepts_json=json, accepts_sse=sse)
-            for json in (True, False)
-            for sse in (True, False)
-        }
+        stateless = options.sessions == "stateless"
+        self._responder = Responder(bus, response, stateless=stateless)
+        self._sse = HttpSse(bus, self.exchange) if options.http_sse and not stateless else None
 
     @property
     def limits(self) -> Limits:
@@ -248,111 +208,21 @@ class Endpoint:
         return self.exchange.judge_head(head)
 
     def _post(self, head: Head, body: bytes, principal: Any, outlet: Outlet) -> Answer | Guest | None:
-        return self._carry_out(self.exchange.judge_body(head, body, principal), principal, outlet)
-
-    def _carry_out(self, decision: Decision, principal: Any, outlet: Outlet) -> Answer | Guest | None:
-        if isinstance(decision, Serve):
-            return self._request(decision, principal, outlet)
-        match decision:
-            case Batch():
-                return self._batch(decision, principal, outlet)
-            case Initialize():
-                return self._initialize(decision, principal, outlet)
-            case AcceptNotification():
-                dispatch.notify(decision.notification, decision.session)
-                return ACCEPTED
-            case DeliverResponse():
-                # 202 also where nobody waits for it: a 4xx would make some clients give up.
-                dispatch.answer(decision.response, decision.session)
-                return ACCEPTED
-        return decision
-
-    def _request(self, decision: Serve[Session], principal: Any, outlet: Outlet) -> Answer | Guest | None:
-        form = self._forms[decision.accepts_json, decision.accepts_sse]
-        stateless = decision.claim is None and decision.session is None
-        inbound = Inbound(
-            decision.request,
-            decision.routing,
-            decision.revision,
-            form.setting(stateless=stateless),
-            decision.claim,
-            decision.session,
-            principal,
-        )
-        try:
-            result = dispatch.serve(self._bus, inbound, self._bus.open_stream, outlet.scope)
-        except ProtocolError as error:
-            return answers.error_reply(error, inbound.request.id, inbound.revision)
-        if isinstance(result, Brief):
-            return self._run(inbound, form, result, outlet)
-        if isinstance(result, Stream):
-            form = LISTEN_FORM if decision.request.method == LISTEN else form
-            _open(outlet, form, inbound.revision, result)
-            return None
-        return _reply(inbound, form, result)
-
-    def _run(self, inbound: Inbound, form: Form, brief: Brief, outlet: Outlet) -> Answer | Guest | None:
-        """Run a handler until it ends or waits."""
-        brief.opened = partial(_open, outlet, form, inbound.revision)
-        if not form.json:
-            brief.open()  # what an event stream needs, a stream knows
-        result = brief.run()
-        if result is not None:
-            return _reply(inbound, form, result)
-        return brief if brief.outcome is None or brief.cancelled else None
-
-    def _batch(self, batch: Batch[Session], principal: Any, outlet: Outlet) -> Answer | None:
-        form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)
-        begun = begin_batch(self._bus, batch, form.setting(stateless=batch.session is None), principal)
-        if isinstance(begun, Answer):
-            return begun
-        _open(outlet, form, None, begun)
-        return None
-
-    def _initialize(self, decision: Initialize, principal: Any, outlet: Outlet) -> Answer | None:
-        form = self._forms[decision.accepts_json, decision.accepts_sse]
-        setting = form.setting(stateless=self._stateless)
-        inbound = Inbound(decision.request, decision.routing, decision.revision, setting, principal=principal)
-        bus = self._bus
-        if self._stateless:
-            result = initialize_result(bus.server, bus.features, decision.revision, stateless=True)
-            return _reply(inbound, form, result)
-        try:
-            session = bus.open_session(setting, principal)
-            inbound = msgspec.structs.replace(inbound, session=session)
-            registration = Registration(bus, session, decision.params, decision.revision)
-            registered = dispatch.register(bus, inbound, registration, bus.open_stream)
-        except ProtocolError as error:
-            return answers.error_reply(error, inbound.request.id, inbound.revision)
-        if isinstance(registered, Stream):
-            # The session's id goes into the head, which therefore waits for the outcome.
-            _open(outlet, attrs.evolve(form, patient=True), inbound.revision, registered)
-            return None
-        return _reply(inbound, form, registered, session.id)
+        return self._responder.carry_out(self.exchange.judge_body(head, body, principal), principal, outlet)
 
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
-        decision = self.exchange.judge_get(head, principal)
-        if isinstance(decision, OpenStream):
-            decision.session.touch()
-            if self._bus.admission.closed:
-                return refusal(503, Overloaded("The server is shutting down"))
-        return decision
+        return self._responder.admit(self.exchange.judge_get(head, principal))
 
     def _get(self, head: Head, principal: Any, outlet: Outlet) -> Answer | None:
         decision = self._judge_get(head, principal)
         if isinstance(decision, Answer):
             return decision
-        stream = self._bus.open_stream(Line.GET, decision.session)
-        decision.session.address.tell(OpenGet(stream))
-        _open(outlet, GET_FORM, None, stream)
+        self._responder.open(decision, outlet)
         return None
 
     def _delete(self, head: Head, principal: Any) -> Answer:
         decision = self.exchange.judge_delete(head, principal)
-        if isinstance(decision, Answer):
-            return decision
-        decision.session.address.tell(Close(None))
-        return Answer(204)
+        return decision if isinstance(decision, Answer) else self._responder.end(decision)
 
     # -- what waits --------------------------------------------------------------------------------
 
@@ -370,7 +240,7 @@ class Endpoint:
             await self._host(http, decision, principal)
             return
         desk = _Desk(NEVER_ENTERED if host is None else host.scope)
-        result = self._carry_out(decision, principal, desk)
+        result = self._responder.carry_out(decision, principal, desk)
         if isinstance(result, Answer):
             await self._answer(http, result)
         elif desk.opened is None:
@@ -395,7 +265,7 @@ class Endpoint:
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as scope:
                 desk = _Desk(scope)
-                result = self._request(decision, principal, desk)
+                result = self._responder.serve(decision, principal, desk)
                 if isinstance(result, Answer):
                     answer = result
                 elif desk.opened is not None:
@@ -440,24 +310,3 @@ class _Desk:
 
     def open(self, opened: Opened) -> None:
         self.opened = opened
-
-
-def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream) -> None:
-    outlet.open(Opened(stream, stream.attach(), form, revision))
-
-
-def _reply(
-    inbound: Inbound, form: Form, result: bytes | ProtocolError, session_id: str | None = None
-) -> Answer:
-    """The answer with a result, or an error, that was there at once."""
-    request = inbound.request
-    if isinstance(result, ProtocolError):
-        reply = answers.failed(result, request.id, inbound.revision)
-        return Answer(reply.status, reply.headers, reply.body, request.method)
-    data = encode_result(request.id, result)
-    headers = _JSON_HEADERS
-    if not form.json:
-        data, headers = encode_event(data), HEADERS
-    if session_id is not None:
-        headers = [*headers, *answers.session_header(session_id)]
-    return Answer(200, headers, data, request.method)

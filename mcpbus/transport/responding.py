@@ -1,0 +1,204 @@
+"""What is done about an HTTP request that the `exchange` has judged. Nothing here waits but its author's code."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from actors import Guest
+from mcpbus import dispatch
+from mcpbus.admission import Overloaded
+from mcpbus.brief import Brief
+from mcpbus.dispatch import LISTEN
+from mcpbus.handshake import Registration
+from mcpbus.inbound import Inbound
+from mcpbus.methods import initialize_result
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import encode_result
+from mcpbus.protocol.revisions import Revision
+from mcpbus.routing import Line
+from mcpbus.session import Close, OpenGet, Session
+from mcpbus.stream import Stream
+from mcpbus.transport import answers
+from mcpbus.transport.answering import Opened, Outlet
+from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form, HeaderList
+from mcpbus.transport.batches import begin_batch
+from mcpbus.transport.decisions import (
+    ACCEPTED,
+    AcceptNotification,
+    Answer,
+    Batch,
+    DeliverResponse,
+    EndSession,
+    Initialize,
+    OpenStream,
+    Serve,
+    refusal,
+)
+from mcpbus.transport.sse import HEADERS, encode_event
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+
+ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
+_JSON_HEADERS: HeaderList = (answers.JSON,)
+Decision: TypeAlias = (
+    Answer
+    | Serve[Session]
+    | Initialize
+    | AcceptNotification[Session]
+    | DeliverResponse[Session]
+    | Batch[Session]
+)
+"""What is to be done about a POST."""
+
+
+class Responder:
+    """Carries out what was decided about requests to an endpoint.
+
+    Each method returns the whole answer; or it gives the outlet the stream on which the answer comes, and returns a handler that
+    waits if there is one.
+
+    Args:
+        bus: The bus.
+        response: The form of answers: chosen late for each ("auto"), always JSON, or always an SSE stream.
+        stateless: Whether there are no legacy sessions.
+
+    Raises:
+        ValueError: There is no such form.
+    """
+
+    def __init__(self, bus: "Bus", response: ResponseMode, *, stateless: bool) -> None:
+        if response not in {"auto", "json", "sse"}:
+            raise ValueError(f"response is {response!r}: it must be 'auto', 'json' or 'sse'")
+        self._bus = bus
+        self._stateless = stateless
+        preferred = Form(json=response != "sse", sse=response != "json")
+        self._forms = {
+            (json, sse): preferred.narrow(accepts_json=json, accepts_sse=sse)
+            for json in (True, False)
+            for sse in (True, False)
+        }
+
+    def carry_out(self, decision: Decision, principal: Any, outlet: Outlet) -> Answer | Guest | None:
+        """Carry out what was decided about a POST."""
+        if isinstance(decision, Serve):
+            return self.serve(decision, principal, outlet)
+        match decision:
+            case Batch():
+                return self._batch(decision, principal, outlet)
+            case Initialize():
+                return self._initialize(decision, principal, outlet)
+            case AcceptNotification():
+                dispatch.notify(decision.notification, decision.session)
+                return ACCEPTED
+            case DeliverResponse():
+                # 202 also where nobody waits for it: a 4xx would make some clients give up.
+                dispatch.answer(decision.response, decision.session)
+                return ACCEPTED
+        return decision
+
+    def serve(self, decision: Serve[Session], principal: Any, outlet: Outlet) -> Answer | Guest | None:
+        """Serve a request, `initialize` apart."""
+        form = self._forms[decision.accepts_json, decision.accepts_sse]
+        stateless = decision.claim is None and decision.session is None
+        inbound = Inbound(
+            decision.request,
+            decision.routing,
+            decision.revision,
+            form.setting(stateless=stateless),
+            decision.claim,
+            decision.session,
+            principal,
+        )
+        try:
+            result = dispatch.serve(self._bus, inbound, self._bus.open_stream, outlet.scope)
+        except ProtocolError as error:
+            return answers.error_reply(error, inbound.request.id, inbound.revision)
+        if isinstance(result, Brief):
+            return self._run(inbound, form, result, outlet)
+        if isinstance(result, Stream):
+            form = LISTEN_FORM if decision.request.method == LISTEN else form
+            _open(outlet, form, inbound.revision, result)
+            return None
+        return _reply(inbound, form, result)
+
+    def _run(self, inbound: Inbound, form: Form, brief: Brief, outlet: Outlet) -> Answer | Guest | None:
+        """Run a handler until it ends or waits."""
+        brief.opened = partial(_open, outlet, form, inbound.revision)
+        if not form.json:
+            brief.open()  # what an event stream needs, a stream knows
+        result = brief.run()
+        if result is not None:
+            return _reply(inbound, form, result)
+        return brief if brief.outcome is None or brief.cancelled else None
+
+    def _batch(self, batch: Batch[Session], principal: Any, outlet: Outlet) -> Answer | None:
+        form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)
+        begun = begin_batch(self._bus, batch, form.setting(stateless=batch.session is None), principal)
+        if isinstance(begun, Answer):
+            return begun
+        _open(outlet, form, None, begun)
+        return None
+
+    def _initialize(self, decision: Initialize, principal: Any, outlet: Outlet) -> Answer | None:
+        form = self._forms[decision.accepts_json, decision.accepts_sse]
+        setting = form.setting(stateless=self._stateless)
+        inbound = Inbound(decision.request, decision.routing, decision.revision, setting, principal=principal)
+        bus = self._bus
+        if self._stateless:
+            result = initialize_result(bus.server, bus.features, decision.revision, stateless=True)
+            return _reply(inbound, form, result)
+        try:
+            session = bus.open_session(setting, principal)
+            inbound = msgspec.structs.replace(inbound, session=session)
+            registration = Registration(bus, session, decision.params, decision.revision)
+            registered = dispatch.register(bus, inbound, registration, bus.open_stream)
+        except ProtocolError as error:
+            return answers.error_reply(error, inbound.request.id, inbound.revision)
+        if isinstance(registered, Stream):
+            # The session's id goes into the head, which therefore waits for the outcome.
+            _open(outlet, attrs.evolve(form, patient=True), inbound.revision, registered)
+            return None
+        return _reply(inbound, form, registered, session.id)
+
+    def admit(self, decision: Answer | OpenStream[Session]) -> Answer | OpenStream[Session]:
+        """Note that somebody asks for a stream of their session, new or old; refuse it in a drain."""
+        if isinstance(decision, OpenStream):
+            decision.session.touch()
+            if self._bus.admission.closed:
+                return refusal(503, Overloaded("The server is shutting down"))
+        return decision
+
+    def open(self, decision: OpenStream[Session], outlet: Outlet) -> None:
+        """Open a GET stream."""
+        stream = self._bus.open_stream(Line.GET, decision.session)
+        decision.session.address.tell(OpenGet(stream))
+        _open(outlet, GET_FORM, None, stream)
+
+    def end(self, decision: EndSession[Session]) -> Answer:
+        """End a session."""
+        decision.session.address.tell(Close(None))
+        return Answer(204)
+
+
+def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream) -> None:
+    outlet.open(Opened(stream, stream.attach(), form, revision))
+
+
+def _reply(
+    inbound: Inbound, form: Form, result: bytes | ProtocolError, session_id: str | None = None
+) -> Answer:
+    """The answer with a result, or an error, that was there at once."""
+    request = inbound.request
+    if isinstance(result, ProtocolError):
+        reply = answers.failed(result, request.id, inbound.revision)
+        return Answer(reply.status, reply.headers, reply.body, request.method)
+    data = encode_result(request.id, result)
+    headers = _JSON_HEADERS
+    if not form.json:
+        data, headers = encode_event(data), HEADERS
+    if session_id is not None:
+        headers = [*headers, *answers.session_header(session_id)]
+    return Answer(200, headers, data, request.method)

@@ -1,6 +1,7 @@
 """The ASGI 3.0 types that serving speaks, and what it asks of an application beyond them."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from actors import Guest
@@ -48,6 +49,9 @@ class Endpoint(Protocol):
     ) -> Answer | Guest | None:
         """Serve an immediate request without waiting."""
 
+    def entered(self, answer: Answer, /) -> AbstractContextManager[None]:
+        """Enter an answer of `serve` in the books, while it is written."""
+
     def enter(self, answer: Answer, /) -> Receipt | None:
         """Enter an answer of `respond` in the books, for whoever writes it to settle; None for one that has no place there."""
 
@@ -57,8 +61,11 @@ class Endpoint(Protocol):
     async def stream(self, http: HttpRequest, opened: Opened, /) -> None:
         """Write what comes on a stream until it or the connection ends."""
 
-    async def serve(self, http: HttpRequest, /) -> None:
-        """Serve one request, to its end.
+    async def serve(self, http: HttpRequest, /) -> Answer | None:
+        """Serve one request.
+
+        Returns:
+            The whole answer, which whoever called writes within `entered`; None if it came on a stream, and has been written.
 
         Raises:
             trio.BrokenResourceError: The client went away before its request was complete.

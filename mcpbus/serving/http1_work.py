@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors import Guest
+from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1_poll import Poll
 from mcpbus.serving.http1_request import Http1Request
@@ -157,7 +158,7 @@ class Http1Work(Http1Wire):
                 return head.raw + self.requests.take_rest()
             self._served = True
             request = self._make_request(head, terms, scope)
-            if not await self._serve(request, partial(terms.endpoint.serve, request)):
+            if not await self._serve(request, partial(_answer, terms.endpoint, request)):
                 break
         return None
 
@@ -213,3 +214,10 @@ class Http1Work(Http1Wire):
             if not data or self._over:
                 return None
             requests.receive(bytes(data))
+
+
+async def _answer(endpoint: Endpoint, request: Http1Request) -> None:
+    answer = await endpoint.serve(request)
+    if answer is not None:
+        with endpoint.entered(answer):
+            await request.answer(answer)

@@ -54,7 +54,10 @@ class AsgiApp:
                 head, receive, send, self._endpoint.cors_headers(head), self._bus.limits.write_deadline
             )
             try:
-                await self._endpoint.serve(request)
+                answer = await self._endpoint.serve(request)
+                if answer is not None:
+                    with self._endpoint.entered(answer):
+                        await request.answer(answer)
             except* trio.BrokenResourceError:
                 pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
         elif scope["type"] == "lifespan":

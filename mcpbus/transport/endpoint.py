@@ -147,8 +147,11 @@ class Endpoint:
         if result is not None and result.outcome is None:
             await result.go_on()
 
-    async def serve(self, http: HttpRequest) -> None:
-        """Serve one request, to its end.
+    async def serve(self, http: HttpRequest) -> Answer | None:
+        """Serve one request.
+
+        Returns:
+            The whole answer, which whoever called writes within `entered`; None if it came on a stream, and has been written.
 
         Raises:
             trio.BrokenResourceError: The client went away before its request was complete, or did not take the answer.
@@ -156,33 +159,21 @@ class Endpoint:
         head = http.head
         if self._sse is not None and head.path == self.options.sse_path:
             await self._sse.serve(http)
-            return
+            return None
         verdict = self._judge(head)
         if isinstance(verdict, Answer):
-            await http.answer(verdict)
-            return
+            return verdict
         principal = None
         if self._bus.server.authenticate is not None:
             try:
                 principal = await self._bus.server.authenticate(head)
             except Unauthorized as refused:
-                await http.answer(answers.challenge(refused))
-                return
+                return answers.challenge(refused)
         if verdict.verb == "POST":
-            await self._serve_post(http, principal)
-            return
-        desk = _Desk()
-        result: Answer | None
+            return await self._serve_post(http, principal)
         if verdict.verb == "DELETE":
-            result = self._delete(head, principal)
-        elif head.headers.get(b"last-event-id"):
-            result = await self._resume(http, principal)
-        else:
-            result = self._get(head, principal, desk)
-        if isinstance(result, Answer):
-            await self._answer(http, result)
-        elif desk.opened is not None:
-            await self.stream(http, desk.opened)
+            return self._delete(head, principal)
+        return await self._serve_get(http, principal)
 
     async def stream(self, http: HttpRequest, opened: Opened) -> None:
         """Write what comes on a stream until it or the connection ends."""
@@ -190,6 +181,10 @@ class Endpoint:
             answering = Answering(http, opened)
             if not opened.form.json or not await answering.at_once():
                 await answering.run(self._bus.limits)
+
+    def entered(self, answer: Answer) -> "Entered":
+        """Enter an answer in the books, if it is a reply, while it is written: ``with endpoint.entered(answer): ...``."""
+        return Entered(self.enter(answer))
 
     def enter(self, answer: Answer) -> Receipt | None:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
@@ -226,37 +221,34 @@ class Endpoint:
 
     # -- what waits --------------------------------------------------------------------------------
 
-    async def _serve_post(self, http: HttpRequest, principal: Any) -> None:
+    async def _serve_post(self, http: HttpRequest, principal: Any) -> Answer | None:
         wanted = self.exchange.judge_post(http.head)
         if isinstance(wanted, Answer):
-            await http.answer(wanted)
-            return
+            return wanted
         body = await http.read_body(wanted.limit)
         if body is None:
-            await http.answer(self.exchange.too_large())
-            return
+            return self.exchange.too_large()
         host, decision = http.host, self.exchange.judge_body(http.head, body, principal)
         if host is None and isinstance(decision, Serve) and self._may_wait(decision):
-            await self._host(http, decision, principal)
-            return
+            return await self._host(http, decision, principal)
         desk = _Desk(NEVER_ENTERED if host is None else host.scope)
         result = self._responder.carry_out(decision, principal, desk)
         if isinstance(result, Answer):
-            await self._answer(http, result)
-        elif desk.opened is None:
-            return
-        elif host is None or result is None:
-            assert result is None or result.outcome is not None  # noqa: S101 - it could not wait
-            await self.stream(http, desk.opened)
-        else:
-            host.leave(partial(self.stream, http, desk.opened))
-            await _stay(result)
+            return result
+        if desk.opened is not None:
+            if host is None or result is None:
+                assert result is None or result.outcome is not None  # noqa: S101 - it could not wait
+                await self.stream(http, desk.opened)
+            else:
+                host.leave(partial(self.stream, http, desk.opened))
+                await _stay(result)
+        return None
 
     def _may_wait(self, decision: Serve[Session]) -> bool:
         request, tool = decision.request, decision.routing.name
         return may_wait(self._bus, request.method, tool, decision.revision.era)
 
-    async def _host(self, http: HttpRequest, decision: Serve[Session], principal: Any) -> None:
+    async def _host(self, http: HttpRequest, decision: Serve[Session], principal: Any) -> Answer | None:
         """Run a handler in this very task for as long as it does not wait; if it does, another one answers.
 
         What that takes, a nursery and a scope, is a third of the cost of a short call. The whole answer is written without them.
@@ -272,25 +264,41 @@ class Endpoint:
                     nursery.start_soon(self.stream, http, desk.opened)
                     if result is not None:
                         await _stay(result)
-        if answer is not None:
-            await self._answer(http, answer)
+        return answer
 
-    async def _resume(self, http: HttpRequest, principal: Any) -> Answer | None:
+    async def _serve_get(self, http: HttpRequest, principal: Any) -> Answer | None:
         decision = self._judge_get(http.head, principal)
         if isinstance(decision, Answer):
             return decision
-        await resume(self._bus, http, decision.session, decision.last_event_id or "")
+        if decision.last_event_id is not None:
+            await resume(self._bus, http, decision.session, decision.last_event_id)
+            return None
+        desk = _Desk()
+        self._responder.open(decision, desk)
+        assert desk.opened is not None  # noqa: S101 - it was given the stream
+        await self.stream(http, desk.opened)
         return None
 
-    async def _answer(self, http: HttpRequest, answer: Answer) -> None:
-        receipt = self.enter(answer)
-        fate = LOST
-        try:
-            await http.answer(answer)
-            fate = DELIVERED
-        finally:
-            if receipt is not None:
-                receipt.settle(fate)
+
+class Entered:
+    """An answer that is being written; it is delivered if that does not raise, and lost if it does.
+
+    Args:
+        receipt: Its receipt; None if it has no place in the books.
+    """
+
+    __slots__ = ("_receipt",)
+
+    def __init__(self, receipt: Receipt | None) -> None:
+        self._receipt = receipt
+
+    def __enter__(self) -> None:
+        """Begin to write it."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Note what became of it."""
+        if self._receipt is not None:
+            self._receipt.settle(DELIVERED if kind is None else LOST)
 
 
 async def _stay(guest: Guest) -> None:

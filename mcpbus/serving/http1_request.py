@@ -58,6 +58,11 @@ class Http1Request(msgspec.Struct, eq=False):
     closes: bool = False
 
     @property
+    def cleared(self) -> bool:
+        """See `HttpRequest`."""
+        return self.terms.cleared
+
+    @property
     def host(self) -> Self:
         """See `HttpRequest`: the connection's task."""
         return self

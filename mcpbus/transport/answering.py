@@ -75,6 +75,10 @@ class HttpRequest(Protocol):
     head: Head
 
     @property
+    def cleared(self) -> bool:
+        """Whether it is known that `Endpoint.clears` is true of its head."""
+
+    @property
     def host(self) -> Host | None:
         """Who runs its handler; None where each request has a task of its own, which runs it and ends with the answer."""
 

@@ -1,8 +1,9 @@
 """The ASGI shell over the `endpoint`."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import msgspec
 import trio
 
 from mcpbus.transport.answering import Host
@@ -22,6 +23,10 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
+# Of heads: so many, and none that is longer. Nobody can fill memory with them.
+_MOST_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 1024
+
 
 class AsgiApp:
     """The endpoint of an open bus as an ASGI application. Made by `Bus.asgi`; needs no lifespan.
@@ -36,6 +41,7 @@ class AsgiApp:
         self._bus = bus
         self._endpoint = Endpoint(bus, options, response)
         self._websockets = WebSockets(bus, self._endpoint.exchange)
+        self._remembered: dict[Hashable, _Known] = {}
 
     @property
     def path(self) -> str:
@@ -49,10 +55,7 @@ class AsgiApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
         if scope["type"] == "http":
-            head = _head(scope, scope["method"])
-            request = _AsgiRequest(
-                head, receive, send, self._endpoint.cors_headers(head), self._bus.limits.write_deadline
-            )
+            request = _AsgiRequest(self._read(scope), receive, send, self._bus.limits.write_deadline)
             try:
                 answer = await self._endpoint.serve(request)
                 if answer is not None:
@@ -65,9 +68,42 @@ class AsgiApp:
         else:
             await self._websockets.serve(scope, _head(scope, "GET"), receive, send)
 
+    def _read(self, scope: Scope) -> "_Known":
+        """Read the head of a request, or recall it: clients send the same few for ever."""
+        fields = tuple(scope["headers"])
+        key = (scope["method"], scope["path"], scope.get("query_string"), scope.get("root_path"), fields)
+        try:
+            known = self._remembered.get(key)
+        except TypeError:  # its fields are lists, as ASGI admits
+            return self._judge(scope)
+        if known is None:
+            known = self._judge(scope)
+            texts = (
+                scope["path"],
+                scope.get("query_string") or b"",
+                *(text for field in fields for text in field),
+            )
+            if sum(map(len, texts)) <= _LONGEST_REMEMBERED:
+                if len(self._remembered) == _MOST_REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[key] = known
+        return known
+
+    def _judge(self, scope: Scope) -> "_Known":
+        head = _head(scope, scope["method"])
+        return _Known(head, self._endpoint.cors_headers(head), self._endpoint.clears(head))
+
     async def drain(self, seconds: float) -> None:
         """End all that goes on, as `Bus.drain`."""
         await self._bus.drain(seconds)
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What is known of all requests that have one head: it, what CORS adds to each answer, and whether it is in order."""
+
+    head: Head
+    cors: HeaderList
+    cleared: bool
 
 
 def _head(scope: Scope, verb: str) -> Head:
@@ -81,16 +117,17 @@ def _head(scope: Scope, verb: str) -> Head:
 class _AsgiRequest:
     """An `HttpRequest` of the ASGI shell."""
 
-    __slots__ = ("_cors", "_deadline", "_receive", "_send", "head")
+    __slots__ = ("_cors", "_deadline", "_receive", "_send", "cleared", "head")
 
     host: Host | None = None
 
-    def __init__(self, head: Head, receive: Receive, send: Send, cors: HeaderList, deadline: float) -> None:
-        self.head = head
+    def __init__(self, known: _Known, receive: Receive, send: Send, deadline: float) -> None:
+        self.head = known.head
+        self.cleared = known.cleared
+        self._cors = known.cors
         self._deadline = deadline
         self._receive = receive
         self._send = send
-        self._cors = cors
 
     async def read_body(self, limit: int) -> bytes | None:
         chunks: list[bytes] = []

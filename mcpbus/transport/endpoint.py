@@ -7,7 +7,7 @@ form of the answer is chosen when its first bytes are due.
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -35,6 +35,8 @@ from mcpbus.transport.resuming import resume
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
+
+_POST: Final = Proceed("POST")
 
 
 class Endpoint:
@@ -160,7 +162,7 @@ class Endpoint:
         if self._sse is not None and head.path == self.options.sse_path:
             await self._sse.serve(http)
             return None
-        verdict = self._judge(head)
+        verdict = _POST if http.cleared else self._judge(head)
         if isinstance(verdict, Answer):
             return verdict
         principal = None
@@ -222,7 +224,7 @@ class Endpoint:
     # -- what waits --------------------------------------------------------------------------------
 
     async def _serve_post(self, http: HttpRequest, principal: Any) -> Answer | None:
-        wanted = self.exchange.judge_post(http.head)
+        wanted = self.exchange.needs_body if http.cleared else self.exchange.judge_post(http.head)
         if isinstance(wanted, Answer):
             return wanted
         body = await http.read_body(wanted.limit)

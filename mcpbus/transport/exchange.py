@@ -83,15 +83,16 @@ class Exchange(Generic[SessionT]):
     Attributes:
         options: how it is served.
         directory: who knows its sessions and methods.
+        needs_body: what `judge_post` finds of a POST that is in order.
     """
 
-    __slots__ = ("_accepted", "_health_path", "_needs_body", "directory", "options")
+    __slots__ = ("_accepted", "_health_path", "directory", "needs_body", "options")
 
     def __init__(self, options: HttpOptions, directory: Directory[SessionT]) -> None:
         self.options = options
         self.directory = directory
         self._health_path = options.health_path
-        self._needs_body = NeedsBody(options.max_body_bytes)
+        self.needs_body: Final = NeedsBody(options.max_body_bytes)
         self._accepted: set[
             tuple[str, bytes | tuple[bytes, ...] | None, bytes | tuple[bytes, ...] | None]
         ] = set()
@@ -186,7 +187,7 @@ class Exchange(Generic[SessionT]):
         if not is_json(head.headers):
             stated = quoted(head.headers.get(b"content-type") or "")
             return refusal(415, invalid_request(f"Content-Type {stated} is not application/json in UTF-8"))
-        return self._needs_body
+        return self.needs_body
 
     def too_large(self) -> Answer:
         """What to answer when a body turns out to be longer than it may be."""

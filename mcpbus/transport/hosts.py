@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_CALL: Final = "tools/call"
 # Before Python 3.12 each look-up by a class's name is a search.
 _MODERN: Final = Era.MODERN
 
@@ -40,7 +41,7 @@ def may_wait(bus: "Bus", method: str, tool: object, era: Era) -> bool:
     Args:
         bus: The bus.
         method: What is asked for.
-        tool: Which tool is called, if that is it; whatever was given for a name.
+        tool: Whatever was given for a name, which is that of a tool if one is called.
         era: The client's. Over the legacy protocol even a function that cannot wait may have its client asked, by an
             `InputRequired`.
     """
@@ -49,7 +50,7 @@ def may_wait(bus: "Bus", method: str, tool: object, era: Era) -> bool:
         return True
     if row.answer is not None:
         return False
-    if not isinstance(tool, str) or era is not _MODERN:
+    if method != _CALL or not isinstance(tool, str) or era is not _MODERN:
         return True
     found = bus.features.tools.get(tool)
     return found is None or found.task is not None or bus.server.runner.waits(found.function)

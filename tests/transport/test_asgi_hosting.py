@@ -19,15 +19,19 @@ META = {
 
 async def call(app, tool):
     """Call a tool through an ASGI application, and return the messages of the response."""
-    params = {"name": tool, "arguments": {}, "_meta": META}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return await ask(app, "tools/call", {"name": tool, "arguments": {}}, tool)
+
+
+async def ask(app, method, params, name):
+    """Send a request to an ASGI application, and return the messages of the response."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
     fields = {
         "host": "localhost",
         "content-type": "application/json",
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": LATEST.name,
-        "mcp-method": "tools/call",
-        "mcp-name": tool,
+        "mcp-method": method,
+        "mcp-name": name,
     }
     headers = [(name.encode(), value.encode()) for name, value in fields.items()]
     pieces = [{"type": "http.request", "body": msgspec.json.encode(message)}]
@@ -104,3 +108,34 @@ async def test_what_a_handler_sets_in_its_context_is_its_own(tool):
         _, body = await call(bus.asgi(), tool)
         assert msgspec.json.decode(body["body"])["result"]["content"][0]["text"] == "by the server"
         assert variable.get() == "by the server"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("prompts/get", {"name": "hasty"}, "hasty"),
+        ("resources/read", {"uri": "text://slow", "name": "hasty"}, "text://slow"),
+    ],
+)
+async def test_what_waits_may_have_the_name_of_a_tool_that_cannot(method, params, name, autojump_clock):
+    server = Server("server", version="1")
+
+    @server.tool
+    async def hasty() -> str:
+        return "done"
+
+    @server.prompt(name="hasty")
+    async def prompt() -> str:
+        await trio.sleep(1)
+        return "slowly"
+
+    @server.resource("text://slow")
+    async def resource() -> str:
+        await trio.sleep(1)
+        return "slowly"
+
+    async with server.open() as bus:
+        start, body = await ask(bus.asgi(), method, params, name)
+        assert start["status"] == 200
+        assert b"slowly" in body["body"]
+        assert bus.statistics().requests == 0

@@ -27,7 +27,8 @@ OpenStream = Callable[[Line, Session | None], Stream]
 """Opens a stream for what is said to a request of this session, or returns the channel that carries it."""
 
 
-class Inbound(msgspec.Struct, frozen=True, gc=False):
+# It is not kept from the garbage collector: see `Caller`.
+class Inbound(msgspec.Struct, frozen=True):
     """A request as a transport hands it over.
 
     Attributes:

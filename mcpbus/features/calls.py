@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("mcpbus")
 
 
-class Caller(msgspec.Struct, frozen=True, gc=False):
+# None of these is kept from the garbage collector: a principal is the author's own, and may know the contexts of its calls.
+class Caller(msgspec.Struct, frozen=True):
     """Who asks, under which rules, and what they may see."""
 
     server: "Server"
@@ -79,7 +80,7 @@ class Prepared(Protocol):
         """
 
 
-class ToolCall(msgspec.Struct, frozen=True, gc=False):
+class ToolCall(msgspec.Struct, frozen=True):
     """tools/call of one tool."""
 
     caller: Caller
@@ -132,7 +133,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
             return error_result(f"Tool {tool.name} failed", tail)
 
 
-class PromptGet(msgspec.Struct, frozen=True, gc=False):
+class PromptGet(msgspec.Struct, frozen=True):
     """prompts/get of one prompt."""
 
     caller: Caller
@@ -168,7 +169,7 @@ class PromptGet(msgspec.Struct, frozen=True, gc=False):
             _raise_translated(error, self.label)
 
 
-class ResourceRead(msgspec.Struct, frozen=True, gc=False):
+class ResourceRead(msgspec.Struct, frozen=True):
     """resources/read of one URI."""
 
     caller: Caller
@@ -207,7 +208,7 @@ class ResourceRead(msgspec.Struct, frozen=True, gc=False):
             _raise_translated(error, self.label)
 
 
-class Complete(msgspec.Struct, frozen=True, gc=False):
+class Complete(msgspec.Struct, frozen=True):
     """completion/complete of one argument; without a function there is nothing to propose."""
 
     caller: Caller

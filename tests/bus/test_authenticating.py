@@ -1,6 +1,8 @@
 """Who is asked who sends a request: it may be known at once, or take a while; what comes of the request is the same."""
 
 import contextvars
+import gc
+import weakref
 
 import pytest
 import trio
@@ -123,3 +125,29 @@ async def test_a_fault_of_whoever_is_asked_is_reported(fault, reported, seconds,
         async with staged(authenticate=authenticate) as stage:
             await stage.probe.request("tools/list").ended()
     assert caught.group_contains(reported)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_principal_that_knows_its_calls_is_forgotten_with_them(waits, autojump_clock):
+    class User:
+        pass
+
+    async def authenticate(head):
+        return User()
+
+    async with staged(authenticate=authenticate) as stage:
+        users = []
+
+        @stage.server.tool
+        async def call(ctx: Context) -> str:
+            users.append(weakref.ref(ctx.principal))
+            ctx.principal.last_call = ctx
+            if waits:
+                await trio.sleep(1)
+            return "done"
+
+        await stage.probe.request("tools/call", {"name": "call", "arguments": {}}).ended()
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+        gc.collect()
+        assert [user() for user in users] == [None]

@@ -1,6 +1,7 @@
 """Reading header fields."""
 
 import base64
+import time
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,8 @@ BOTH, JSON, SSE, NEITHER = (
         ('text/plain;x="application/json, text/event-stream"', NEITHER),
         ('application/json;profile="a,b;c", text/event-stream', BOTH),
         (",,;;q=,", NEITHER),
+        ('application/json, text/html;x="a, text/event-stream', JSON),
+        ('application/json, text/html;x="a\\", text/event-stream', JSON),
         ("application/jsonx, text/event-streams", NEITHER),
     ],
 )
@@ -62,6 +65,16 @@ def test_without_accept_everything_is_accepted():
 
 def test_copies_of_accept_are_one_list():
     assert headers(("accept", "application/json"), ("accept", "text/event-stream")).accepted == BOTH
+
+
+@pytest.mark.parametrize("quoted", ['\\"', '"', ',"\\', "\\\\", '\\"a"'])
+@pytest.mark.parametrize("before", ['"', 'a;"', '"a"'])
+def test_a_long_field_of_quotation_marks_takes_no_time(before, quoted):
+    text = before + quoted * 10_000
+    began = time.process_time()
+    assert headers(("accept", text)).accepted == NEITHER
+    assert not is_json(headers(("content-type", text)))
+    assert time.process_time() - began < 1
 
 
 @given(st.text(st.characters(max_codepoint=255)))

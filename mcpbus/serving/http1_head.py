@@ -174,7 +174,7 @@ def read_head(data: bytes, longest: int) -> RequestHead:
     Raises:
         RequestError: It is not as it must be.
     """
-    if len(data) > LONGEST_LINE or not _SOUND.fullmatch(data):
+    if len(data) > min(LONGEST_LINE, longest) or not _SOUND.fullmatch(data):
         fault = find_fault(data, longest)
         if fault is not None:
             raise fault

@@ -183,3 +183,16 @@ def test_every_body_arrives_whole_and_in_its_own_request(plan, draw):
     data = b"".join(said)
     places = draw.draw(st.lists(st.integers(0, len(data)), max_size=20))
     assert read(cut(data, places)) == [(f"/{n}", b"".join(parts)) for n, (_, parts) in enumerate(plan)]
+
+
+@pytest.mark.parametrize("limit", [1024, 2000, LONGEST_LINE, LONGEST_LINE + 1, LIMIT])
+@pytest.mark.parametrize("size", [1000, LIMIT])
+def test_a_head_is_as_long_as_it_may_be_and_no_longer_however_it_is_cut(limit, size):
+    filler = limit - len(get_with(0))
+    exact, longer = get_with(filler), get_with(filler + 1)
+    for data, found in ((exact, [("/", b"")]), (longer, [(431, f"the head is longer than {limit} bytes")])):
+        assert read([data[start : start + size] for start in range(0, len(data), size)], limit) == found
+
+
+def get_with(filler):
+    return b"GET / HTTP/1.1\r\nHost: localhost\r\nX: %b\r\n\r\n" % (b"y" * filler)

@@ -121,16 +121,23 @@ class ToolCall(msgspec.Struct, frozen=True):
             if revision.invalid_arguments is InvalidArguments.ERROR:
                 raise invalid_params(text) from error
             return error_result(text, tail)
-        except Exception as error:  # told apart below: to the model, to the client, or to the log
-            cause = sole_cause(error)
-            if isinstance(cause, ToolError):
-                return error_result(str(cause), tail)
-            if isinstance(cause, CallTimeoutError):
-                return error_result(f"Tool {tool.name} {cause}", tail)
-            if isinstance(cause, ProtocolError):
-                raise cause from error
-            _log_failure(self.label, error)
-            return error_result(f"Tool {tool.name} failed", tail)
+        except Exception as error:  # noqa: BLE001  # told apart there
+            return self._tell(error)
+
+    def _tell(self, error: Exception) -> bytes:
+        """Tell what the tool raised to the model, to the client, or to the log.
+
+        Not where it was caught: with a name there, exception and frame would keep each other for the garbage collector.
+        """
+        name, tail, cause = self.tool.name, self.caller.tail, sole_cause(error)
+        if isinstance(cause, ToolError):
+            return error_result(str(cause), tail)
+        if isinstance(cause, CallTimeoutError):
+            return error_result(f"Tool {name} {cause}", tail)
+        if isinstance(cause, ProtocolError):
+            raise cause from error
+        _log_failure(self.label, error)
+        return error_result(f"Tool {name} failed", tail)
 
 
 class PromptGet(msgspec.Struct, frozen=True):

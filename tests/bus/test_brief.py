@@ -1,5 +1,8 @@
 """Requests in brief: an actor and a stream appear as soon as somebody needs them, and otherwise not at all."""
 
+import gc
+import weakref
+
 import pytest
 import trio
 from staging import staged
@@ -156,3 +159,26 @@ async def test_a_whole_answer_says_how_long_it_is(name, era, autojump_clock):
         assert "transfer-encoding" not in post.headers
         stage.probe.disconnect()
         await stage.assert_nothing_is_left()
+
+
+@ERAS
+async def test_what_a_tool_that_failed_held_is_not_left_to_the_garbage_collector(era, autojump_clock):
+    class Held:
+        pass
+
+    async with staged() as stage:
+        held = []
+
+        @stage.server.tool
+        async def fails() -> str:
+            mine = Held()
+            held.append(weakref.ref(mine))
+            raise ToolError("not today")
+
+        gc.disable()
+        try:
+            await (await call(stage, era, "fails")).reply()
+            await stage.quiet()
+            assert [mine() for mine in held] == [None]
+        finally:
+            gc.enable()

@@ -1,6 +1,6 @@
 """The ASGI shell over the `endpoint`."""
 
-from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -22,6 +22,8 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Fields: TypeAlias = Iterable[tuple[bytes, bytes]]
+"""Header fields, as ASGI gives them: perhaps only once."""
 
 # Of heads: so many, and none that is longer. Nobody can fill memory with them.
 _MOST_REMEMBERED: Final = 256
@@ -66,7 +68,7 @@ class AsgiApp:
         elif scope["type"] == "lifespan":
             await _pass_lifespan(receive, send)
         else:
-            await self._websockets.serve(scope, _head(scope, "GET"), receive, send)
+            await self._websockets.serve(scope, _head(scope, "GET", scope["headers"]), receive, send)
 
     def _read(self, scope: Scope) -> "_Known":
         """Read the head of a request, or recall it: clients send the same few for ever."""
@@ -75,10 +77,11 @@ class AsgiApp:
         try:
             known = self._remembered.get(key)
         except TypeError:  # its fields are lists, as ASGI admits
-            return self._judge(scope)
+            return self._judge(scope, fields)
         if known is None:
-            known = self._judge(scope)
+            known = self._judge(scope, fields)
             texts = (
+                scope["method"],
                 scope["path"],
                 scope.get("query_string") or b"",
                 *(text for field in fields for text in field),
@@ -89,8 +92,8 @@ class AsgiApp:
                 self._remembered[key] = known
         return known
 
-    def _judge(self, scope: Scope) -> "_Known":
-        head = _head(scope, scope["method"])
+    def _judge(self, scope: Scope, fields: Fields) -> "_Known":
+        head = _head(scope, scope["method"], fields)
         return _Known(head, self._endpoint.cors_headers(head), self._endpoint.clears(head))
 
     async def drain(self, seconds: float) -> None:
@@ -106,12 +109,10 @@ class _Known(msgspec.Struct, frozen=True):
     cleared: bool
 
 
-def _head(scope: Scope, verb: str) -> Head:
+def _head(scope: Scope, verb: str, fields: Fields) -> Head:
     root = scope.get("root_path", "")
     path = scope["path"].removeprefix(root) or "/"
-    return Head(
-        verb, path, Headers(scope["headers"]), (scope.get("query_string") or b"").decode("latin-1"), root
-    )
+    return Head(verb, path, Headers(fields), (scope.get("query_string") or b"").decode("latin-1"), root)
 
 
 class _AsgiRequest:

@@ -22,7 +22,7 @@ async def call(app, tool):
     return await ask(app, "tools/call", {"name": tool, "arguments": {}}, tool)
 
 
-async def ask(app, method, params, name):
+async def ask(app, method, params, name, fields_as=list):
     """Send a request to an ASGI application, and return the messages of the response."""
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
     fields = {
@@ -45,7 +45,7 @@ async def ask(app, method, params, name):
         await trio.lowlevel.checkpoint()
         sent.append(piece)
 
-    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers}
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": fields_as(headers)}
     async with trio.open_nursery() as nursery:
         nursery.start_soon(app, scope, receive, send)
     return sent
@@ -139,3 +139,18 @@ async def test_what_waits_may_have_the_name_of_a_tool_that_cannot(method, params
         assert start["status"] == 200
         assert b"slowly" in body["body"]
         assert bus.statistics().requests == 0
+
+
+@pytest.mark.parametrize("fields_as", [tuple, iter, lambda fields: [list(field) for field in fields]])
+async def test_header_fields_may_come_as_anything_that_can_be_iterated(fields_as):
+    server = Server("server", version="1")
+
+    @server.tool
+    async def tool() -> str:
+        return "done"
+
+    async with server.open() as bus:
+        app = bus.asgi()
+        for _ in range(2):
+            start, _ = await ask(app, "tools/call", {"name": "tool", "arguments": {}}, "tool", fields_as)
+            assert start["status"] == 200

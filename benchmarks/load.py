@@ -143,6 +143,17 @@ class Load:
         }
 
 
+def together(loads: Sequence[Load]) -> Load:
+    """Return what several loads saw, one after the other."""
+    return Load(
+        sorted(latency for each in loads for latency in each.latencies),
+        sum(each.seconds for each in loads),
+        sum(each.late for each in loads),
+        sum(each.server_seconds for each in loads),
+        sum(each.loader_seconds for each in loads),
+    )
+
+
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """Return a percentile of values that are in order of size.
 

@@ -13,7 +13,8 @@ INSIDE = "mcpbus"
 QUICK_ROUNDS = 1
 QUICK_SECONDS = 0.3
 COMPILED = ("Go", "Rust")
-# For the estimate: what a start, and a start with a warm-up, take.
+# For the estimate: what a start takes, of what is compiled and of the others, and a warm-up.
+_COMPILED_START_SECONDS = 0.3
 _START_SECONDS = 1.0
 _WARM_UP_SECONDS = 0.7
 
@@ -60,7 +61,7 @@ class Plan:
                 for peer in counts if number % 2 == 0 else reversed(counts):
                     due = [size for size in sizes if counts[peer].get(size, 0) > number]
                     if due:
-                        yield Turn(peer, due, self._cost(scenario, due))
+                        yield Turn(peer, due, self._cost(scenario, peer, due))
 
     def seconds(self, scenarios: Sequence[Scenario], peers: Sequence[Peer]) -> float:
         """Return about how long it all takes, once peers are installed."""
@@ -111,6 +112,8 @@ class Plan:
         sizes = sorted(self.counts(scenario, None))
         return [sizes] if scenario.grows_up else [(size,) for size in sizes]
 
-    def _cost(self, scenario: Scenario, sizes: Sequence[int]) -> float:
+    def _cost(self, scenario: Scenario, peer: Peer | None, sizes: Sequence[int]) -> float:
         starts = len(sizes) if isinstance(scenario, Apart) else scenario.grows_up
-        return starts * _START_SECONDS + scenario.cost(sizes, self.seconds_of(scenario))
+        compiled = peer is not None and peer.language in COMPILED
+        start = _COMPILED_START_SECONDS if compiled else _START_SECONDS
+        return starts * start + scenario.cost(sizes, self.seconds_of(scenario))

@@ -12,12 +12,10 @@ from benchmarks.crowd import Crowd, opening_seconds
 from benchmarks.load import numbers
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
-from benchmarks.scenarios.scenario import Apart, Figures, Metric
+from benchmarks.scenarios.scenario import SLICE_SECONDS, Apart, Figures, Metric
 from benchmarks.usage import processor_seconds
 
 LEAST_CHANGES = 5
-SLICE_SECONDS = 0.1
-"""How long one size is measured before it is the next one's turn; short beside the seconds for which a processor may be slow."""
 
 
 class FanOut(Apart):

@@ -9,6 +9,9 @@ import attrs
 from benchmarks.peers.peer import Ability, Peer, Wire
 from benchmarks.process import Target
 
+SLICE_SECONDS = 0.1
+"""How long one size is measured before it is the next one's turn; short beside the seconds for which a processor may be slow."""
+
 Figures = dict[str, float]
 """What one turn of a server measured, by the keys of the scenario's metrics."""
 

@@ -2,14 +2,16 @@
 
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from itertools import chain
 
 from benchmarks.client import connect, ready
-from benchmarks.load import load, numbers
+from benchmarks.load import Load, load, numbers, together
 from benchmarks.peers.peer import HOST, Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.chatter import repeat_chatter
-from benchmarks.scenarios.scenario import P50, P99, RESIDENT, Figures, Metric, Served
+from benchmarks.scenarios.scenario import P50, P99, RESIDENT, SLICE_SECONDS, Apart, Figures, Metric
 from benchmarks.usage import processor_seconds, resident_bytes
 
 READERS = 99
@@ -19,15 +21,15 @@ UNREAD = 20_000
 SETTLE_TURNS = 8.0
 
 
-class Stalled(Served):
+class Stalled(Apart):
     """Readers call with notifications, without and with somebody who does not read."""
 
     name = "stalled"
     title = "One stalled reader among a hundred"
     what = (
         f"{READERS} connections call a tool that sends {COUNT} notifications, one call after the other. Another connection has "
-        f"called for {UNREAD:,} of them and reads nothing. Each turn measures without it, and with it when the server has done what "
-        "it can for that call; the ratio is that of the others' p99 within the turn."
+        f"called for {UNREAD:,} of them and reads nothing. Each turn measures a server without it and another one with it, which has "
+        "done what it can for that call, a slice of time each; the ratio is that of the others' p99 within the turn."
     )
     size_title = "stalled"
     sizes = {0: 5, 1: 5}
@@ -36,33 +38,35 @@ class Stalled(Served):
     metrics = (P99, P50, Metric("p99_ratio", "p99 with it : without", 2), RESIDENT)
     needs = Ability.CHATTER
     environment = {"BENCH_STREAMS": "1"}
-    grows_up = True
 
-    def cost(self, sizes: Sequence[int], seconds: float) -> float:  # noqa: ARG002  both are measured, whichever is asked for
+    def cost(self, sizes: Sequence[int], seconds: float) -> float:
         """Return about how many seconds a turn takes."""
-        return 2.2 * seconds + SETTLE_TURNS * seconds / 2
+        return 1.1 * seconds * len(sizes) + SETTLE_TURNS * seconds / 2
 
-    def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002
-        """Measure without, and then with."""
-        free = _loaded(target, seconds)
-        yield 0, free
-        stalled = _stall(target, SETTLE_TURNS * seconds)
-        try:
-            with_it = _loaded(target, seconds)
-        finally:
-            stalled.close()
-        yield 1, {**with_it, "p99_ratio": with_it["p99_ms"] / free["p99_ms"]}
-
-
-def _loaded(target: Target, seconds: float) -> Figures:
-    # On new connections: a server may have ended those that said nothing while it was busy with the one that is stalled.
-    readers = repeat_chatter(target, READERS, COUNT)
-    load(target, readers, seconds / 10, least=1)
-    figures = load(target, readers, seconds).figures()
-    resident = resident_bytes(target.group)
-    for reader in readers:
-        reader.sock.close()
-    return {**figures, "resident": resident}
+    def turn(self, targets: Mapping[int, Target], seconds: float) -> Iterator[tuple[int, Figures]]:
+        """Measure without and with, a slice each; the ratio only where both are."""
+        with ExitStack() as stack:
+            for size, target in targets.items():
+                if size:
+                    stack.enter_context(closing(_stall(target, SETTLE_TURNS * seconds)))
+            # Afterwards: a server may end those that say nothing while it is busy with the one that is stalled.
+            readers = {size: repeat_chatter(target, READERS, COUNT) for size, target in targets.items()}
+            for reader in chain.from_iterable(readers.values()):
+                stack.enter_context(closing(reader.sock))
+            loads: dict[int, list[Load]] = {size: [] for size in targets}
+            for size, target in targets.items():
+                load(target, readers[size], seconds / 10, least=1)
+            for _ in range(max(1, round(seconds / SLICE_SECONDS))):
+                for size, target in targets.items():
+                    loads[size].append(load(target, readers[size], min(seconds, SLICE_SECONDS), least=1))
+            figures = {
+                size: {**together(loads[size]).figures(), "resident": resident_bytes(target.group)}
+                for size, target in targets.items()
+            }
+        for size in targets:
+            if size and 0 in targets:
+                figures[size]["p99_ratio"] = figures[size]["p99_ms"] / figures[0]["p99_ms"]
+            yield size, figures[size]
 
 
 def _stall(target: Target, seconds: float) -> socket.socket:

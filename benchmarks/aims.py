@@ -177,10 +177,13 @@ def table(results: Results) -> list[str]:
             unit = f" {aim.unit}" if aim.unit else ""
             kept = "kept" if aim.kept(value) else "**missed**"
             lines.append(
-                f"| {aim.what} | {_shown(value)}{unit}{mark} | {sign} {aim.bound:,g}{unit} | {kept} |"
+                f"| {aim.what} | {_shown(value, aim.bound)}{unit}{mark} | {sign} {aim.bound:,g}{unit} | {kept} |"
             )
     return lines if len(lines) > 2 else []
 
 
-def _shown(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+def _shown(value: float, bound: float) -> str:
+    decimals = 0 if value >= 100 else 2
+    if round(value, decimals) == bound:
+        decimals += 2  # which side of it
+    return f"{value:,.{decimals}f}"

@@ -212,6 +212,11 @@ def test_an_aim_is_kept_or_missed():
     assert lines[3].endswith("| 0.86 | >= 1 | **missed** |")
 
 
+def test_an_aim_that_is_missed_by_little_does_not_look_as_if_it_was_kept():
+    lines = aims.table(results(measured("mcpbus", 49_990.0), measured("trio-httptools", 100_000.0)))
+    assert lines[2].endswith("| 0.4999 | >= 0.5 | **missed** |")
+
+
 def test_the_report_says_who_is_absent_and_names_no_host():
     missing = Missing("short-call", "rmcp", "cargo is not installed", failed=False)
     run = results(measured("mcpbus", 1000.0, 3000.0), missing=[missing])

@@ -355,9 +355,8 @@ class RequestActor:
             self._forget(question_id)
         if not self._parked:
             self._carrier.cancel()
-            self._carrier.running = (
-                None  # they know each other, and should not wait for the garbage collector
-            )
+            # They know each other, and should not wait for the garbage collector.
+            self._carrier.running = None
         if not self._over:
             self._let_go(Reason.FAILED)
             if reason is StopReason.FAILED:

@@ -29,7 +29,7 @@ _CALL: Final = "tools/call"
 _MODERN: Final = Era.MODERN
 
 NEVER_ENTERED: Final = trio.CancelScope()
-"""For handlers that end in their only step: nothing that is cancelled can reach them."""
+"""For handlers that end in their only step: a cancellation cannot reach them. Nobody enters it, or asks whether it was cancelled."""
 
 _MOST_AT_REST: Final = 16
 """How many tasks are kept for the next guests that wait."""

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-import trio
+from asgi_calls import encoded, exchange
 
 from mcpbus import Server
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
@@ -25,25 +25,9 @@ FIELDS = {
 }
 
 
-def encoded(fields):
-    return [(name.encode(), value.encode()) for name, value in fields.items()]
-
-
 async def status_of(app, headers, *, body=BODY, **scope):
     """Send a request, and return the status of its answer."""
-    pieces = [{"type": "http.request", "body": body}]
-    sent = []
-
-    async def receive():
-        await trio.lowlevel.checkpoint()
-        return pieces.pop() if pieces else await trio.sleep_forever()
-
-    async def send(piece):
-        await trio.lowlevel.checkpoint()
-        sent.append(piece)
-
-    await app({"type": "http", "method": "POST", "path": "/mcp", "headers": headers, **scope}, receive, send)
-    return sent[0]["status"]
+    return (await exchange(app, headers, body, **scope))[0]["status"]
 
 
 @pytest.fixture

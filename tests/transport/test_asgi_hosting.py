@@ -5,6 +5,7 @@ import contextvars
 import msgspec
 import pytest
 import trio
+from asgi_calls import encoded, exchange
 
 from mcpbus import Server
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
@@ -33,22 +34,7 @@ async def ask(app, method, params, name, fields_as=list):
         "mcp-method": method,
         "mcp-name": name,
     }
-    headers = [(name.encode(), value.encode()) for name, value in fields.items()]
-    pieces = [{"type": "http.request", "body": msgspec.json.encode(message)}]
-    sent = []
-
-    async def receive():
-        await trio.lowlevel.checkpoint()
-        return pieces.pop() if pieces else await trio.sleep_forever()
-
-    async def send(piece):
-        await trio.lowlevel.checkpoint()
-        sent.append(piece)
-
-    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": fields_as(headers)}
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(app, scope, receive, send)
-    return sent
+    return await exchange(app, fields_as(encoded(fields)), msgspec.json.encode(message))
 
 
 @pytest.mark.parametrize("tool", ["never", "perhaps", "always"])

@@ -12,6 +12,7 @@ import msgspec
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import Implementation
+from mcpbus.remembered import Remembered
 
 _T = TypeVar("_T")
 
@@ -33,10 +34,6 @@ _TRACEPARENT: Final = re.compile(
 # W3C Trace Context section 3.3 and W3C Baggage section 3.2: lists of printable ASCII pairs. Their inside is for whoever reads them.
 _PAIRS: Final = re.compile(r"[ -~\t]*=[ -~\t]*")
 _TRACE_KEYS: Final = {"traceparent": _TRACEPARENT, "tracestate": _PAIRS, "baggage": _PAIRS}
-
-# Of what clients say of themselves: so many, and none that is longer. Nobody can fill memory with them.
-_MOST_REMEMBERED: Final = 256
-_LONGEST_REMEMBERED: Final = 1024
 
 
 class Meta:
@@ -124,7 +121,7 @@ class _Loose(_Common, gc=False):
 _common = msgspec.json.Decoder(_Common)
 _loose = msgspec.json.Decoder(_Loose)
 _values = msgspec.json.Decoder()
-_remembered: dict[bytes, Meta] = {}
+_remembered = Remembered[bytes, Meta]()
 
 
 def read_routing(params: msgspec.Raw) -> Routing:
@@ -160,10 +157,8 @@ def _read_meta(data: bytes) -> Meta:
     if not isinstance(values, dict):
         raise invalid_params("expected an object - at `params._meta`")
     meta = Meta(values)
-    if len(data) <= _LONGEST_REMEMBERED and _CLAIM_KEYS.issuperset(values):
-        if len(_remembered) == _MOST_REMEMBERED:
-            _remembered.clear()
-        _remembered[data] = meta
+    if _CLAIM_KEYS.issuperset(values):
+        _remembered.keep(data, meta, len(data))
     return meta
 
 

@@ -3,8 +3,9 @@
 However the bytes were cut on their way, the same requests come out, or the same fault.
 """
 
+from mcpbus.remembered import LONGEST_REMEMBERED
 from mcpbus.serving.http1_body import Body, Chunked, Sized
-from mcpbus.serving.http1_head import CHUNKED, LONGEST_REMEMBERED, Heads, RequestHead, find_fault
+from mcpbus.serving.http1_head import CHUNKED, Heads, RequestHead, find_fault
 
 _END = b"\r\n\r\n"
 _END_BYTES = len(_END)

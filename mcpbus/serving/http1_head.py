@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import attrs
 import httptools
 
+from mcpbus.remembered import LONGEST_REMEMBERED, MOST_REMEMBERED
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import Head
@@ -26,8 +27,6 @@ LONGEST_LINE: Final = 8 * 1024
 MOST_FIELDS: Final = 128
 """Header fields of one request; more are refused with 431."""
 
-LONGEST_REMEMBERED: Final = 1024
-"""Bytes of a head that is remembered."""
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\n"
 """What an HTTP/2 client with prior knowledge says first, as far as it looks like a request."""
@@ -216,7 +215,9 @@ class Heads:
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
-        self.recall = functools.lru_cache(maxsize=256)(functools.partial(read_head, longest=longest))
+        self.recall = functools.lru_cache(maxsize=MOST_REMEMBERED)(
+            functools.partial(read_head, longest=longest)
+        )
 
     def read(self, data: bytes) -> RequestHead:
         """Read a whole head, as `read_head`."""

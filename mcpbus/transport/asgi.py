@@ -1,11 +1,12 @@
 """The ASGI shell over the `endpoint`."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import trio
 
+from mcpbus.remembered import Remembered
 from mcpbus.transport.answering import Host
 from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import Answer, Head
@@ -25,10 +26,6 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Fields: TypeAlias = Iterable[tuple[bytes, bytes]]
 """Header fields, as ASGI gives them: perhaps only once."""
 
-# Of heads: so many, and none that is longer. Nobody can fill memory with them.
-_MOST_REMEMBERED: Final = 256
-_LONGEST_REMEMBERED: Final = 1024
-
 
 class AsgiApp:
     """The endpoint of an open bus as an ASGI application. Made by `Bus.asgi`; needs no lifespan.
@@ -43,7 +40,7 @@ class AsgiApp:
         self._bus = bus
         self._endpoint = Endpoint(bus, options, response)
         self._websockets = WebSockets(bus, self._endpoint.exchange)
-        self._remembered: dict[Hashable, _Known] = {}
+        self._remembered = Remembered[Hashable, _Known]()
 
     @property
     def path(self) -> str:
@@ -86,10 +83,7 @@ class AsgiApp:
                 scope.get("query_string") or b"",
                 *(text for field in fields for text in field),
             )
-            if sum(map(len, texts)) <= _LONGEST_REMEMBERED:
-                if len(self._remembered) == _MOST_REMEMBERED:
-                    self._remembered.clear()
-                self._remembered[key] = known
+            self._remembered.keep(key, known, sum(map(len, texts)))
         return known
 
     def _judge(self, scope: Scope, fields: Fields) -> "_Known":

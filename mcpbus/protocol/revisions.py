@@ -23,6 +23,7 @@ from mcpbus.protocol.errors import (
     UNSUPPORTED_PROTOCOL_VERSION,
     URL_ELICITATION_REQUIRED,
     ProtocolError,
+    unsupported_protocol_version,
 )
 from mcpbus.symbol import Symbol
 
@@ -244,3 +245,15 @@ def negotiate(requested: str) -> Revision:
 def modern(version: str) -> Revision | None:
     """The revision that a request may claim by this name in its `_meta`, if there is one."""
     return _MODERN.get(version)
+
+
+def claimed(version: str) -> Revision:
+    """The revision that a request claims by this name in its `_meta`.
+
+    Raises:
+        ProtocolError: -32022: there is none.
+    """
+    row = _MODERN.get(version)
+    if row is None:
+        raise unsupported_protocol_version(version, MODERN_VERSIONS)
+    return row

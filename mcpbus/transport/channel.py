@@ -19,7 +19,6 @@ from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import (
     ProtocolError,
     invalid_request,
-    unsupported_protocol_version,
 )
 from mcpbus.protocol.jsonrpc import (
     Notification,
@@ -34,7 +33,7 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.protocol.messages import InitializeParams, decode_params
 from mcpbus.protocol.meta import Routing, read_routing
-from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, modern, negotiate
+from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
 from mcpbus.routing import Kind, Line, Setting
 from mcpbus.session import Close, Session, Stage
 from mcpbus.stream import Stream
@@ -240,10 +239,7 @@ class Channel:
                 raise invalid_request(f"{request.method} is not served in a batch; send it by itself")
             if modern_claim:
                 claim = routing.meta.claim()
-                claimed = modern(claim.protocol_version)
-                if claimed is None:
-                    raise unsupported_protocol_version(claim.protocol_version, MODERN_VERSIONS)
-                revision = claimed
+                revision = claimed(claim.protocol_version)
                 inbound = Inbound(
                     request, routing, revision, _SHARED, claim, self.session, self.session.principal
                 )

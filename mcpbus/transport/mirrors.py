@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpbus.protocol.errors import header_mismatch, quoted, unsupported_protocol_version
+from mcpbus.protocol.errors import header_mismatch, quoted
 from mcpbus.protocol.jsonrpc import Notification, Request
 from mcpbus.protocol.messages import CallToolParams, decode_params
 from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing
-from mcpbus.protocol.revisions import MODERN_VERSIONS, Revision, modern
+from mcpbus.protocol.revisions import MODERN_VERSIONS, Revision, claimed, modern
 from mcpbus.transport.decisions import MirroredParameter
 from mcpbus.transport.headers import Headers, decode_mirrored
 
@@ -64,9 +64,7 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
     version = claim.protocol_version
     if raw(VERSION_HEADER) != version.encode():
         _agree(headers, VERSION_HEADER, version)
-    revision = modern(version)
-    if revision is None:
-        raise unsupported_protocol_version(version, MODERN_VERSIONS)
+    revision = claimed(version)
     if raw(b"mcp-method") != method.encode():
         _agree(headers, b"mcp-method", method)
     source = _SOURCES.get(method)
@@ -88,14 +86,12 @@ def judge_notification(headers: Headers, notification: Notification, routing: Ro
     Raises:
         ProtocolError: -32020 for a header that does not agree, -32022 for the version.
     """
-    claimed = routing.meta.values.get(PROTOCOL_VERSION)
+    said = routing.meta.values.get(PROTOCOL_VERSION)
     stated = headers.all(VERSION_HEADER)
-    version = claimed if isinstance(claimed, str) else next(iter(stated), MODERN_VERSIONS[-1])
+    version = said if isinstance(said, str) else next(iter(stated), MODERN_VERSIONS[-1])
     if stated:
         _agree(headers, VERSION_HEADER, version)
-    revision = modern(version)
-    if revision is None:
-        raise unsupported_protocol_version(version, MODERN_VERSIONS)
+    revision = claimed(version)
     if headers.all(b"mcp-method"):
         _agree(headers, b"mcp-method", notification.method)
     return revision

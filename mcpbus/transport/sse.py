@@ -57,7 +57,7 @@ def encode_event(
 def encode_events(data: Sequence[bytes]) -> bytes:
     """Several events, each as `encode_event` makes it of its data alone."""
     text = b"\n\ndata: ".join(data)
-    if text.count(b"\n") == 2 * len(data) - 2 and b"\r" not in text:
+    if text.count(b"\n") == 2 * len(data) - 2 and _CR not in text:
         return b"data: %b\n\n" % text
     return b"".join([encode_event(one) for one in data])
 

@@ -32,6 +32,7 @@ from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.revisions import LATEST, Era
+from mcpbus.reached import ReachedLimits
 from mcpbus.request import End
 from mcpbus.routing import Kind, Line, Setting
 from mcpbus.serving import ServeOptions, serve
@@ -83,6 +84,7 @@ class Bus:
         limits: What clients may use.
         sessions: The legacy sessions that have been initialized, by id.
         tasks: The calls that became tasks; their number is its length.
+        reached: Which of the limits were reached, and how often.
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
     """
 
@@ -104,6 +106,7 @@ class Bus:
         self.clock: Callable[[], float] = time.perf_counter
         self.turns = Turns(self)
         self.ledger = Ledger()
+        self.reached = ReachedLimits()
         self.admission = Admission(limits.max_requests)
         self.interests = Interests()
         self.event_store = event_store
@@ -219,7 +222,9 @@ class Bus:
         if len(self._sessions) + len(self._registering) + len(self._channels) >= self.limits.max_sessions:
             idlest = next(iter(self._unready.values()), None)
             if idlest is None:
+                self.reached.note("max_sessions", None, "a new session was refused")
                 raise Overloaded(f"Too many sessions: at most {self.limits.max_sessions} on this server")
+            self.reached.note("max_sessions", None, "a session that was not initialized made room")
             idlest.address.tell(Close("The session made room for another one before it was initialized"))
 
     def _spawn_session(self, setting: Setting, principal: object, shared: Stream | None) -> Session:
@@ -356,6 +361,7 @@ class Bus:
             pending=MappingProxyType({place: n for place, n in ledger.pending.items() if n}),
             actors=inside.actors,
             tasks=inside.tasks,
+            limits_reached=MappingProxyType({**self.reached.counts}),
         )
 
     def dead_letters(self, callback: Callable[[DeadLetter], object]) -> Callable[[], None]:

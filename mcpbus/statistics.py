@@ -22,6 +22,7 @@ class Statistics:
         pending: Those without a fate, by the place where they are.
         actors: Actors that are alive.
         tasks: Tasks that they run.
+        limits_reached: How often each limit was reached, by the name of the option that sets it.
     """
 
     sessions: int
@@ -34,3 +35,4 @@ class Statistics:
     pending: Mapping[Place, int]
     actors: int
     tasks: int
+    limits_reached: Mapping[str, int]

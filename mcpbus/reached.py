@@ -1,0 +1,52 @@
+"""Limits that were reached: counted each time, said in the log once a minute each, so that an operator sees which and through whom."""
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import trio
+
+_log = logging.getLogger("mcpbus")
+
+QUIET_SECONDS: Final = 60.0
+"""After a line about one limit: how long nothing more is said of it."""
+
+
+class ReachedLimits:
+    """What the limits of one server had to keep out, or to end, by the name of each limit.
+
+    Attributes:
+        counts: How often each was reached, by the name of the option that sets it.
+    """
+
+    __slots__ = ("_counts", "_quiet_until", "_unsaid", "counts")
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._quiet_until: dict[str, float] = {}
+        self._unsaid: dict[str, int] = {}
+        self.counts: Mapping[str, int] = MappingProxyType(self._counts)
+
+    def note(self, limit: str, whom: object, consequence: str) -> None:
+        """Count that a limit was reached. From trio's thread only; it never waits.
+
+        Args:
+            limit: The name of the option that sets it, such as ``max_sessions``: one of few, never a client's text.
+            whom: Who reached it: a principal or a peer's address; None where nobody in particular did.
+            consequence: What was done about it, for people: ``a new session was refused``.
+        """
+        self._counts[limit] = self._counts.get(limit, 0) + 1
+        now = trio.current_time()
+        if now < self._quiet_until.get(limit, now):
+            self._unsaid[limit] = self._unsaid.get(limit, 0) + 1
+            return
+        self._quiet_until[limit] = now + QUIET_SECONDS
+        unsaid = self._unsaid.pop(limit, 0)
+        _log.warning(
+            "%s was reached%s: %s%s",
+            limit,
+            "" if whom is None else f" by {whom}",
+            consequence,
+            f" (and {unsaid} times more since the last line about it)" if unsaid else "",
+        )

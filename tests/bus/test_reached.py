@@ -1,0 +1,53 @@
+"""A limit that is reached is counted each time, and said once a minute."""
+
+import pytest
+import trio
+
+from mcpbus import Limits, Server
+from mcpbus.admission import Overloaded
+from mcpbus.reached import QUIET_SECONDS, ReachedLimits
+from mcpbus.routing import Setting
+from mcpbus.testing import open_bus
+
+
+async def test_each_time_is_counted_and_one_line_a_minute_says_so(autojump_clock, caplog):
+    reached = ReachedLimits()
+    for _ in range(3):
+        reached.note("max_sessions", "192.0.2.1", "a new session was refused")
+    assert reached.counts == {"max_sessions": 3}
+    assert [record.getMessage() for record in caplog.records] == [
+        "max_sessions was reached by 192.0.2.1: a new session was refused"
+    ]
+    await trio.sleep(QUIET_SECONDS)
+    reached.note("max_sessions", None, "a new session was refused")
+    assert caplog.records[-1].getMessage() == (
+        "max_sessions was reached: a new session was refused (and 2 times more since the last line about it)"
+    )
+
+
+async def test_one_limit_does_not_silence_another(autojump_clock, caplog):
+    reached = ReachedLimits()
+    reached.note("max_sessions", None, "a new session was refused")
+    reached.note("max_requests", None, "a request was refused")
+    assert reached.counts == {"max_sessions": 1, "max_requests": 1}
+    assert len(caplog.records) == 2
+
+
+async def test_what_was_said_a_minute_ago_is_not_counted_into_the_next_line_again(autojump_clock, caplog):
+    reached = ReachedLimits()
+    for _ in range(2):
+        reached.note("max_sessions", None, "a new session was refused")
+    for _ in range(2):
+        await trio.sleep(QUIET_SECONDS)
+        reached.note("max_sessions", None, "a new session was refused")
+    assert "1 times more" in caplog.records[-2].getMessage()
+    assert "more" not in caplog.records[-1].getMessage()
+
+
+async def test_a_bus_says_which_of_its_limits_were_reached(autojump_clock):
+    async with open_bus(Server("s"), limits=Limits(max_sessions=1)) as bus:
+        assert bus.statistics().limits_reached == {}
+        bus.open_session(Setting.HTTP, None)
+        with pytest.raises(Overloaded):
+            bus.open_session(Setting.HTTP, None)
+        assert bus.statistics().limits_reached == {"max_sessions": 1}

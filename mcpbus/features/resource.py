@@ -41,6 +41,9 @@ class ResourceOptions(TypedDict, total=False):
     """Seconds for which clients may reuse what they read; 0 by default."""
     cache_scope: CacheScope
     """``public`` if everybody reads the same and a proxy may serve it to others; ``private`` by default."""
+    unsafe_paths: bool
+    """True hands over whatever a URI says, for a function that opens no file by it. By default a URI names nothing
+    where a variable holds an absolute path, a drive letter, a ``..`` between slashes, or a NUL. Only for templates."""
 
 
 @attrs.frozen(eq=False)
@@ -132,9 +135,14 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
     owner = f"resource {uri!r}"
     signature = read_signature(function, owner)
     check_convertible(signature)
-    template = compile_template(uri, owner) if is_template(uri) else None
+    unsafe_paths = options.get("unsafe_paths", False)
+    template = compile_template(uri, owner, unsafe_paths=unsafe_paths) if is_template(uri) else None
     if template is None:
         check_uri(uri, owner)
+        if "unsafe_paths" in options:
+            raise RegistrationError(
+                f"{owner}: a fixed URI has no variables for which unsafe_paths could matter"
+            )
         if signature.parameters:
             raise RegistrationError(
                 f"{owner}: a fixed URI has no variables, but the function takes {signature.parameters[0].name!r}; "

@@ -1,4 +1,4 @@
-"""URI templates (RFC 6570) read backwards: from a URI that a client asks for to the template's variables.
+r"""URI templates (RFC 6570) read backwards: from a URI that a client asks for to the template's variables.
 
 An expansion loses information, so not every template can be inverted. Those that can are matched exactly; the
 others are refused when they are registered, never guessed at while a client waits. What can be inverted:
@@ -10,8 +10,10 @@ others are refused when they are registered, never guessed at while a client wai
 
 Between two variables of a path stands at least one reserved character (``/``, ``:``, ...), which no value can hold.
 
-What a variable receives is percent-decoded and cannot climb out of a directory: none ever holds a ``..`` segment or
-a NUL, and only those of ``{+var}`` and of a query ever hold a ``/``, be it written as ``%2F``.
+What a variable receives is percent-decoded, once, and joined to a directory it stays below it, on every system: a
+value that begins with ``/`` or ``\`` or a drive letter such as ``C:``, has a ``..`` between slashes of either kind, or
+holds a NUL, names nothing; and only those of ``{+var}`` and of a query ever hold a ``/``, be it written as ``%2F``. A URL
+is a value like any other. A template with `unsafe_paths` hands over whatever a URI says.
 Source: RFC 6570 section 3; requirements R-5 and R-7.
 """
 
@@ -32,6 +34,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _RESERVED = frozenset(":/?#[]@!$&'()*+,;=")
 _VALUE = r"(?:[A-Za-z0-9._~\-]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+"
 _ANYTHING = r"[^\x00-\x20]+"
+# An absolute path of POSIX or Windows, or of a Windows drive; a climb; an end of the name for the C below.
+_LEADS_OUT = re.compile(r"\A[/\\]|\A[A-Za-z]:|(?:\A|[/\\])\.\.(?:[/\\]|\Z)|\0")
 
 Values = Mapping[str, str | list[str]]
 
@@ -48,6 +52,7 @@ class Template:
     _lists: frozenset[str] = attrs.field(repr=False)
     _wide: frozenset[str] = attrs.field(repr=False)
     _query: frozenset[str] = attrs.field(repr=False)
+    _unsafe: bool = attrs.field(repr=False)
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """The variables from which the template expands to `uri`, or None if it does not, or would not safely."""
@@ -61,9 +66,9 @@ class Template:
                     if text and not self._read_query(text[1:], values):
                         return None
                 elif (name := group.removeprefix(_VARIABLE)) in self._lists:
-                    values[name] = [_decode(segment) for segment in text[1:].split("/")]
+                    values[name] = [self._decode(segment) for segment in text[1:].split("/")]
                 else:
-                    values[name] = _decode(text, wide=name in self._wide)
+                    values[name] = self._decode(text, wide=name in self._wide)
         except ValueError:
             return None
         return values
@@ -77,8 +82,15 @@ class Template:
             name, equals, text = pair.partition("=")
             if not equals or name not in self._query or name in values:
                 return False
-            values[name] = _decode(text, wide=True)
+            values[name] = self._decode(text, wide=True)
         return True
+
+    def _decode(self, text: str, *, wide: bool = False) -> str:
+        """Percent-decode one value; ValueError for one that could leave its place."""
+        value = unquote(text, errors="strict")
+        if not self._unsafe and (_LEADS_OUT.search(value) or (not wide and "/" in value)):
+            raise ValueError(text)
+        return value
 
 
 # Names of groups; the prefix keeps a variable that is called "query" apart from the query.
@@ -105,19 +117,25 @@ def check_uri(uri: str, owner: str) -> None:
         raise RegistrationError(f"{owner}: {uri!r} holds characters that a URI cannot; percent-encode them")
 
 
-def compile_template(text: str, owner: str) -> Template:
+def compile_template(text: str, owner: str, *, unsafe_paths: bool = False) -> Template:
     """Compile the template `text` for `owner`, the thing that messages name.
+
+    Args:
+        text: the template.
+        owner: what it belongs to.
+        unsafe_paths: whether variables may hold what, as a path, leads out of a directory.
 
     Raises:
         RegistrationError: it is not a template of RFC 6570, or it cannot be inverted; the message says why.
     """
-    return _Compiler(text, owner).compile()
+    return _Compiler(text, owner, unsafe_paths).compile()
 
 
 @attrs.define
 class _Compiler:
     text: str
     owner: str
+    unsafe_paths: bool
     parts: list[str] = attrs.field(factory=list)
     names: list[str] = attrs.field(factory=list)
     lists: set[str] = attrs.field(factory=set)
@@ -144,6 +162,7 @@ class _Compiler:
             frozenset(self.lists),
             frozenset(self.wide),
             frozenset(self.query),
+            self.unsafe_paths,
         )
 
     def refuse(self, reason: str) -> RegistrationError:
@@ -242,13 +261,3 @@ class _Compiler:
             self.query.add(name)
         self.parts.append(f"(?P<{_QUERY}>{re.escape(start)}{_ANYTHING})?")
         self.closed = written
-
-
-def _decode(text: str, *, wide: bool = False) -> str:
-    """Percent-decode one value; ValueError for one that could leave its place."""
-    value = unquote(text, errors="strict")
-    if "\0" in value or ".." in value.split("/"):
-        raise ValueError(text)
-    if not wide and "/" in value:
-        raise ValueError(text)
-    return value

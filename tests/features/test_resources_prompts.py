@@ -85,6 +85,36 @@ async def test_a_fixed_uri_comes_before_a_template_and_the_first_template_before
     assert texts == ["fixed", "x://{+a}"]
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "docs:////etc/hostname",
+        "docs:///%2Fetc/hostname",
+        "docs:///a/../../etc/hostname",
+        "docs:?name=/etc/x",
+    ],
+)
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_no_uri_reads_a_file_outside_of_the_directory_of_its_template(
+    server, connect, tmp_path, uri, revision
+):
+    server.add_resource("docs:///{+path}", lambda path: (tmp_path / path).read_text())
+    server.add_resource("docs:{?name}", lambda name="a": (tmp_path / name).read_text())
+    (tmp_path / "a").write_text("the only one")
+    client = connect(server, revision)
+    server.runner.inline = True
+    assert (await client.run("resources/read", uri="docs:///a"))["contents"][0]["text"] == "the only one"
+    with pytest.raises(ProtocolError, match="not found") as refused:
+        await client.run("resources/read", uri=uri)
+    assert refused.value.data == {"uri": uri}
+
+
+async def test_a_resource_that_opens_no_files_may_be_given_any_value(server, client):
+    server.add_resource("page:///{+path}", lambda path: f"the page {path}", unsafe_paths=True)
+    result = await client.run("resources/read", uri="page:////etc/../hostname")
+    assert result["contents"][0]["text"] == "the page /etc/../hostname"
+
+
 def _reader(text):
     def read(a: str) -> str:
         return text
@@ -108,6 +138,7 @@ def test_a_prompt_whose_argument_no_text_can_become_is_refused(server):
         ("x://{a}", lambda a, b=1: "", {}, "must be the same"),
         ("x://{?a}", lambda a: "", {}, "give it a default"),
         ("x://{a}", lambda a: "", {"size": 3}, "a template has no size"),
+        ("x://a", lambda: "", {"unsafe_paths": True}, "a fixed URI has no variables for which unsafe_paths"),
         ("a", lambda: "", {}, "absolute URI"),
         ("x://{a}", opaque, {}, "no text can become this type"),
     ],

@@ -1,5 +1,8 @@
 """URI templates, forwards and backwards."""
 
+from pathlib import PurePosixPath, PureWindowsPath
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,14 +12,21 @@ from mcpbus.features.uris import check_uri, compile_template
 
 values = (
     st.text(min_size=1)
-    .filter(lambda text: "\0" not in text and ".." not in text.split("/"))
+    .filter(lambda text: "\0" not in text and not leads_out(text))
     .filter(lambda text: text.isprintable())
 )
 segments = values.filter(lambda text: "/" not in text)
 
 
-def compiled(text):
-    return compile_template(text, "resource")
+def leads_out(text):
+    """Whether a directory joined with `text` is another place, on any system."""
+    return any(
+        bool(path.anchor) or ".." in path.parts for path in (PurePosixPath(text), PureWindowsPath(text))
+    )
+
+
+def compiled(text, **options):
+    return compile_template(text, "resource", **options)
 
 
 @pytest.mark.parametrize(
@@ -58,18 +68,84 @@ def test_a_query_is_read_in_any_order_and_with_any_part_of_it(chosen, order):
     assert template.match(path + mark + "&".join(pairs)) == chosen
 
 
-hostile = st.lists(st.sampled_from(["a", "..", ".", "/", "%2f", "%2e", "%00", "%5c", "?a=", "//"])).map(
-    "".join
-)
+pieces = ["a", "..", ".", "/", "\\", "%2f", "%2e", "%00", "%5c", "%5C", "?a=", "//", "C:", "c%3A", ":", "%25"]
+hostile = st.lists(st.sampled_from(pieces)).map("".join)
 
 
 @given(uri=hostile, text=st.sampled_from(["x://{a}", "x://{+a}", "x:{/a*}", "x:{?a}"]))
-def test_no_variable_ever_climbs(uri, text):
+def test_no_variable_ever_leads_out_of_a_directory(uri, text):
     found = compiled(text).match(text.partition("{")[0] + uri) or {}
     for value in found.values():
         for segment in [value] if isinstance(value, str) else value:
-            assert ".." not in segment.split("/")
+            assert not leads_out(segment)
             assert "\0" not in segment
+
+
+WAYS_IN = {
+    "{a}": "{}",
+    "{+a}": "{}",
+    "dir/{+a}": "dir/{}",
+    "dir{/a}": "dir/{}",
+    "dir{/a*}": "dir/{}",
+    "dir{?a}": "dir?a={}",
+    "dir?b=1{&a}": "dir?b=1&a={}",
+}
+"""Every kind of expression, and how a URI gives its value."""
+
+
+@pytest.mark.parametrize("template", WAYS_IN)
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/etc/hostname",
+        "//host/share",
+        "\\etc",
+        "\\\\host\\share",
+        "C:",
+        "c:etc",
+        "C:/etc",
+        "C:\\etc",
+        "C://etc",
+        "..",
+        "../etc",
+        "..\\etc",
+        "a/..",
+        "a\\..",
+        "a/../etc",
+        "a\\..\\etc",
+        "a/..\\etc",
+        "a\0",
+    ],
+)
+@pytest.mark.parametrize(
+    "encode", [quote, lambda value: quote(value, safe=""), lambda value: quote(value, safe="/:\\")]
+)
+def test_what_leads_out_of_a_directory_is_handed_over_only_where_that_is_asked_for(template, value, encode):
+    text, uri = f"x://{template}", f"x://{WAYS_IN[template].format(encode(value))}"
+    assert compiled(text).match(uri) is None
+    if encode(value) == quote(value, safe=""):
+        handed_over = compiled(text, unsafe_paths=True).match(uri)
+        assert handed_over == {"a": [value] if "*" in template else value}
+
+
+@pytest.mark.parametrize(
+    ("text", "uri", "value"),
+    [
+        ("x://{+a}", "x://etc/hostname", "etc/hostname"),
+        ("x://{+a}", "x://https://example.org/a?b=c", "https://example.org/a?b=c"),
+        ("x://{+a}", "x://file:///etc/hostname", "file:///etc/hostname"),
+        ("x://{?a}", "x://?a=https%3A%2F%2Fexample.org%2Fa", "https://example.org/a"),
+        ("x://{?a}", "x://?a=12%3A30", "12:30"),
+        ("x://{a}", "x://%252Fetc%252Fhostname", "%2Fetc%2Fhostname"),
+        ("x://{a}", "x://main..topic", "main..topic"),
+        ("x://{a}", "x://...", "..."),
+        ("x://{a}", "x://.hidden", ".hidden"),
+        ("x://{a}", "x://urn%3Aisbn%3A1", "urn:isbn:1"),
+        ("x://{a}", "x://a%5Cb", "a\\b"),
+    ],
+)
+def test_what_stays_below_a_directory_is_a_value_like_any_other(text, uri, value):
+    assert compiled(text).match(uri) == {"a": value}
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import base64
 import binascii
 import functools
 import re
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeVar, overload
 
 import msgspec
 
@@ -20,12 +20,18 @@ _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 # Clients say the same few things for ever; what is longer is read each time, so that nobody can fill memory with it.
 _REMEMBERED_BYTES: Final = 256
 
+T = TypeVar("T")
 
-class Headers:
-    """The header fields of one request: names compare without case, each may come several times.
+
+class Headers(Mapping[str, str]):
+    """The header fields of one request, as a mapping that nobody changes: ``headers["Authorization"]``.
+
+    A name is text or bytes, in upper or lower case. A value is text: its bytes read as Latin-1, without the blanks around
+    it, the copies of a field that came several times joined as RFC 9110 section 5.3 has it. Nothing is converted before it is
+    asked for, and fastest are bytes in lower case.
 
     Attributes:
-        raw: Given a name in lower case, returns the field as it arrived, for comparing: its value, all of its values if it
+        raw: Given a name as bytes in lower case, returns the field as it arrived, for comparing: its value, all of its values if it
             came several times, or None.
         accepted: What Accept says: order, parameters, wildcards and q=0 all count; no field at all accepts everything (rule W-3).
     """
@@ -58,33 +64,53 @@ class Headers:
         self.raw = fields.get
         self.accepted = _read_accept(fields.get(b"accept"))
 
-    def all(self, name: bytes) -> list[str]:
-        """Every copy of a field, without the blanks around it.
-
-        Args:
-            name: in lower case.
-        """
-        values = self._fields.get(name)
+    def all(self, name: str | bytes) -> list[str]:
+        """Every copy of a field, without the blanks around it."""
+        values = self._find(name)
         if values is None:
             return []
         if isinstance(values, bytes):
             return [values.decode("latin-1").strip(_BLANKS)]
         return [value.decode("latin-1").strip(_BLANKS) for value in values]
 
-    def get(self, name: bytes) -> str | None:
-        """The field's value, its copies joined as RFC 9110 section 5.3 has it; None if it is absent.
-
-        Args:
-            name: in lower case.
-        """
-        values = self._fields.get(name)
+    @overload
+    def get(self, name: str | bytes, /) -> str | None: ...
+    @overload
+    def get(self, name: str | bytes, /, default: str | T) -> str | T: ...
+    def get(self, name: str | bytes, /, default: str | T | None = None) -> str | T | None:
+        """The field's value, or `default` if it is absent."""
+        values = self._find(name)
         if values is None:
-            return None
+            return default
         return (
             values.decode("latin-1").strip(_BLANKS)
             if isinstance(values, bytes)
             else ", ".join(self.all(name))
         )
+
+    def __getitem__(self, name: str | bytes) -> str:
+        value = self.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str | bytes) and self._find(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, in lower case."""
+        return (name.decode("latin-1") for name in self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def _find(self, name: str | bytes) -> bytes | tuple[bytes, ...] | None:
+        values = self._fields.get(name)  # type: ignore[arg-type]  # text is not there, and read as bytes below
+        if values is None:
+            # Only ASCII is folded: to str.lower, a Kelvin sign would be a k.
+            name = name.encode(errors="replace") if isinstance(name, str) else name
+            values = self._fields.get(name.lower())
+        return values
 
     def __repr__(self) -> str:
         return f"<Headers {', '.join(name.decode('latin-1') for name in self._fields)}>"

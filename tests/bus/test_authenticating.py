@@ -20,7 +20,7 @@ def asked(seconds):
     async def authenticate(head):
         if seconds:
             await trio.sleep(seconds)
-        name = head.headers.get(b"authorization")
+        name = head.headers.get("Authorization")
         if name in {None, "mallory"}:
             raise Unauthorized
         WHO.set(name)

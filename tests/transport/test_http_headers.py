@@ -21,6 +21,34 @@ def test_names_compare_without_case_and_copies_are_kept():  # X-21
     assert (found.all(b"absent"), found.get(b"absent")) == ([], None)
 
 
+@pytest.mark.parametrize(
+    "name", ["authorization", "Authorization", "AUTHORIZATION", b"authorization", b"Authorization"]
+)
+def test_a_field_is_found_however_its_name_is_written(name):
+    found = headers(("Authorization", " Bearer a "), ("x-more", "1"), ("X-More", "2"))
+    assert (found[name], found.get(name), found.all(name)) == ("Bearer a", "Bearer a", ["Bearer a"])
+    assert name in found
+    assert dict(found) == {"authorization": "Bearer a", "x-more": "1, 2"}
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("name", ["x-to\u212aen", "x-tok", "", "é", "\ud800", b"\xff"])
+def test_a_field_that_is_not_there_is_a_missing_key(name):
+    found = headers(("x-token", "a"))
+    assert name not in found
+    assert (found.get(name), found.get(name, "b"), found.all(name)) == (None, "b", [])
+    with pytest.raises(KeyError):
+        found[name]
+
+
+def test_what_came_is_not_changed():
+    found = headers(("a", "b"))
+    with pytest.raises(TypeError):
+        found["a"] = "c"
+    with pytest.raises(TypeError):
+        del found["a"]
+
+
 BOTH, JSON, SSE, NEITHER = (
     Accepted(True, True),
     Accepted(True, False),

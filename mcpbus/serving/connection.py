@@ -61,7 +61,7 @@ class Service:
 
 
 class Connection:
-    """Joins a socket with hypercorn's protocol for it, and is the protocol's way to write.
+    """Joins a socket with hypercorn's protocol for it, and is the protocol's way to write. Over TLS, hands have been shaken.
 
     A connection without a request is closed after `keep_alive_seconds`, at once when `retire` was called. One with a
     request is never closed for being quiet: that is what a stream of events is most of the time.
@@ -93,7 +93,7 @@ class Connection:
             self._tasks = Tasks(
                 nursery, self._service.options, flush=self.flush, counters=self._service.counters
             )
-            self._protocol = await self._choose_protocol()
+            self._protocol = self._choose_protocol()
             await self._protocol.initiate()
             with self._reading:
                 self._set_idle(True)
@@ -114,10 +114,8 @@ class Connection:
         self._retired = True
         self._set_idle(self._idle)
 
-    async def _choose_protocol(self) -> Protocol:
+    def _choose_protocol(self) -> Protocol:
         if isinstance(self._stream, trio.SSLStream):
-            with trio.fail_after(self._service.config.ssl_handshake_timeout):
-                await self._stream.do_handshake()
             self._secure = True
             socket = self._stream.transport_stream.socket
             protocol = self._stream.selected_alpn_protocol()

@@ -58,13 +58,12 @@ class Accepted:
     async def _shake_hands(self, tls: ssl.SSLContext) -> None:
         guard = self._guard
         self._tls = trio.SSLStream(self.transport, tls, server_side=True, https_compatible=True)
-        if guard.lane is not None:
-            with trio.fail_after(guard.service.config.ssl_handshake_timeout):
-                await self._tls.do_handshake()
-            if self._tls.selected_alpn_protocol() != "h2":
-                self._serve_in_lane(guard.lane, self._tls, None)
-                return
-        await self.hand_over(b"")
+        with trio.fail_after(guard.service.options.tls_handshake_seconds):
+            await self._tls.do_handshake()
+        if guard.lane is not None and self._tls.selected_alpn_protocol() != "h2":
+            self._serve_in_lane(guard.lane, self._tls, None)
+        else:
+            await self.hand_over(b"")
 
     def _serve_in_lane(self, lane: Lane, stream: Stream, poll: Poll | None) -> None:
         connection = Http1Connection(lane, stream, self, poll)

@@ -50,6 +50,15 @@ async def test_a_failed_handshake_harms_nobody():
     assert counters.failed == 0
 
 
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01"])
+async def test_a_handshake_that_does_not_come_to_its_end_is_not_waited_for(said):
+    async with serving(hello, tls_handshake_seconds=0.05, **FILES) as served:
+        stream = await served.connect()
+        await stream.send_all(said)
+        assert await receive_all(stream) == b""
+        assert b"ok" in await get(await connect(served, "http/1.1"))
+
+
 async def test_a_client_that_stalls_over_tls_is_cut_off():
     app, counters = Flood(), Counters()
     async with serving(app, counters=counters, write_deadline_seconds=0.2, **FILES) as served:

@@ -30,6 +30,7 @@ from mcpbus.features import (
     File,
     Image,
     Invocation,
+    PromptMessage,
     RegistrationError,
     ResourceNotFoundError,
     ToolError,
@@ -38,7 +39,19 @@ from mcpbus.features import (
 from mcpbus.options import Limits
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.messages import Annotations, Icon, PromptMessage, ToolAnnotations
+from mcpbus.protocol.messages import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    Icon,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions
 from mcpbus.session import Session
@@ -54,6 +67,8 @@ __all__ = [
     "AnswerTimeoutError",
     "AskError",
     "Audio",
+    "AudioContent",
+    "BlobResourceContents",
     "Broadcast",
     "Bus",
     "Cancelled",
@@ -61,15 +76,18 @@ __all__ = [
     "Client",
     "ClientRefusedError",
     "Completion",
+    "ContentBlock",
     "Context",
     "Declined",
     "Elicit",
     "ElicitUrl",
+    "EmbeddedResource",
     "Fate",
     "File",
     "HttpOptions",
     "Icon",
     "Image",
+    "ImageContent",
     "InputRequired",
     "InvalidAnswerError",
     "Invocation",
@@ -82,6 +100,7 @@ __all__ = [
     "Reason",
     "Receipt",
     "RegistrationError",
+    "ResourceLink",
     "ResourceNotFoundError",
     "Root",
     "Sample",
@@ -91,6 +110,8 @@ __all__ = [
     "Session",
     "Statistics",
     "SyncContext",
+    "TextContent",
+    "TextResourceContents",
     "Titles",
     "ToolAnnotations",
     "ToolError",

@@ -4,13 +4,13 @@ A model that may use tools asks for one with a `ToolUse`, and reads what came of
 (2025-11-25, Sampling, "Tool Use and Result Balance").
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from mcpbus.asking.answers import Sampled, SamplingContent, ToolUse, ToolUseResult
-from mcpbus.protocol.messages import MetaObject, Role
+from mcpbus.protocol.messages import ContentBlock, MetaObject, Role, TextContent
 from mcpbus.schemas import jsontypes
 
 
@@ -20,18 +20,27 @@ class _Message(msgspec.Struct, rename="camel"):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
+@runtime_checkable
+class _Helper(Protocol):
+    """What authors write in place of a block, such as `Image`."""
+
+    def to_block(self) -> ContentBlock:
+        """The block that it stands for."""
+
+
 def read_conversation(given: str | Sequence[Any]) -> list[dict[str, Any]]:
     """Return messages as they are sent, each with a list of blocks.
 
     Args:
-        given: A text of the user; or, in order, texts of the user, what a model answered before (`Sampled`), and
-            messages ``{"role": ..., "content": ...}`` whose content is a block or a list of them.
+        given: What the user says, a text, `Image` or `Audio`; or, in order, what the user says, what a model answered
+            before (`Sampled`), and messages, ``{"role": ..., "content": ...}`` or a `PromptMessage`, whose content is
+            a text, an `Image`, an `Audio` or a block, or a list of them.
 
     Raises:
         TypeError: Something in it has no JSON form.
         ValueError: It is no conversation; the text says which message breaks which rule.
     """
-    messages = [_plain(item) for item in ([given] if isinstance(given, str) else given)]
+    messages = [_plain(item) for item in ([given] if isinstance(given, str | _Helper) else given)]
     open_uses: set[str] = set()
     for number, message in enumerate(messages):
         try:
@@ -51,15 +60,29 @@ def read_conversation(given: str | Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _plain(item: Any) -> dict[str, Any]:
-    if isinstance(item, str):
-        return {"role": "user", "content": [{"type": "text", "text": item}]}
-    if isinstance(item, Sampled):
+    if isinstance(item, str | _Helper):
+        item = {"role": "user", "content": item}
+    elif isinstance(item, Sampled):
         item = {"role": item.role, "content": item.content}
+    if isinstance(item, Mapping) and "content" in item:
+        content = item["content"]
+        item = {
+            **item,
+            "content": [
+                _block(part) for part in (content if isinstance(content, list | tuple) else [content])
+            ],
+        }
     message = jsontypes.to_builtins(item)
     if not isinstance(message, dict):
         raise ValueError(f"a message is a text or has a role and content, unlike {item!r}")  # noqa: TRY004
     content = message.get("content")
     return {**message, "content": [content]} if isinstance(content, dict) else message
+
+
+def _block(part: Any) -> Any:
+    if isinstance(part, str):
+        return TextContent(part)
+    return part.to_block() if isinstance(part, _Helper) else part
 
 
 def fit(messages: Sequence[dict[str, Any]], *, several: bool) -> list[dict[str, Any]]:

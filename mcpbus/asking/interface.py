@@ -98,8 +98,8 @@ class Asking:
         """Ask the client's model to write something.
 
         Args:
-            messages: A text of the user; or, in order, texts of the user, what the model answered before, and
-                messages ``{"role": ..., "content": ...}``.
+            messages: A text or `Image` of the user; or, in order, texts and images of the user, what the model
+                answered before, and messages, ``{"role": ..., "content": ...}`` or a `PromptMessage`.
             key: Names the question.
             timeout: Seconds to wait at most, in the legacy eras.
             **options: The other fields of `Sample`, such as `max_tokens`, `system_prompt` and `tools`.

@@ -161,8 +161,8 @@ class Sample:
     """Ask the client's model to write something.
 
     Attributes:
-        messages: What it is told: a text of the user; or, in order, texts of the user, what it answered before
-            (`Sampled`), and messages ``{"role": ..., "content": ...}``.
+        messages: What it is told: a text or `Image` of the user; or, in order, texts and images of the user, what it
+            answered before (`Sampled`), and messages, ``{"role": ..., "content": ...}`` or a `PromptMessage`.
         max_tokens: How long it may be.
         system_prompt: The system prompt that the server would like.
         temperature: How much chance there should be.

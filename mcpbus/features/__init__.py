@@ -2,7 +2,7 @@
 
 from mcpbus.features.catalogue import Capability, Features, Kind
 from mcpbus.features.completion import Completer, Completion
-from mcpbus.features.content import Audio, File, Image, ToolResult
+from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
 from mcpbus.features.errors import CallTimeoutError, RegistrationError, ResourceNotFoundError, ToolError
 from mcpbus.features.prompt import Prompt, make_prompt
 from mcpbus.features.resource import Resource, make_resource
@@ -23,6 +23,7 @@ __all__ = [
     "Kind",
     "Middleware",
     "Prompt",
+    "PromptMessage",
     "RegistrationError",
     "Resource",
     "ResourceNotFoundError",

@@ -6,7 +6,7 @@ link becomes text before 2025-06-18 (rules F-16 and O-3).
 """
 
 from base64 import b64encode
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import msgspec
@@ -20,6 +20,7 @@ from mcpbus.protocol.messages import (
     ImageContent,
     MetaObject,
     ResourceLink,
+    Role,
     TextContent,
     TextResourceContents,
 )
@@ -27,11 +28,22 @@ from mcpbus.protocol.revisions import Revision
 from mcpbus.schemas import jsontypes
 
 
+def _check_bytes(owner: object, _field: object, data: Any) -> None:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        kind = type(owner).__name__
+        raise TypeError(f"{kind} takes the bytes themselves, not {data!r}; such as {kind}(path.read_bytes())")
+
+
+def _check_data(_owner: object, _field: object, data: Any) -> None:
+    if not isinstance(data, str | bytes | bytearray | memoryview):
+        raise TypeError(f"File takes text or bytes, not {data!r}; such as File(path.read_bytes())")
+
+
 @attrs.frozen
 class Image:
     """An image, such as ``Image(png_bytes)``."""
 
-    data: bytes
+    data: bytes = attrs.field(validator=_check_bytes)
     mime_type: str = "image/png"
     annotations: Annotations | None = attrs.field(default=None, kw_only=True)
     meta: MetaObject | None = attrs.field(default=None, kw_only=True)
@@ -45,7 +57,7 @@ class Image:
 class Audio:
     """A piece of audio, such as ``Audio(wav_bytes)``."""
 
-    data: bytes
+    data: bytes = attrs.field(validator=_check_bytes)
     mime_type: str = "audio/wav"
     annotations: Annotations | None = attrs.field(default=None, kw_only=True)
     meta: MetaObject | None = attrs.field(default=None, kw_only=True)
@@ -67,7 +79,7 @@ class File:
         meta: the ``_meta`` of the contents.
     """
 
-    data: str | bytes
+    data: str | bytes = attrs.field(validator=_check_data)
     uri: str | None = None
     mime_type: str | None = None
     annotations: Annotations | None = attrs.field(default=None, kw_only=True)
@@ -113,6 +125,41 @@ class ToolResult:
     meta: MetaObject | None = attrs.field(default=None, kw_only=True)
 
 
+def _sole_block(content: Any) -> ContentBlock:
+    blocks = to_blocks(content)
+    if len(blocks) != 1:
+        raise TypeError(
+            f"a PromptMessage holds one piece of content, not {content!r}; return a list of messages, one for each piece"
+        )
+    return blocks[0]
+
+
+def _check_role(_message: object, _field: object, role: Any) -> None:
+    if role not in get_args(Role):
+        raise ValueError(f"the role of a PromptMessage is 'user' or 'assistant', not {role!r}")
+
+
+@attrs.frozen
+class PromptMessage:
+    """One message of a prompt, such as ``PromptMessage("assistant", "Which city?")``.
+
+    Args:
+        role: who says it, ``"user"`` or ``"assistant"``.
+        content: what is said: text, an `Image`, `Audio` or `File`, a content block, or data that becomes JSON.
+
+    Attributes:
+        role: who says it.
+        content: the one content block that it became.
+
+    Raises:
+        TypeError: the content has no JSON form, or is not one piece.
+        ValueError: the role is another one, or the content is a File without a uri.
+    """
+
+    role: Role = attrs.field(validator=_check_role)
+    content: ContentBlock = attrs.field(converter=_sole_block)
+
+
 HELPERS = (Image, Audio, File)
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 CONTENT = HELPERS + BLOCKS
@@ -125,7 +172,7 @@ def to_blocks(value: Any) -> list[ContentBlock]:
     A list or tuple that holds content gives one block for each element; one of plain values only is data.
 
     Raises:
-        TypeError: `value` has no JSON form.
+        TypeError: `value` has no JSON form, or is a block that the protocol does not know so.
         ValueError: a File without a uri.
     """
     match value:
@@ -136,11 +183,31 @@ def to_blocks(value: Any) -> list[ContentBlock]:
         case Image() | Audio() | File():
             return [value.to_block()]
         case TextContent() | ImageContent() | AudioContent() | ResourceLink() | EmbeddedResource():
+            _check_block(value)
             return [value]
         case list() | tuple() if any(isinstance(element, CONTENT) for element in value):
             return [block for element in value for block in to_blocks(element)]
         case _:
             return [TextContent(jsontypes.encode(value).decode())]
+
+
+def _check_block(block: ContentBlock) -> None:
+    """Refuse what clients would: a block is made without a look at what is in it."""
+    parts: list[Any] = [block]
+    if isinstance(block, EmbeddedResource):
+        if not isinstance(block.resource, TextResourceContents | BlobResourceContents):
+            raise TypeError(
+                f"an EmbeddedResource holds TextResourceContents or BlobResourceContents, not {block.resource!r}; "
+                f"a File with a uri is embedded by itself"
+            )
+        parts.append(block.resource)
+    for part in parts:
+        try:
+            msgspec.convert(jsontypes.to_builtins(part), type(part))
+        except msgspec.ValidationError as error:
+            raise TypeError(
+                f"this is no {type(part).__name__} of the protocol: {error}, in {part!r}"
+            ) from error
 
 
 def encode_content(value: Any, revision: Revision) -> bytes:

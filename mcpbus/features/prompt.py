@@ -7,7 +7,7 @@ import attrs
 import msgspec
 
 from mcpbus.features.arguments import InvalidArgumentsError
-from mcpbus.features.content import CONTENT, adapt, to_blocks
+from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
 from mcpbus.features.results import Tail
 from mcpbus.features.run import Function
 from mcpbus.features.signature import Parameter, check_convertible, describe, name_of, read_signature
@@ -124,11 +124,11 @@ def _argument(parameter: Parameter, revision: Revision) -> wire.PromptArgument:
     )
 
 
-def _messages(value: Any) -> list[wire.PromptMessage]:
-    if isinstance(value, wire.PromptMessage):
+def _messages(value: Any) -> list[PromptMessage]:
+    if isinstance(value, PromptMessage):
         return [value]
     if isinstance(value, list | tuple) and any(
-        isinstance(item, (wire.PromptMessage, str, *CONTENT)) for item in value
+        isinstance(item, (PromptMessage, str, *CONTENT)) for item in value
     ):
         return [message for item in value for message in _messages(item)]
-    return [wire.PromptMessage("user", block) for block in to_blocks(value)]
+    return [PromptMessage("user", block) for block in to_blocks(value)]

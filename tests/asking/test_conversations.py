@@ -4,7 +4,8 @@ import pytest
 from interview import EVERYTHING, interviewed
 
 from mcpbus.asking import Sample, Sampled, ToolUse, ToolUseResult
-from mcpbus.protocol.messages import ImageContent, PromptMessage, TextContent
+from mcpbus.features import Audio, File, Image, PromptMessage
+from mcpbus.protocol.messages import ImageContent, TextContent
 from mcpbus.protocol.revisions import REVISIONS
 
 A, B, C, D, E = REVISIONS.values()
@@ -36,10 +37,37 @@ def sent(messages, revision=E):
         [{"role": "user", "content": TextContent("x")}],
         [PromptMessage("user", TextContent("x"))],
         (PromptMessage("user", TextContent("x")),),
+        [PromptMessage("user", "x")],
+        [{"role": "user", "content": "x"}],
+        [{"role": "user", "content": ["x"]}],
+        [{"role": "user", "content": ("x",)}],
     ],
 )
 def test_a_text_may_be_said_in_many_ways_and_is_one_block(given, revision):
     assert sent(given, revision) == [{"role": "user", "content": TEXT}]
+
+
+IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+AUDIO = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
+
+
+@pytest.mark.parametrize(
+    ("given", "messages"),
+    [
+        (Image(b"hi"), [user(IMAGE)]),
+        ([Audio(b"hi")], [user(AUDIO)]),
+        (["x", Image(b"hi")], [user(TEXT), user(IMAGE)]),
+        ([{"role": "assistant", "content": Image(b"hi")}], [model(IMAGE)]),
+        ([{"role": "user", "content": ["x", Image(b"hi")]}], [user(TEXT, IMAGE)]),
+        ([PromptMessage("assistant", Image(b"hi"))], [model(IMAGE)]),
+    ],
+)
+def test_what_is_no_text_is_said_as_a_tool_returns_it(given, messages):
+    fitted = [
+        {**message, "content": message["content"][0]} if len(message["content"]) == 1 else message
+        for message in messages
+    ]
+    assert sent(given) == fitted
 
 
 def test_what_the_model_said_before_is_said_as_it_was():
@@ -102,7 +130,8 @@ MISSING = "after the last message results are missing: a"
         ([[]], "a message is a text or has a role and content"),
         ([{"content": TEXT}], r"messages\[0\]: .*`role`"),
         (["x", {"role": "system", "content": TEXT}], r"messages\[1\]: Invalid enum value 'system'"),
-        ([{"role": "user", "content": "x"}], r"messages\[0\]: Expected `array`, got `str`"),
+        ([{"role": "user", "content": 5}], r"messages\[0\]: Expected `object`, got `int`"),
+        ([user(File("x", uri="x://a"))], r"messages\[0\]: Invalid value 'resource'"),
         ([user({"type": "smell"})], r"messages\[0\]: Invalid value 'smell'"),
         ([user({"type": "image", "data": ""})], r"messages\[0\]: .*`mimeType`"),
         ([model(USE)], MISSING),

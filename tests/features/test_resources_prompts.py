@@ -5,9 +5,17 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpbus.features import Completion, File, Image, RegistrationError, ResourceNotFoundError
+from mcpbus.features import (
+    Audio,
+    Completion,
+    File,
+    Image,
+    PromptMessage,
+    RegistrationError,
+    ResourceNotFoundError,
+)
 from mcpbus.protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError
-from mcpbus.protocol.messages import PromptMessage, TextContent
+from mcpbus.protocol.messages import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 
 RESOURCE = {"uri": "x://a"}
 
@@ -177,6 +185,29 @@ class Language(enum.Enum):
             [("user", {"type": "text", "text": "hi"}), ("assistant", {"type": "text", "text": "a"})],
         ),
         (Image(b"\0\1"), [("user", {"type": "image", "data": "AAE=", "mimeType": "image/png"})]),
+        (PromptMessage("user", "one"), [("user", {"type": "text", "text": "one"})]),
+        (PromptMessage("assistant", {"n": 1}), [("assistant", {"type": "text", "text": '{"n":1}'})]),
+        (
+            PromptMessage("user", Image(b"\0\1")),
+            [("user", {"type": "image", "data": "AAE=", "mimeType": "image/png"})],
+        ),
+        (
+            [PromptMessage("user", Audio(b"\0\1")), PromptMessage("user", [File("t", uri="x://b")])],
+            [
+                ("user", {"type": "audio", "data": "AAE=", "mimeType": "audio/wav"}),
+                (
+                    "user",
+                    {
+                        "type": "resource",
+                        "resource": {"uri": "x://b", "text": "t", "mimeType": "text/plain"},
+                    },
+                ),
+            ],
+        ),
+        (
+            PromptMessage("user", ResourceLink("x://b", "b")),
+            [("user", {"type": "resource_link", "uri": "x://b", "name": "b"})],
+        ),
         ({"n": 1}, [("user", {"type": "text", "text": '{"n":1}'})]),
     ],
 )
@@ -185,6 +216,27 @@ async def test_what_a_prompt_says(server, client, value, messages):
     result = await client.run("prompts/get", name="p")
     assert result["messages"] == [{"role": role, "content": content} for role, content in messages]
     assert result["description"] == "d"
+
+
+@pytest.mark.parametrize(
+    ("role", "content", "error", "message"),
+    [
+        ("system", "hi", ValueError, "'user' or 'assistant', not 'system'"),
+        ("hi", "user", ValueError, "'user' or 'assistant', not 'hi'"),
+        ("user", None, TypeError, "one piece of content, not None"),
+        ("user", ["look:", Image(b"")], TypeError, "return a list of messages, one for each piece"),
+        ("user", object(), TypeError, "object has no JSON form"),
+        ("user", File("t"), ValueError, "needs a uri"),
+        ("user", TextContent(5), TypeError, "no TextContent of the protocol: Expected `str`, got `int`"),
+        ("user", EmbeddedResource("x"), TypeError, "a File with a uri is embedded by itself"),
+        ("user", EmbeddedResource(TextResourceContents(1, "t")), TypeError, r"Expected `str`.*`\$.uri`"),
+    ],
+)
+def test_a_message_of_a_prompt_that_no_client_would_take_is_refused_where_it_is_made(
+    role, content, error, message
+):
+    with pytest.raises(error, match=message):
+        PromptMessage(role, content)
 
 
 async def test_the_arguments_of_a_prompt_are_strings_that_become_what_it_takes(server, client):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -232,6 +233,26 @@ async def test_values_become_blocks(server, client, value, content):
 async def test_a_block_is_what_the_revision_knows(server, connect, value, revision, block):
     server.add_tool(returning(Any, value))
     assert (await connect(server, revision).call("t"))["content"] == [block]
+
+
+async def test_a_block_that_no_client_would_take_is_the_tools_failure(server, client, caplog):
+    server.add_tool(returning(Any, [TextContent(5)]))
+    assert (await client.call("t"))["isError"] is True
+    assert "this is no TextContent of the protocol: Expected `str`, got `int` - at `$.text`" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [Image, Audio])
+@pytest.mark.parametrize("data", ["a.png", Path("a.png"), None])
+def test_an_image_is_its_bytes_and_not_where_they_are(kind, data):
+    with pytest.raises(
+        TypeError, match=rf"bytes themselves, not .*; such as {kind.__name__}\(path.read_bytes\(\)\)"
+    ):
+        kind(data)
+
+
+def test_a_file_is_what_it_holds_and_not_where_it_is():
+    with pytest.raises(TypeError, match=r"text or bytes, not .*'a.png'.*read_bytes"):
+        File(Path("a.png"))
 
 
 async def test_a_tool_result_says_everything(server, connect):

@@ -5,7 +5,7 @@ is the legacy session, modern requests bring what they need, and when the connec
 cancelled. Nothing of the upgrade request is taken for a request's metadata.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,25 +67,29 @@ class WebSockets:
             send: As ASGI has it.
         """
         await receive()  # websocket.connect
-        opened = await self._open(head, scope.get("subprotocols", ()))
+        offered = scope.get("subprotocols") or ()
+        opened = await self._open(head, offered)
         if isinstance(opened, Answer):
             await _refuse(scope, send, opened)
             return
         with opened as channel:
-            await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
+            # A subprotocol that was not offered must not be selected (RFC 6455, section 4.2.2).
+            await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if offered else None})
             code = await self._run(channel, receive, send)
         if code is not None:
             await self._close(receive, send, code)
 
-    async def _open(self, head: Head, subprotocols: list[str]) -> Answer | Channel:
+    async def _open(self, head: Head, offered: Sequence[str]) -> Answer | Channel:
         options = self._exchange.options
         refused = self._exchange.judge_caller(head)
         if refused is not None:
             return refused
         if not options.websocket or head.path != options.path:
             return answer(404, b"text/plain", b"Not found: there is no WebSocket here\n")
-        if SUBPROTOCOL not in subprotocols:
-            return refusal(400, invalid_request(f"Sec-WebSocket-Protocol must offer {SUBPROTOCOL}"))
+        if offered and SUBPROTOCOL not in offered:
+            return refusal(
+                400, invalid_request(f"Sec-WebSocket-Protocol must offer {SUBPROTOCOL}, or nothing")
+            )
         principal = None
         if self._bus.server.authenticate is not None:
             try:

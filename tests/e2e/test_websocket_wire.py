@@ -162,7 +162,7 @@ class Http2:
                 case h2.events.ResponseReceived(headers=headers):
                     fields = dict(headers)
                     if fields[":status"] == "200":
-                        self.events.append(AcceptConnection(subprotocol=fields["sec-websocket-protocol"]))
+                        self.events.append(AcceptConnection(subprotocol=fields.get("sec-websocket-protocol")))
                     else:
                         self.events.append(RejectConnection(status_code=int(fields[":status"])))
                 case h2.events.DataReceived():
@@ -235,7 +235,7 @@ class Served:
             client.answer = await client.carrier.open(self.port, subprotocols, headers)
             if accepted:
                 assert isinstance(client.answer, AcceptConnection)
-                assert client.answer.subprotocol == "mcp"
+                assert client.answer.subprotocol == ("mcp" if subprotocols else None)
             yield client
 
 
@@ -283,6 +283,13 @@ async def test_a_session_from_handshake_to_close(carrier):
 
 
 @over
+async def test_a_client_without_a_subprotocol_is_served(carrier):
+    async with served() as server, server.connect(carrier, subprotocols=()) as client:
+        await client.initialize()
+        assert (await client.ask(call("count", 1, steps=0)))["id"] == 1
+
+
+@over
 async def test_a_dropped_connection_cancels_what_runs(carrier):
     async with served() as server:
         async with server.connect(carrier) as client:
@@ -318,7 +325,7 @@ async def test_pings_keep_the_connection_alive(carrier):
 @over
 @pytest.mark.parametrize(
     ("given", "status"),
-    [({"headers": [(b"origin", b"https://evil.example")]}, 403), ({"subprotocols": ()}, 400)],
+    [({"headers": [(b"origin", b"https://evil.example")]}, 403), ({"subprotocols": ("graphql-ws",)}, 400)],
 )
 async def test_a_refusal_is_an_http_answer(carrier, given, status):
     async with served() as server, server.connect(carrier, accepted=False, **given) as client:

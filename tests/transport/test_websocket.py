@@ -35,13 +35,18 @@ async def test_the_subprotocol_is_mcp(autojump_clock):
         assert client.sent == [{"type": "websocket.accept", "subprotocol": "mcp"}]
 
 
+async def test_a_client_that_offers_no_subprotocol_is_served_without_one(autojump_clock):
+    async with house() as home, ws(home.app, "2025-11-25", subprotocols=[]) as client:
+        assert client.sent[0] == {"type": "websocket.accept", "subprotocol": None}
+        assert (await client.ask(call(1, "count", {"steps": 0})))["id"] == 1
+
+
 REFUSED = [
     ("a foreign Host", {"host": "evil.example"}, 403),
     ("no Host", {"host": ""}, 403),
     ("a foreign Origin", {"origin": "https://evil.example"}, 403),
     ("another path", {"path": "/other"}, 404),
     ("the path of HTTP+SSE", {"path": "/sse"}, 404),
-    ("no subprotocol", {"subprotocols": []}, 400),
     ("another subprotocol", {"subprotocols": ["graphql-ws", "MCP"]}, 400),
 ]
 

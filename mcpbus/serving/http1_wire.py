@@ -169,7 +169,7 @@ class Http1Wire:
         await self._linger()
 
     async def _say(self, fault: RequestError) -> None:
-        fields = [(b"content-type", b"text/plain; charset=utf-8")]
+        fields = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
         await self.send(encode_answer(fault.status, fields, f"{fault.text}\n".encode(), CLOSE))
 
     async def _discard_body(self) -> bool:

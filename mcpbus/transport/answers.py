@@ -8,18 +8,18 @@ import attrs
 from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
 from mcpbus.outbox import Outgoing
-from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, internal_error, invalid_request
+from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_request
 from mcpbus.protocol.jsonrpc import RequestId, encode_error
 from mcpbus.protocol.revisions import Revision
 from mcpbus.routing import Setting
 from mcpbus.stream import Ending, Stream
-from mcpbus.transport.decisions import Answer, answer, refusal, status_of
+from mcpbus.transport.decisions import NO_STORE, Answer, answer, refusal, status_of
 from mcpbus.transport.sse import HEADERS
 
 HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 _JSON = b"application/json"
-JSON: Final = (b"content-type", _JSON)
+JSON_HEADERS: Final[HeaderList] = ((b"content-type", _JSON), NO_STORE)
 
 
 @attrs.frozen
@@ -56,6 +56,10 @@ _SETTINGS: Final = {
     (True, False): Setting.STATELESS_JSON,
     (True, True): Setting.STATELESS,
 }
+
+# What a client cancelled gets no reply, yet its POST needs an answer: a stream with nothing in it. So does what was in flight when
+# a client ended its session: a 404 is for who does not know yet that it has ended, and clients that leave it fail on one (rule W-46).
+_UNANSWERED: Final = frozenset({Ending.CANCELLED, Ending.SESSION_ENDED})
 
 LISTEN_FORM = Form(json=False)
 """A listen is a stream whatever else is preferred."""
@@ -104,11 +108,8 @@ def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision)
 
 def unanswered(stream: Stream) -> Answer:
     """Return the answer of a request that ended without a reply, before anything was said."""
-    if stream.ending is Ending.CANCELLED:
-        # A cancelled request gets no reply, yet its POST needs an answer: a stream with nothing in it.
-        return Answer(200, [*HEADERS])
-    if stream.ending is Ending.SESSION_ENDED:
-        return refusal(404, ProtocolError(SERVER_ERROR, "Session not found: it has ended; initialize again"))
+    if stream.ending in _UNANSWERED:
+        return Answer(200, HEADERS)
     return refusal(500, internal_error())
 
 

@@ -178,14 +178,22 @@ class EndSession(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     session: SessionT
 
 
-ACCEPTED: Final = Answer(202, [(b"content-length", b"0")])
+NO_STORE: Final = (b"cache-control", b"no-store")
+"""On every answer that is no stream: caches may keep a 404 (RFC 9110, section 15.1), and would then give it to those who come later."""
+
+ACCEPTED: Final = Answer(202, [(b"content-length", b"0"), NO_STORE])
 """The answer to a POST of a notification or a response (rules W-7, X-4)."""
+
+NO_CONTENT: Final = Answer(204, [NO_STORE])
+"""The answer that says that something was done, or that there is nothing more."""
 
 
 def answer(status: int, content_type: bytes, body: bytes, *extra: tuple[bytes, bytes]) -> Answer:
-    """A response with a body and its two fields."""
+    """A response with a body and its fields."""
     return Answer(
-        status, [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *extra], body
+        status,
+        [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), NO_STORE, *extra],
+        body,
     )
 
 

@@ -72,7 +72,7 @@ def health(status: str, code: int = 200) -> Answer:
         code: the HTTP status, which is all that most probes look at.
     """
     body = b'{"status":"%b"}' % status.encode()
-    return answer(code, b"application/json", body, (b"cache-control", b"no-store"))
+    return answer(code, b"application/json", body)
 
 
 class Exchange(Generic[SessionT]):
@@ -125,7 +125,7 @@ class Exchange(Generic[SessionT]):
                 404, b"text/plain", b"Not found: the MCP endpoint is %b\n" % self.options.path.encode()
             )
         if gate.is_preflight(head):
-            return Answer(204, gate.preflight_headers(head, self._verbs(head.headers)))
+            return gate.preflight(head, self._verbs(head.headers))
         return None
 
     def judge_caller(self, head: Head) -> Answer | None:

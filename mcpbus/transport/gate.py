@@ -14,7 +14,7 @@ import attrs
 from attrs.validators import gt, in_, matches_re
 
 from mcpbus.protocol.errors import ProtocolError, invalid_request, quoted
-from mcpbus.transport.decisions import Head
+from mcpbus.transport.decisions import NO_STORE, Answer, Head
 from mcpbus.transport.headers import Headers
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]*))?")
@@ -181,13 +181,15 @@ def is_preflight(head: Head) -> bool:
     return head.verb == "OPTIONS" and asked is not None and head.headers.get(b"origin") is not None
 
 
-def preflight_headers(head: Head, verbs: bytes) -> list[tuple[bytes, bytes]]:
+def preflight(head: Head, verbs: bytes) -> Answer:
     """The answer to a preflight, `cors_headers` apart. The fields asked for are allowed: Mcp-Param-* names no list can foresee."""
     wanted = head.headers.get(b"access-control-request-headers") or ""
     fields = [(b"access-control-allow-headers", wanted.encode())] if _TOKENS.fullmatch(wanted) else []
-    return [
+    headers = [
         (b"access-control-allow-methods", verbs),
         *fields,
         (b"access-control-max-age", _PREFLIGHT_SECONDS),
         (b"vary", b"Access-Control-Request-Method, Access-Control-Request-Headers"),
+        NO_STORE,  # what a browser keeps of it has a time of its own, above
     ]
+    return Answer(204, headers)

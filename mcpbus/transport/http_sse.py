@@ -72,7 +72,7 @@ class HttpSse:
         if refused is not None:
             return refused
         if gate.is_preflight(head):
-            return Answer(204, gate.preflight_headers(head, _VERBS))
+            return gate.preflight(head, _VERBS)
         if head.verb == "POST" and not head.query:
             # A client that tries newer transports first goes on to GET when it is told so, and not in JSON-RPC (rule D-13).
             return answer(405, b"text/plain", b"Open a session with GET.\n", (b"allow", b"GET"))

@@ -45,7 +45,8 @@ def find_session(directory: Directory[SessionT], headers: Headers, principal: ob
         raise Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
     session = directory.find_session(named[0], principal)
     if session is None:
-        fault = f"no session {quoted(named[0])}: it has ended or never was; initialize again, without Mcp-Session-Id"
+        # Without its id: who logs the text, or caches it, is not to know the session by it.
+        fault = "it has ended or never was; initialize again, without Mcp-Session-Id"
         raise Refused(404, ProtocolError(SERVER_ERROR, f"Session not found: {fault}"))
     return session
 

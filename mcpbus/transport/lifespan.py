@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from mcpbus.transport.asgi import AsgiApp, Message, Receive, Scope, Send
+from mcpbus.transport.decisions import NO_STORE
 from mcpbus.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -80,7 +81,11 @@ async def _refuse(scope: Scope, send: Send, why: str) -> None:
         await send({"type": "websocket.close", "code": 1011, "reason": "server not open"})
         return
     body: bytes = why.encode() + b"\n"
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))]
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", b"%d" % len(body)),
+        NO_STORE,
+    ]
     start: Message = {"type": "http.response.start", "status": 500, "headers": headers}
     await send(start)
     await send({"type": "http.response.body", "body": body})

@@ -22,10 +22,11 @@ from mcpbus.session import Close, OpenGet, Session
 from mcpbus.stream import Stream
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Opened, Outlet
-from mcpbus.transport.answers import GET_FORM, LISTEN_FORM, Form, HeaderList
+from mcpbus.transport.answers import GET_FORM, JSON_HEADERS, LISTEN_FORM, Form
 from mcpbus.transport.batches import begin_batch
 from mcpbus.transport.decisions import (
     ACCEPTED,
+    NO_CONTENT,
     AcceptNotification,
     Answer,
     Batch,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
-_JSON_HEADERS: HeaderList = (answers.JSON,)
 Decision: TypeAlias = (
     Answer
     | Serve[Session]
@@ -180,7 +180,7 @@ class Responder:
     def end(self, decision: EndSession[Session]) -> Answer:
         """End a session."""
         decision.session.address.tell(Close(None))
-        return Answer(204)
+        return NO_CONTENT
 
 
 def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream) -> None:
@@ -196,7 +196,7 @@ def _reply(
         reply = answers.failed(result, request.id, inbound.revision)
         return Answer(reply.status, reply.headers, reply.body, request.method)
     data = encode_result(request.id, result)
-    headers = _JSON_HEADERS
+    headers = JSON_HEADERS
     if not form.json:
         data, headers = encode_event(data), HEADERS
     if session_id is not None:

@@ -22,7 +22,7 @@ from mcpbus.stores.protocol import Replay
 from mcpbus.stream import Stream, Writer
 from mcpbus.transport.answering import Answering, HttpRequest, Opened, watch
 from mcpbus.transport.answers import GET_FORM
-from mcpbus.transport.decisions import Answer, refusal
+from mcpbus.transport.decisions import NO_CONTENT, Answer, refusal
 from mcpbus.transport.sse import COMMENT, HEADERS, encode_event
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def _follow_up(
     missed = _NOTHING if session.streams.ended_with(name, after) else await _fetch(bus, session, name, after)
     if not is_get_stream(name):
         if missed is not None and not missed.events:
-            await http.answer(Answer(204))
+            await http.answer(NO_CONTENT)
         else:
             await _replay(bus, http, name, after, missed, more=False)
     elif await _replay(bus, http, name, after, missed, more=True):

@@ -9,7 +9,7 @@ from mcpbus.transport.gate import (
     is_preflight,
     judge_host,
     judge_origin,
-    preflight_headers,
+    preflight,
 )
 from mcpbus.transport.headers import Headers
 
@@ -130,7 +130,7 @@ ORIGIN, METHOD = ("origin", "http://localhost"), ("access-control-request-method
 
 
 @pytest.mark.parametrize(
-    ("verb", "fields", "preflight"),
+    ("verb", "fields", "is_one"),
     [
         ("OPTIONS", [ORIGIN, METHOD], True),
         ("OPTIONS", [ORIGIN], False),
@@ -138,8 +138,8 @@ ORIGIN, METHOD = ("origin", "http://localhost"), ("access-control-request-method
         ("POST", [ORIGIN, METHOD], False),
     ],
 )
-def test_a_preflight_is_told_from_other_requests(verb, fields, preflight):
-    assert is_preflight(Head(verb, "/mcp", headers(*fields))) is preflight
+def test_a_preflight_is_told_from_other_requests(verb, fields, is_one):
+    assert is_preflight(Head(verb, "/mcp", headers(*fields))) is is_one
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_preflight_is_told_from_other_requests(verb, fields, preflight):
 )
 def test_a_preflight_is_granted_the_fields_it_asks_for(wanted, granted):
     head = Head("OPTIONS", "/mcp", headers(("access-control-request-headers", wanted)))
-    found = dict(preflight_headers(head, b"POST"))
+    found = dict(preflight(head, b"POST").headers)
     assert found.get(b"access-control-allow-headers") == granted
     assert found[b"access-control-allow-methods"] == b"POST"
 

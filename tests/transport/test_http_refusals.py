@@ -174,6 +174,8 @@ def test_bad_input_is_answered_as_the_table_says(case):
     assert said.get("id") == case.identity
     assert dict(verdict.headers)[b"content-type"] == b"application/json"
     assert dict(verdict.headers)[b"content-length"] == b"%d" % len(verdict.body)
+    assert dict(verdict.headers)[b"cache-control"] == b"no-store"
+    assert b"gone" not in verdict.body, "the text of an error names no session"
 
 
 def test_the_error_for_a_version_lists_what_is_served():  # M-4

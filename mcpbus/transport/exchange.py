@@ -261,7 +261,8 @@ class Exchange(Generic[SessionT]):
         if message.method == _CALL and routing.name is not None:
             mirrored = self.directory.mirrored_parameters(routing.name, principal)
             if mirrored:
-                mirrors.judge_parameters(headers, mirrored, message.params)
+                required = self.options.param_headers == "required"
+                mirrors.judge_parameters(headers, mirrored, message.params, required=required)
         accepted = headers.accepted
         if message.method == _LISTEN and not accepted.sse:
             raise Refused(

@@ -66,6 +66,7 @@ class HttpFields(TypedDict, total=False):
     http_sse: bool
     sse_path: str
     websocket: bool
+    param_headers: Literal["required", "optional"]
 
 
 @attrs.frozen(kw_only=True)
@@ -86,6 +87,8 @@ class HttpOptions:
             connection in one process alone.
         sse_path: Where such a client connects, below the mount point.
         websocket: Whether the endpoint takes WebSockets too, whose messages may be as long as the body of a POST.
+        param_headers: Whether a call of 2026-07-28 must repeat the arguments that have `x-mcp-header` in `Mcp-Param-*` fields
+            (`required`), or may leave the fields out (`optional`). One that says something else is refused in any case.
 
     Raises:
         ValueError: An option cannot be right; the message says what would be.
@@ -102,6 +105,9 @@ class HttpOptions:
     http_sse: bool = True
     sse_path: str = attrs.field(default="/sse", validator=[matches_re(r"/[^?#\s]*"), _check_sse_path])
     websocket: bool = True
+    param_headers: Literal["required", "optional"] = attrs.field(
+        default="required", validator=in_(("required", "optional"))
+    )
 
     @property
     def health_path(self) -> str:

@@ -97,7 +97,9 @@ def judge_notification(headers: Headers, notification: Notification, routing: Ro
     return revision
 
 
-def judge_parameters(headers: Headers, mirrored: Sequence[MirroredParameter], params: msgspec.Raw) -> None:
+def judge_parameters(
+    headers: Headers, mirrored: Sequence[MirroredParameter], params: msgspec.Raw, *, required: bool = True
+) -> None:
     """Judge the Mcp-Param-* fields of a tools/call by its arguments (rules X-45, X-46, X-50).
 
     Fields that no parameter is mirrored into are not looked at (rule X-47).
@@ -106,6 +108,7 @@ def judge_parameters(headers: Headers, mirrored: Sequence[MirroredParameter], pa
         headers: of the request.
         mirrored: the parameters of the tool that is called.
         params: the whole params of the request.
+        required: whether a field may not be left out.
 
     Raises:
         ProtocolError: -32020 for a field that does not say what the arguments say; -32602 for params that cannot be read.
@@ -120,6 +123,8 @@ def judge_parameters(headers: Headers, mirrored: Sequence[MirroredParameter], pa
                 raise header_mismatch(
                     f"the header {parameter.header} is there, but the argument {argument!r} that it repeats is not"
                 )
+            continue
+        if not required and headers.raw(name) is None:
             continue
         stated = _only(headers, name, parameter.header, f"the argument {argument!r} has a value")
         try:

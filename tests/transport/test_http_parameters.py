@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from mcpbus.transport import Answer, Serve
 
 
-def call(arguments, tool="query", **fields):
+def call(arguments, tool="query", options=None, **fields):
     directory = Directory()
     head = modern_head("tools/call", mcp_name=tool, **fields)
-    return judge(head, modern_request("tools/call", name=tool, arguments=arguments), directory=directory)
+    sent = modern_request("tools/call", name=tool, arguments=arguments)
+    return judge(head, sent, directory=directory, **(options or {}))
 
 
 ACCEPTED = [
@@ -88,6 +89,20 @@ def test_headers_that_do_not_are_refused(rule, arguments, fields):
     said = json.loads(verdict.body)
     assert (verdict.status, said["error"]["code"], said["id"]) == (400, -32020, 1)
     assert "Mcp-Param-" in said["error"]["message"]
+
+
+@pytest.mark.parametrize(("rule", "arguments", "fields"), ACCEPTED + REFUSED)
+def test_where_they_are_optional_they_may_be_left_out_and_nothing_else(rule, arguments, fields):
+    verdict = call(arguments, options={"param_headers": "optional"}, **fields)
+    accepted = (rule, arguments, fields) in ACCEPTED or not fields
+    assert isinstance(verdict, Serve if accepted else Answer)
+
+
+def test_one_of_several_may_be_left_out_where_they_are_optional():
+    arguments = {"region": "us", "dry": True}
+    options = {"param_headers": "optional"}
+    assert isinstance(call(arguments, options=options, mcp_param_dry="true"), Serve)
+    assert isinstance(call(arguments, options=options, mcp_param_dry="false"), Answer)
 
 
 def test_a_refusal_names_the_header_and_the_argument():

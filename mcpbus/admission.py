@@ -6,6 +6,7 @@ An `InFlight` table belongs to each legacy session and to each shared channel, w
 flight; on modern and stateless HTTP every POST stands alone and two of them may carry the same id.
 """
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,10 @@ import msgspec
 import trio
 
 from actors import Address
+from mcpbus.budget import Budget
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.reached import ReachedLimits
 
 if TYPE_CHECKING:
     from mcpbus.brief import Brief
@@ -110,15 +113,17 @@ class Admission:
 
     Args:
         limit: How many there may be at once.
+        budget: Without room in it nobody may come in; None for no such bound.
 
     Attributes:
         closed: Whether new requests are refused, because the server is shutting down.
     """
 
-    __slots__ = ("_idle", "_limit", "_slots", "closed")
+    __slots__ = ("_budget", "_idle", "_limit", "_slots", "closed")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, budget: Budget | None = None) -> None:
         self._limit = limit
+        self._budget = Budget(math.inf, ReachedLimits()) if budget is None else budget
         self._slots: dict[Slot, None] = {}
         self._idle: trio.Event | None = None
         self.closed = False
@@ -133,11 +138,11 @@ class Admission:
         """Take a place for a request.
 
         Raises:
-            Overloaded: There is none left, or the server is shutting down.
+            Overloaded: There is none left, or nobody may come in; see `check`.
             ProtocolError: -32600: the id is in flight already.
         """
-        if self.closed:
-            raise Overloaded("The server is shutting down")
+        if self.closed or self._budget.full:
+            self.check()
         if len(self._slots) >= self._limit:
             raise Overloaded(f"Too many requests in flight: at most {self._limit} on this server")
         if table is not None:
@@ -147,6 +152,17 @@ class Admission:
         if table is not None:
             table._slots[request_id] = slot
         return slot
+
+    def check(self) -> None:
+        """Refuse whoever wants to come in while nobody may.
+
+        Raises:
+            Overloaded: The server is shutting down, or keeps as much for its clients as it may.
+        """
+        if self.closed:
+            raise Overloaded("The server is shutting down")
+        if self._budget.full:
+            raise Overloaded(self._budget.refusal())
 
     async def wait_idle(self) -> None:
         """Wait until no request is in flight."""

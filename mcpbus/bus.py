@@ -20,6 +20,7 @@ from mcpbus.admission import Admission, Overloaded
 from mcpbus.asking.ask import Ask
 from mcpbus.asking.errors import cannot_ask
 from mcpbus.asking.parking import Parking
+from mcpbus.budget import Budget
 from mcpbus.dispatch import LISTEN
 from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
 from mcpbus.fate import Broadcast, Ledger, Reason
@@ -84,6 +85,7 @@ class Bus:
         limits: What clients may use.
         sessions: The legacy sessions that have been initialized, by id.
         tasks: The calls that became tasks; their number is its length.
+        budget: What is kept in memory for clients, in bytes.
         reached: Which of the limits were reached, and how often.
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
     """
@@ -107,7 +109,8 @@ class Bus:
         self.turns = Turns(self)
         self.ledger = Ledger()
         self.reached = ReachedLimits()
-        self.admission = Admission(limits.max_requests)
+        self.budget = Budget(limits.memory_bytes, self.reached)
+        self.admission = Admission(limits.max_requests, self.budget)
         self.interests = Interests()
         self.event_store = event_store
         self.parking = Parking(server.sealer, limits.max_parked, limits.parked_timeout)
@@ -217,8 +220,7 @@ class Bus:
         return session, stream
 
     def _make_room(self) -> None:
-        if self.admission.closed:
-            raise Overloaded("The server is shutting down")
+        self.admission.check()
         if len(self._sessions) + len(self._registering) + len(self._channels) >= self.limits.max_sessions:
             idlest = next(iter(self._unready.values()), None)
             if idlest is None:
@@ -266,7 +268,7 @@ class Bus:
                 self.event_store, session.id, line, primes=primes, deadline=self.limits.write_deadline
             )
         owner = session.address if session is not None and line is Line.GET else None
-        stream = open_stream(self.system, line, self.limits, self._streams, owner=owner, log=log)
+        stream = open_stream(self.system, line, self.limits, self._streams, self.budget, owner=owner, log=log)
         if log is not None and session is not None:
             session.streams.add(stream, log)
             stream.registry = session.streams
@@ -361,6 +363,7 @@ class Bus:
             pending=MappingProxyType({place: n for place, n in ledger.pending.items() if n}),
             actors=inside.actors,
             tasks=inside.tasks,
+            held_bytes=self.budget.held,
             limits_reached=MappingProxyType({**self.reached.counts}),
         )
 

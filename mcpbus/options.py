@@ -30,6 +30,9 @@ class Limits:
         task_bytes: Bytes of such results; once there are as many, no call becomes a task.
         task_ttl: Seconds that a task may run, and then for which its result is kept.
         task_poll_interval: Seconds between two looks at a task that clients are advised to wait.
+        memory_bytes: Bytes that are kept in memory for clients, of whatever kind: what waits to be read, and what a client has made
+            the bus keep. Past it those that hold the most are ended, and while that does not help newcomers are
+            refused with 503.
         outbox_items: Notifications that may wait for one stream.
         outbox_bytes: Bytes of notifications that may wait for one stream.
         held_items: Notifications that a session holds for a stream that is not open.
@@ -57,6 +60,7 @@ class Limits:
     task_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=ge(1))
     task_ttl: float = attrs.field(default=3600.0, validator=ge(0.001))
     task_poll_interval: float = attrs.field(default=1.0, validator=ge(0.001))
+    memory_bytes: int = attrs.field(default=128 * 1024 * 1024, validator=ge(1))
     outbox_items: int = attrs.field(default=1_024, validator=ge(1))
     outbox_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=ge(1))
     held_items: int = attrs.field(default=256, validator=ge(0))

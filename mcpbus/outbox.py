@@ -93,9 +93,23 @@ class Outbox:
     Args:
         max_items: How many notifications may wait.
         max_bytes: How many bytes of notifications may wait, `OVERHEAD_BYTES` a message included.
+
+    Attributes:
+        closed: Whether nothing is put in any more.
+        held: How many bytes wait, of whatever kind.
     """
 
-    __slots__ = ("_bytes", "_items", "_logs_from", "_max_bytes", "_max_items", "_queue", "_said", "closed")
+    __slots__ = (
+        "_bytes",
+        "_items",
+        "_logs_from",
+        "_max_bytes",
+        "_max_items",
+        "_queue",
+        "_said",
+        "closed",
+        "held",
+    )
 
     def __init__(self, max_items: int, max_bytes: int) -> None:
         self._max_items = max_items
@@ -103,6 +117,7 @@ class Outbox:
         self._queue: list[Outgoing] | tuple[()] = ()  # most outboxes are empty, and share that
         self._items = 0  # of the bounded kinds only, like _bytes
         self._bytes = 0
+        self.held = 0
         # For a client that takes nothing for long, to whom much is said: what is known of the queue once it was full.
         self._said: dict[_Said, Outgoing] | None = (
             None  # who says what, each once; None while that is not known
@@ -125,13 +140,14 @@ class Outbox:
 
     def put(self, message: Outgoing) -> None:
         """Queue a message, or discard it where there is no room; other notifications may go in its favour."""
+        size = len(message.data) + OVERHEAD_BYTES
         if message.kind in _BOUNDED:
-            size = len(message.data) + OVERHEAD_BYTES
             if not self._fits(size) and not self._make_room(message, size):
                 message.discard(Reason.OVERFLOW)
                 return
             self._items += 1
             self._bytes += size
+        self.held += size
         if self._said is not None and message.key is not None:
             self._note(message)
         message.receipt.move(_OUTBOX)
@@ -152,7 +168,7 @@ class Outbox:
         """Take everything that waits, in order, to be sent elsewhere or discarded."""
         batch = self._queue or []
         self._queue, self._said = (), None
-        self._items = self._bytes = self._logs_from = 0
+        self._items = self._bytes = self._logs_from = self.held = 0
         return batch
 
     def purge(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
@@ -232,9 +248,11 @@ class Outbox:
                 self._uncount(message)
 
     def _uncount(self, message: Outgoing) -> None:
+        size = len(message.data) + OVERHEAD_BYTES
+        self.held -= size
         if message.kind in _BOUNDED:
             self._items -= 1
-            self._bytes -= len(message.data) + OVERHEAD_BYTES
+            self._bytes -= size
 
 
 def _said_by(message: Outgoing) -> _Said:

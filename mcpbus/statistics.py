@@ -22,6 +22,7 @@ class Statistics:
         pending: Those without a fate, by the place where they are.
         actors: Actors that are alive.
         tasks: Tasks that they run.
+        held_bytes: Bytes that are kept in memory for clients, as `Limits.memory_bytes` bounds them.
         limits_reached: How often each limit was reached, by the name of the option that sets it.
     """
 
@@ -35,4 +36,5 @@ class Statistics:
     pending: Mapping[Place, int]
     actors: int
     tasks: int
+    held_bytes: int
     limits_reached: Mapping[str, int]

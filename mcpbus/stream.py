@@ -20,6 +20,7 @@ import msgspec
 import trio
 
 from actors import Address, Permit
+from mcpbus.budget import Account, Budget
 from mcpbus.fate import DELIVERED, Reason, settle_all
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
@@ -60,6 +61,10 @@ class Abort(msgspec.Struct, frozen=True):
     ending: Ending
     reason: Reason
     request_id: RequestId | None = None
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """End the stream and its connection at once: too much waits for clients that do not read, and for this one the most."""
 
 
 class Supersede(msgspec.Struct, frozen=True):
@@ -145,10 +150,13 @@ class Stream:
         owed: How many replies are still to come before it ends: one, unless it is set anew for a batch of requests.
         log: What it has said, if its client can come back for it.
         registry: Where its session finds it by its log's name, if it has one.
+        spared: Whether it does not end for others' sake, however much waits.
     """
 
     __slots__ = (
+        "_account",
         "_address",
+        "_budget",
         "_open",
         "_outbox",
         "_patience",
@@ -156,6 +164,7 @@ class Stream:
         "_start",
         "_writer",
         "_writing",
+        "_writing_bytes",
         "brief",
         "ending",
         "finishing",
@@ -163,13 +172,15 @@ class Stream:
         "log",
         "owed",
         "registry",
+        "spared",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made in one place
         self,
         line: Line,
         limits: Limits,
         open_streams: OpenStreams,
+        budget: Budget,
         log: EventLog | None,
         start: "Callable[[Stream], Address[object]]",
     ) -> None:
@@ -180,12 +191,16 @@ class Stream:
         self._start = start
         self._address: Address[object] | None = None
         self.registry: ResumableStreams | None = None
+        self.spared = False
         self._patience = limits.abandoned_timeout
         self._open = open_streams
+        self._budget = budget
+        self._account: Account | None = None  # most streams never have anything that waits
         self.ending: Ending | None = None
         self.owed = 1
         self._outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
         self._writing: Sequence[Outgoing] = ()
+        self._writing_bytes = 0
         self._writer: Writer | None = None
         self._ready: trio.Event | None = None
 
@@ -226,21 +241,43 @@ class Stream:
             message.final = self.finishing = not self.owed
         self._outbox.put(message)
         self.wake(final=self.finishing)
+        if self._writing or self._outbox.held:
+            self.count()
 
     def delivered(self, batch: Sequence[Outgoing]) -> None:
         """Note that a batch was written. For its actor, and for its writer while there is none."""
         if self._writing is batch:
-            self._writing = ()
+            self._writing, self._writing_bytes = (), 0
+            if self._account is not None:
+                self.count()
         settle_all([message.receipt for message in batch], DELIVERED)
+
+    def let_go(self) -> Sequence[Outgoing]:
+        """Return what is being written, which nobody writes any more. For its actor."""
+        given_up, self._writing, self._writing_bytes = self._writing, (), 0
+        if self._account is not None:
+            self.count()
+        return given_up
 
     @property
     def done(self) -> bool:
         """Whether the last of it was written."""
         return self.finishing and not self._outbox and not self._writing
 
+    def count(self) -> None:
+        """Say how much waits: what is being written is there twice, as a message and as what its connection makes of it."""
+        if self._account is None:
+            self._account = self._budget.account("a stream", None if self.spared else self._cut)
+        self._account.hold_now(self._outbox.held + 2 * self._writing_bytes)
+
+    def _cut(self) -> None:
+        self.address.tell(Cut())
+
     def close(self) -> None:
         """Take nothing any more. For its actor, and for its writer while there is none."""
         self._outbox.closed = True
+        if self._account is not None:
+            self._account.close()
         self.wake(final=True)
         self._writer = None  # they know each other, and should not wait for the garbage collector
 
@@ -263,7 +300,10 @@ class Stream:
 
     def hand_over(self) -> list[Outgoing]:
         """Take what waits out of the outbox, to be sent on another stream. For the session that owns it."""
-        return self._outbox.remove()
+        taken = self._outbox.remove()
+        if self._account is not None:
+            self.count()
+        return taken
 
     def attach(self, connection: Cancellable | None = None) -> "Writer":
         """Attach a connection; its task drains the stream inside the writer's block.
@@ -372,14 +412,19 @@ class Writer:
 
     def take_now(self) -> list[Outgoing] | None:
         """Take all messages that are there; otherwise as `take`."""
-        outbox = self._stream._outbox
+        stream = self._stream
+        outbox, size = stream._outbox, stream._outbox.held
         batch = outbox.take()
         if self._held_back:
             self._held_back = False
-            batch = [*self._stream._writing, *batch]
+            batch, size = [*stream._writing, *batch], stream._writing_bytes + size
         if not batch:
             return None if outbox.closed else batch
-        self._stream._writing = batch
+        stream._writing, stream._writing_bytes = batch, size
+        if stream._account is not None:
+            stream.count()
+            if outbox.closed:
+                return None  # that was too much, and for this stream the most waited
         return batch
 
     def hold_back(self) -> None:

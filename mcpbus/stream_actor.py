@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from actors import Address, Cell, StopReason, System, Task, TaskEnded, Timer
+from mcpbus.budget import Budget
 from mcpbus.fate import STORED, Reason
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
@@ -17,6 +18,7 @@ from mcpbus.routing import Line
 from mcpbus.stores.log import EventLog
 from mcpbus.stream import (
     Abort,
+    Cut,
     Detached,
     Ending,
     Finish,
@@ -48,6 +50,7 @@ def open_stream(
     line: Line,
     limits: Limits,
     open_streams: OpenStreams,
+    budget: Budget,
     *,
     owner: Address[object] | None = None,
     log: EventLog | None = None,
@@ -61,10 +64,11 @@ def open_stream(
         line: What kind of stream it is.
         limits: The bounds of its outbox.
         open_streams: Where it is counted while it is open.
+        budget: Where it is counted what waits.
         owner: The session that a GET stream returns its leftovers to.
         log: Keeps what it says, so that its client can come back.
     """
-    stream = Stream(line, limits, open_streams, log, partial(_start, system, limits, owner))
+    stream = Stream(line, limits, open_streams, budget, log, partial(_start, system, limits, owner))
     if line is not Line.OWN:
         stream.address  # noqa: B018 - it is there now
     return stream
@@ -121,20 +125,18 @@ class StreamActor:
         if stream._writer is not writer:
             return
         if writer.kept:
-            for kept in stream._writing:
+            stored = stream.let_go()
+            for kept in stored:
                 kept.receipt.settle(STORED)
-            if stream._writing[-1].final:
-                stream._writing = ()
+            if stored[-1].final:
                 self._cell.stop()
                 return
-            stream._writing = ()
         stream._writer = None
         if stream.log is None or not stream.log.resumable:
             self._cell.stop()
             return
-        for lost in stream._writing:
+        for lost in stream.let_go():
             lost.discard(Reason.LOST)
-        stream._writing = ()
         if self._next is None:
             self._patience = self._cell.after(stream._patience, _Forsaken())
         self._give()
@@ -171,7 +173,7 @@ class StreamActor:
             self._keeper = self._cell.start_task(_keep, stream, self._cell.address, context=Context())
 
     def _kept(self, message: _Kept) -> None:
-        self._stream._writing = ()
+        self._stream.let_go()
         for kept in message.batch:
             kept.receipt.settle(STORED)
         self._stop_if_done()
@@ -219,6 +221,11 @@ class StreamActor:
         self._stream.finishing = True
         self._leave()
 
+    def _cut(self, _message: Cut) -> None:
+        self._purge(Purge(lambda _: True, Reason.OVERFLOW))
+        self._stream.finishing = True
+        self._leave()
+
     def _leave(self) -> None:
         """Stop when whoever writes or keeps has let go: only then is it known what was kept, and what was lost."""
         self._leaving = True
@@ -231,8 +238,11 @@ class StreamActor:
             self._cell.stop()
 
     def _purge(self, message: Purge) -> None:
-        for purged in self._outbox.purge(message.unwanted):
+        gone = self._outbox.purge(message.unwanted)
+        for purged in gone:
             purged.discard(message.reason)
+        if gone:
+            self._stream.count()
 
     def _stop_if_done(self) -> None:
         if self._stream.done:
@@ -242,8 +252,7 @@ class StreamActor:
         """Give every message that is left its fate, whatever ended the stream, and let the writer go."""
         stream = self._stream
         stream._open.ended()
-        waiting, lost = self._outbox.remove(), stream._writing
-        stream._writing = ()
+        waiting, lost = self._outbox.remove(), stream.let_go()
         stream.close()
         if stream.registry is not None and stream.log is not None:
             stream.registry.ended(stream.log)
@@ -269,6 +278,7 @@ class StreamActor:
         Finish: _last_turn,
         _Finish: _finish,
         Abort: _abort,
+        Cut: _cut,
         Supersede: _supersede,
         Purge: _purge,
         Poll: _poll,

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from actors import Guest
+from mcpbus.budget import Budget
 from mcpbus.fate import Fate, Receipt
 from mcpbus.options import Limits
 from mcpbus.transport.answering import HttpRequest, Opened, ReadyOutlet
@@ -49,8 +50,12 @@ class Endpoint(Protocol):
     ) -> Answer | Guest | None:
         """Serve an immediate request without waiting."""
 
+    @property
+    def budget(self) -> Budget:
+        """Where it is counted what waits for clients."""
+
     def entered(self, answer: Answer, /) -> AbstractContextManager[None]:
-        """Enter an answer of `serve` in the books, while it is written."""
+        """Count an answer of `serve` while it is written, and enter it in the books; it may be given up meanwhile."""
 
     def enter(self, answer: Answer, /) -> Receipt | None:
         """Enter an answer of `respond` in the books, for whoever writes it to settle; None for one that has no place there."""

@@ -118,6 +118,7 @@ class Http1Request(msgspec.Struct, eq=False):
         try:
             rest = connection.send_now(self.encode_answer(reply))
             if rest:
+                self._reply = None  # what is left of it is in the rest
                 connection.start(self._write_rest, rest, endpoint.enter(reply))
             elif rest is None:
                 endpoint.record(reply, LOST)
@@ -130,9 +131,12 @@ class Http1Request(msgspec.Struct, eq=False):
 
     async def _write_rest(self, rest: bytes, receipt: Receipt | None) -> None:
         connection = self._connection
+        account = self.terms.endpoint.budget.account("an answer", connection.lose)
+        account.hold(len(rest))
         try:
             await connection.send(rest)
         finally:
+            account.close()
             if receipt is not None:
                 receipt.settle(LOST if connection.gone else DELIVERED)
             if connection.gone:

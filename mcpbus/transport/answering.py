@@ -185,8 +185,10 @@ class Answering:
         batch = self._batch = await self._writer.take_soon()
         if not batch or not self._rendering.is_whole(batch):
             return False
-        await self._http.answer(self._rendering.whole(batch))
-        self._writer.written()
+        with trio.CancelScope() as scope:
+            self._writer.connection = scope  # to be given up where too much waits for clients
+            await self._http.answer(self._rendering.whole(batch))
+            self._writer.written()
         return True
 
     async def run(self, limits: Limits) -> None:

@@ -75,7 +75,7 @@ async def run_channel(
         await channel.write(lambda lines: send(b"".join([b"%b\n" % line for line in lines])))
         nursery.cancel_scope.cancel()
 
-    with Channel(bus, principal) as channel:
+    with Channel(bus, principal, spared=True) as channel:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)
             async for message in messages:
@@ -90,6 +90,7 @@ class Channel:
     Args:
         bus: The bus to attach to.
         principal: Who the client is, if that is known.
+        spared: Whether it does not end when too much waits for clients that do not read.
 
     Attributes:
         session: The session that the connection is.
@@ -98,9 +99,10 @@ class Channel:
         Overloaded: The bus takes no more connections.
     """
 
-    def __init__(self, bus: "Bus", principal: object) -> None:
+    def __init__(self, bus: "Bus", principal: object, *, spared: bool = False) -> None:
         self._bus = bus
         self.session, self._stream = bus.open_channel(principal)
+        self._stream.spared = spared
         self._writer = self._stream.attach()
         # More than this waits only for a client that goes on asking and does not read what it is answered.
         self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
@@ -131,9 +133,11 @@ class Channel:
         try:
             while (batch := await self._writer.take(keep_alive)) is not None:
                 with trio.move_on_after(self._bus.limits.write_deadline) as deadline:
+                    self._writer.connection = deadline
                     await send([message.data for message in batch])
                     # A write to a connection that has ended meanwhile may return as if nothing were.
                     await trio.lowlevel.checkpoint_if_cancelled()
+                self._writer.connection = None
                 if deadline.cancelled_caught:
                     return False
                 if batch:

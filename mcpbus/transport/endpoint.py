@@ -7,12 +7,14 @@ form of the answer is chosen when its first bytes are due.
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from actors import Guest
 from mcpbus.authentication import Unauthorized
+from mcpbus.budget import Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.options import Limits
 from mcpbus.session import Session
@@ -63,6 +65,11 @@ class Endpoint:
     def limits(self) -> Limits:
         """The limits of the bus."""
         return self._bus.limits
+
+    @property
+    def budget(self) -> Budget:
+        """Where it is counted what waits for clients."""
+        return self._bus.budget
 
     def cors_headers(self, head: Head) -> HeaderList:
         """Return the fields that a shell adds to the answer, whatever it is."""
@@ -185,8 +192,8 @@ class Endpoint:
                 await answering.run(self._bus.limits)
 
     def entered(self, answer: Answer) -> "Entered":
-        """Enter an answer in the books, if it is a reply, while it is written: ``with endpoint.entered(answer): ...``."""
-        return Entered(self.enter(answer))
+        """Count an answer while it is written, and enter it in the books if it is a reply: ``with endpoint.entered(answer): ...``."""
+        return Entered(self.enter(answer), self.budget, len(answer.body))
 
     def enter(self, answer: Answer) -> Receipt | None:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
@@ -287,20 +294,34 @@ class Entered:
 
     Args:
         receipt: Its receipt; None if it has no place in the books.
+        budget: Where it is counted meanwhile. If there is too much, writing it is given up.
+        size: How many bytes it has.
     """
 
-    __slots__ = ("_receipt",)
+    __slots__ = ("_account", "_receipt", "_scope", "_size")
 
-    def __init__(self, receipt: Receipt | None) -> None:
+    def __init__(self, receipt: Receipt | None, budget: Budget, size: int) -> None:
         self._receipt = receipt
+        self._scope = trio.CancelScope()
+        self._account = budget.account("an answer", self._scope.cancel)
+        self._size = size
 
     def __enter__(self) -> None:
         """Begin to write it."""
+        self._scope.__enter__()
+        self._account.hold(2 * self._size)  # it is there twice, as a stream's messages are
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
         """Note what became of it."""
+        self._account.close()
         if self._receipt is not None:
             self._receipt.settle(DELIVERED if kind is None else LOST)
+        return self._scope.__exit__(kind, value, traceback)
 
 
 async def _stay(guest: Guest) -> None:

@@ -47,7 +47,7 @@ async def connect(
     """
     if revision not in REVISIONS:
         raise ValueError(f"revision is {revision!r}: it must be one of {', '.join(REVISIONS)}")
-    with Channel(bus, principal) as channel:
+    with Channel(bus, principal, spared=True) as channel:
         connection = _Connection(bus, channel)
         async with background() as nursery:
             client = connection.client = Client(

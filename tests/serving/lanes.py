@@ -1,5 +1,6 @@
 """A lane in memory: an endpoint that does what its path says, and clients that say exactly what a test wants said."""
 
+import math
 from contextlib import asynccontextmanager
 
 import trio
@@ -7,6 +8,8 @@ import trio.testing
 from wires import Wire
 
 from mcpbus import Limits
+from mcpbus.budget import Budget
+from mcpbus.reached import ReachedLimits
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_lane import Lane
@@ -47,6 +50,7 @@ class Endpoint:
         return None if path.startswith("/elsewhere") else self
 
     limits = Limits()
+    budget = Budget(math.inf, ReachedLimits())
 
     def is_immediate(self, head):
         return self.turns and hasattr(self, f"respond_{_name(head)}")

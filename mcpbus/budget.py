@@ -1,0 +1,157 @@
+"""What a bus keeps in memory for its clients: counted in bytes in one place, and bounded together.
+
+Each bound of one stream, one session or one request leaves open what ten thousand of them may keep. So whoever keeps
+something for a client that waits, or makes others wait, has an `Account` and says how much it is. Where all of it is more
+than there may be, those that hold the most are told to end, until there is room again: nobody goes for being small. What
+they hold counts until they have let go of it; should that be too much by itself, newcomers are refused meanwhile.
+
+Nothing is counted that does not wait: an answer that is written at once costs no account.
+"""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Final
+
+from mcpbus.reached import ReachedLimits
+
+_SPARED: Final = 8
+"""Which part of the limit is made free at once, so that the next byte does not begin the search anew."""
+
+_NODE_BYTES: Final = 64
+"""What one value of decoded JSON takes beside its text, roughly, in bytes."""
+
+
+def weigh(text: bytes | memoryview) -> int:
+    """Return how many bytes some JSON takes in memory once it is decoded, roughly; its text, where that is more.
+
+    Each value but the first follows a comma, a bracket or a brace, and an empty list of two bytes is an object of sixty.
+    """
+    data = bytes(text)
+    return len(data) + _NODE_BYTES * (data.count(b",") + data.count(b"[") + data.count(b"{"))
+
+
+class Account:
+    """What one stream, session, call or body holds. Made by `Budget.account`; one that holds nothing can be forgotten.
+
+    Attributes:
+        held: Bytes.
+        owner: For whom: a principal, or what else tells one client from the others; None if that is not known.
+        leaving: Whether it was told to end. It goes on to count until it has given everything back.
+    """
+
+    __slots__ = ("_budget", "end", "held", "leaving", "owner", "what")
+
+    def __init__(self, budget: "Budget", what: str, owner: object, end: Callable[[], object] | None) -> None:
+        self._budget = budget
+        self.held = 0
+        self.what = what
+        self.owner = owner
+        self.end = end
+        self.leaving = False
+
+    def hold(self, size: int) -> None:
+        """Hold so many bytes more. Others, and this one, may be told to end before this returns."""
+        budget = self._budget
+        if size and not self.held:
+            budget._accounts[self] = None  # noqa: SLF001 - a budget and its accounts are one set of books
+        self.held += size
+        budget._add(self, size)  # noqa: SLF001
+
+    def release(self, size: int) -> None:
+        """Give so many bytes back.
+
+        Raises:
+            ValueError: It does not hold as many.
+        """
+        if size > self.held:
+            raise ValueError(f"{self!r} cannot give back {size} bytes")
+        budget = self._budget
+        self.held -= size
+        budget._add(self, -size)  # noqa: SLF001
+        if size and not self.held:
+            del budget._accounts[self]  # noqa: SLF001
+
+    def hold_now(self, size: int) -> None:
+        """Hold so many bytes from now on, however many it held before."""
+        if size > self.held:
+            self.hold(size - self.held)
+        elif size < self.held:
+            self.release(self.held - size)
+
+    def close(self) -> None:
+        """Give everything back. Harmless once that was done."""
+        self.release(self.held)
+
+    def __repr__(self) -> str:
+        return f"<Account of {self.what}: {self.held} bytes>"
+
+
+class Budget:
+    """What all of it may be together.
+
+    Args:
+        limit: How many bytes.
+        reached: Where it is noted that there were more.
+
+    Attributes:
+        limit: The same.
+        held: How many bytes are held.
+        full: Whether that is more than there may be: newcomers are refused.
+    """
+
+    __slots__ = ("_accounts", "_ending", "_leaving", "_reached", "full", "held", "limit")
+
+    def __init__(self, limit: float, reached: ReachedLimits) -> None:
+        self.limit = limit
+        self.held = 0
+        self.full = False
+        self._reached = reached
+        self._accounts: dict[Account, None] = {}  # those that hold something
+        self._leaving = 0  # held by those that were told to end
+        self._ending = False
+
+    def account(self, what: str, end: Callable[[], object] | None = None, *, owner: object = None) -> Account:
+        """Open an account.
+
+        Args:
+            what: What holds it, for people: ``a stream``.
+            end: Called once where it has to go: is to see to it, soon, that everything is given back, and does not wait. None
+                for what is not to end for others' sake.
+            owner: For whom it is held.
+        """
+        return Account(self, what, owner, end)
+
+    def accounts(self) -> list[Account]:
+        """Return those that hold something."""
+        return list(self._accounts)
+
+    def refusal(self) -> str:
+        """Note that a newcomer is refused, and return what it is told."""
+        self._reached.note("memory_bytes", None, "a newcomer was refused")
+        return "Too much waits for clients that do not read; try again later"
+
+    def _add(self, account: Account, size: int) -> None:
+        self.held += size
+        if account.leaving:
+            self._leaving += size
+        self.full = self.held > self.limit
+        if self.full and not self._ending and self.held - self._leaving > self.limit:
+            self._ending = True
+            try:
+                self._end_largest()
+            finally:
+                self._ending = False
+
+    def _end_largest(self) -> None:
+        """Tell those that hold the most to end."""
+        for account in sorted(self._accounts, key=attrgetter("held"), reverse=True):
+            if self.held - self._leaving <= self.limit * (1 - 1 / _SPARED):
+                return
+            if account.end is not None and not account.leaving and account.held:
+                held = account.held
+                account.leaving = True
+                self._leaving += held
+                self._reached.note(
+                    "memory_bytes", account.owner, f"{account.what} that held {held} bytes was ended"
+                )
+                account.end()

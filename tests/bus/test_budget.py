@@ -1,0 +1,132 @@
+"""What is kept for clients: the books of it, and who goes when it is too much."""
+
+import json
+import math
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbus.budget import Budget, weigh
+from mcpbus.reached import ReachedLimits
+
+
+def budget_of(limit=math.inf):
+    return Budget(limit, ReachedLimits())
+
+
+def test_who_gives_back_more_than_it_holds_is_told():
+    account = budget_of().account("a stream")
+    account.hold(5)
+    with pytest.raises(ValueError, match="cannot give back 6"):
+        account.release(6)
+
+
+async def test_those_that_hold_the_most_go_and_the_small_ones_stay(autojump_clock):
+    budget, gone = budget_of(800), []
+    accounts = [budget.account("a stream", lambda n=n: gone.append(n)) for n in range(5)]
+    for account, size in zip(accounts, (10, 300, 20, 400, 71), strict=True):
+        account.hold(size)
+    # One goes, and with it more than an eighth of the limit: there is room again.
+    assert gone == [3]
+    assert budget.held == 801
+    assert budget.full, "what has not been given back is still there"
+    accounts[3].close()
+    assert (budget.held, budget.full) == (401, False)
+
+
+async def test_room_is_made_for_more_than_the_next_byte(autojump_clock):
+    budget, gone = budget_of(800), []
+    for n in range(81):
+        account = budget.account("a stream", lambda n=n: gone.append(n))
+        account.hold(10)
+    assert len(gone) == 11
+
+
+async def test_what_is_told_to_end_is_told_once(autojump_clock):
+    budget, gone = budget_of(100), []
+    account = budget.account("a stream", lambda: gone.append(1))
+    account.hold(101)
+    account.hold(1)
+    assert gone == [1]
+
+
+async def test_what_may_not_end_stays_and_newcomers_are_refused(autojump_clock):
+    reached = ReachedLimits()
+    budget = Budget(100, reached)
+    budget.account("standard output").hold(101)
+    assert budget.full
+    assert "try again later" in budget.refusal()
+    assert reached.counts == {"memory_bytes": 1}
+
+
+async def test_an_end_may_make_others_hold_something(autojump_clock):
+    budget, gone = budget_of(100), []
+    heir = budget.account("a session")
+
+    def end(n):
+        gone.append(n)
+        heir.hold(5)
+        accounts[n].close()
+
+    accounts = [budget.account("a stream", lambda n=n: end(n)) for n in range(3)]
+    for account in accounts:
+        account.hold(40)
+    assert (gone, budget.held, heir.held) == ([0], 85, 5)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["hold", "release", "close", "hold_now"]), st.integers(0, 4), st.integers(0, 60)
+    ),
+    max_size=80,
+)
+
+
+@given(STEPS, st.integers(1, 200))
+def test_the_sum_is_that_of_the_accounts_after_each_step(steps, limit):
+    # Who is told to end gives all back with its next step.
+    budget, told = budget_of(limit), set()
+    accounts = [
+        budget.account("a stream", None if n == 0 else (lambda n=n: told.add(n)), owner=n) for n in range(5)
+    ]
+
+    async def main():
+        for verb, which, size in steps:
+            account = accounts[which]
+            if which in told:
+                account.close()
+            elif verb == "release":
+                account.release(min(size, account.held))
+            elif verb == "close":
+                account.close()
+            else:
+                getattr(account, verb)(size)
+            assert budget.held == sum(a.held for a in accounts)
+            assert all(a.held >= 0 for a in accounts)
+            assert set(budget.accounts()) == {a for a in accounts if a.held}
+            assert budget.full == (budget.held > limit)
+            staying = [a for n, a in enumerate(accounts) if n and n not in told]
+            if budget.held - sum(accounts[n].held for n in told) > limit:
+                assert not any(a.held for a in staying), "somebody could have gone"
+        for account in accounts:
+            account.close()
+        assert (budget.held, budget.accounts(), budget.full) == (0, [], False)
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[[] for _ in range(1000)], [{} for _ in range(1000)], {str(n): n for n in range(1000)}, "é" * 1000],
+)
+def test_json_weighs_about_what_it_takes(value):
+    def size(value):
+        parts = (
+            value if isinstance(value, list) else [*value, *value.values()] if isinstance(value, dict) else ()
+        )
+        return value.__sizeof__() + sum(map(size, parts))
+
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    assert weigh(text) > size(value) / 2

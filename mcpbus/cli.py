@@ -134,6 +134,10 @@ def _http_options(command: _Command) -> _Command:
                 help=f"Whether the endpoint takes WebSockets too. [default: {_yes_no(_HTTP.websocket)}]",
             ),
             click.option(
+                "--root-path",
+                help="What a proxy takes off the paths of requests; HTTP+SSE clients are told it.",
+            ),
+            click.option(
                 "--certfile", type=click.Path(dir_okay=False), help="PEM certificate chain, for TLS."
             ),
             click.option(

@@ -15,7 +15,7 @@ import httptools
 from mcpbus.remembered import LONGEST_REMEMBERED, MOST_REMEMBERED
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.decisions import Head
+from mcpbus.transport.decisions import Head, plain_path
 from mcpbus.transport.headers import Headers
 
 CHUNKED: Final = -1
@@ -190,7 +190,7 @@ def read_head(data: bytes, longest: int) -> RequestHead:
         raise RequestError(400, "a request names its host once, in the field Host")
     if line.authority is not None and line.authority != (host or b"").lower():
         raise RequestError(400, "the target names another host than the field Host")
-    head = Head(line.verb, line.path, Headers.of(fields), line.query)
+    head = Head(line.verb, plain_path(line.path), Headers.of(fields), line.query)
     length = _read_length(fields, modern=line.modern)
     keeps, leaves = _read_connection(head, modern=line.modern)
     return RequestHead(

@@ -9,7 +9,7 @@ import trio
 from mcpbus.remembered import Remembered
 from mcpbus.transport.answering import Host
 from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.decisions import Answer, Head
+from mcpbus.transport.decisions import Answer, Head, plain_path
 from mcpbus.transport.endpoint import Endpoint
 from mcpbus.transport.gate import HttpOptions
 from mcpbus.transport.headers import Headers
@@ -105,7 +105,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 def _head(scope: Scope, verb: str, fields: Fields) -> Head:
     root = scope.get("root_path", "")
-    path = scope["path"].removeprefix(root) or "/"
+    path = plain_path(scope["path"].removeprefix(root) or "/")
     return Head(verb, path, Headers(fields), (scope.get("query_string") or b"").decode("latin-1"), root)
 
 

@@ -73,7 +73,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         verb: The HTTP method.
-        path: Relative to where the application is mounted, without a query.
+        path: Relative to where the application is mounted, without a query, as `plain_path` has it.
         headers: Its fields.
         query: What follows the question mark, as it came.
         root: Where the application is mounted; empty if it has the whole server.
@@ -84,6 +84,11 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     headers: Headers
     query: str = ""
     root: str = ""
+
+
+def plain_path(path: str) -> str:
+    """A path as it is compared: a slash at its end, which many clients and proxies add, makes no other place of it."""
+    return path[:-1] if path.endswith("/") and len(path) > 1 else path
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):

@@ -2,7 +2,7 @@
 
 A pure function of the request, the options and a directory that is only asked, in the order in which faults are judged:
 
-1. `judge_head`: Host and Origin (403), path (404), CORS preflight, verb (405). Then the shell authorizes (401, 403).
+1. `judge_head`: Host and Origin (403), CORS preflight, path (404), verb (405). Then the shell authorizes (401, 403).
 2. `judge_post`: body cap (413), Content-Type (415), Accept (406). Then the shell reads the body.
 3. `judge_body`: JSON (400), era; then the modern claim and its headers, or the legacy session.
    `judge_get` and `judge_delete` for these verbs.
@@ -93,15 +93,14 @@ class Exchange(Generic[SessionT]):
         self.directory = directory
         self._health_path = options.health_path
         self.needs_body: Final = NeedsBody(options.max_body_bytes)
-        self._accepted: set[
-            tuple[str, bytes | tuple[bytes, ...] | None, bytes | tuple[bytes, ...] | None]
-        ] = set()
+        self._accepted: set[tuple[str | bytes | tuple[bytes, ...] | None, ...]] = set()
 
     # -- the head ------------------------------------------------------------------------------------------------------
 
     def judge_head(self, head: Head) -> Answer | Proceed:
         """Judge what is judged before authorization."""
-        stated = (head.path, head.headers.raw(b"host"), head.headers.raw(b"origin"))
+        raw = head.headers.raw
+        stated = (head.path, raw(b"host"), raw(b"origin"), raw(b"sec-fetch-site"))
         if head.verb == "POST" and stated in self._accepted:
             return _POST
         verdict = self._answer_head(head) or self._judge_verb(head)
@@ -119,14 +118,25 @@ class Exchange(Generic[SessionT]):
         refused = self.judge_caller(head)
         if refused is not None:
             return refused
+        if gate.is_preflight(head):
+            verbs = self._verbs_at(head)
+            if verbs is not None:
+                return gate.preflight(head, verbs)
         if head.path != self.options.path:
             # Not a JSON-RPC body: by that, a client tells a wrong address from an unknown method (rule D-15).
             return answer(
                 404, b"text/plain", b"Not found: the MCP endpoint is %b\n" % self.options.path.encode()
             )
-        if gate.is_preflight(head):
-            return gate.preflight(head, self._verbs(head.headers))
         return None
+
+    def _verbs_at(self, head: Head) -> bytes | None:
+        """The verbs for a page to use at an address, also where it may find nothing; None where nobody looks for anything.
+
+        A page that looks for metadata with headers of MCP's own has to read a 404, which without a preflight is an error to it.
+        """
+        if head.path == self.options.path:
+            return self._verbs(head.headers)
+        return b"GET, HEAD" if head.path == self._health_path or gate.is_well_known(head.path) else None
 
     def judge_caller(self, head: Head) -> Answer | None:
         """Why this Host or this Origin is refused, if it is: the first question to whoever connects, over any transport."""

@@ -2,6 +2,7 @@
 
 A page from anywhere can make its visitor's browser send requests to a server on the visitor's own machine, and can make its own name
 resolve to that machine (DNS rebinding). The browser then tells on it: Origin names the page, Host the name it used (rules W-41, W-43).
+What a page only embeds, as an image, comes without an Origin; then Sec-Fetch-Site says that another site's page asks (Fetch Metadata).
 """
 
 import functools
@@ -14,7 +15,7 @@ import attrs
 from attrs.validators import gt, in_, matches_re
 
 from mcpbus.protocol.errors import ProtocolError, invalid_request, quoted
-from mcpbus.transport.decisions import NO_STORE, Answer, Head
+from mcpbus.transport.decisions import NO_STORE, Answer, Head, plain_path
 from mcpbus.transport.headers import Headers
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]*))?")
@@ -22,6 +23,7 @@ _ORIGIN: Final = re.compile(r"https?://([!-.0-~]+)")
 _ALLOWABLE_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+")
 _TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+([ \t]*,[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+)*")
 _VISIBLE: Final = re.compile(r"[!-~]+")
+_ELSEWHERE: Final = frozenset({"cross-site", "same-site"})
 _LONGEST_HOST: Final = 261  # a DNS name, a colon and a port
 
 # Read by pages that use the API of the browser to speak MCP; everything else is hidden from them unless it is named.
@@ -67,6 +69,7 @@ class HttpFields(TypedDict, total=False):
     sse_path: str
     websocket: bool
     param_headers: Literal["required", "optional"]
+    root_path: str
 
 
 @attrs.frozen(kw_only=True)
@@ -89,12 +92,14 @@ class HttpOptions:
         websocket: Whether the endpoint takes WebSockets too, whose messages may be as long as the body of a POST.
         param_headers: Whether a call of 2026-07-28 must repeat the arguments that have `x-mcp-header` in `Mcp-Param-*` fields
             (`required`), or may leave the fields out (`optional`). One that says something else is refused in any case.
+        root_path: What a proxy takes off the paths of requests, such as `/tools`, which clients of HTTP+SSE have to be told. By
+            default what the ASGI server says of it, in its scope's `root_path`.
 
     Raises:
         ValueError: An option cannot be right; the message says what would be.
     """
 
-    path: str = attrs.field(default="/mcp", validator=matches_re(r"/[^?#\s]*"))
+    path: str = attrs.field(default="/mcp", converter=plain_path, validator=matches_re(r"/[^?#\s]*"))
     allowed_hosts: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_hosts)
     allowed_origins: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_origins)
     max_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=gt(0))
@@ -103,11 +108,14 @@ class HttpOptions:
     )
     get_streams: bool = True
     http_sse: bool = True
-    sse_path: str = attrs.field(default="/sse", validator=[matches_re(r"/[^?#\s]*"), _check_sse_path])
+    sse_path: str = attrs.field(
+        default="/sse", converter=plain_path, validator=[matches_re(r"/[^?#\s]*"), _check_sse_path]
+    )
     websocket: bool = True
     param_headers: Literal["required", "optional"] = attrs.field(
         default="required", validator=in_(("required", "optional"))
     )
+    root_path: str = attrs.field(default="", validator=matches_re(r"(/[^/?#\s]+)*"))
 
     @property
     def health_path(self) -> str:
@@ -132,12 +140,24 @@ def judge_host(headers: Headers, options: HttpOptions) -> ProtocolError | None:
 
 
 def judge_origin(headers: Headers, options: HttpOptions) -> ProtocolError | None:
-    """Why the Origin field is refused; None if it is not. A client that is no browser sends none, and may."""
+    """Why the page that a browser asks for is refused; None if it is not. A client that is no browser names none, and may."""
     origins = headers.all(b"origin")
-    if not origins or (len(origins) == 1 and _allows(origins[0], options)):
+    if not origins:
+        return _judge_site(headers, options)
+    if len(origins) == 1 and _allows(origins[0], options):
         return None
     return invalid_request(
         f"Origin {quoted(', '.join(origins))} is neither a loopback origin nor one of the option allowed_origins"
+    )
+
+
+def _judge_site(headers: Headers, options: HttpOptions) -> ProtocolError | None:
+    """Why a request without an Origin is refused: a page of elsewhere embeds what it must not read, and which page is not said."""
+    site = headers.get(b"sec-fetch-site")
+    if site is None or site.lower() not in _ELSEWHERE or "*" in options.allowed_origins:
+        return None
+    return invalid_request(
+        f"Sec-Fetch-Site {quoted(site)} without an Origin: a page of another origin embeds this address"
     )
 
 
@@ -179,6 +199,11 @@ def cors_headers(head: Head, options: HttpOptions) -> list[tuple[bytes, bytes]]:
         (b"access-control-expose-headers", _EXPOSED),
         (b"vary", b"Origin"),
     ]
+
+
+def is_well_known(path: str) -> bool:
+    """Whether it is an address at which clients look for what a whole origin has to say (RFC 8615), here or not."""
+    return path.startswith("/.well-known/")
 
 
 def is_preflight(head: Head) -> bool:

@@ -106,8 +106,9 @@ class HttpSse:
             events = [encode_event(message, event="message") for message in messages]
             await http.write(b"".join(events) or COMMENT, more=True)
 
-        head, limits = http.head, self._bus.limits
-        address = f"{quote(head.root)}{self._exchange.options.sse_path}?{_NAME}={channel.session.id}"
+        options, limits = self._exchange.options, self._bus.limits
+        root = options.root_path or http.head.root
+        address = f"{quote(root)}{options.sse_path}?{_NAME}={channel.session.id}"
         with trio.move_on_after(limits.write_deadline) as deadline:
             await http.start_stream([*HEADERS])
             await http.write(encode_event(address.encode(), event="endpoint"), more=True)

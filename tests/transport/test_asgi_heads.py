@@ -47,6 +47,7 @@ async def app(autojump_clock):
     [
         ({"method": "PUT"}, {}, 405),
         ({"path": "/other"}, {}, 404),
+        ({"path": "/mcp/"}, {}, 200),
         ({"root_path": "/mcp", "path": "/mcp"}, {}, 404),
         ({}, {"host": "elsewhere.example"}, 403),
         ({}, {"origin": "https://elsewhere.example"}, 403),

@@ -29,6 +29,7 @@ from mcpbus.transport import (
     HttpOptions,
     Initialize,
     OpenStream,
+    Proceed,
     Serve,
     health,
 )
@@ -203,12 +204,19 @@ def test_a_draining_server_says_so():
     assert (health("draining", 503).status, health("draining", 503).body) == (503, b'{"status":"draining"}')
 
 
-@pytest.mark.parametrize("path", ["/", "/mcp/", "/MCP", "/other"])
+@pytest.mark.parametrize("path", ["/", "/mcp//", "/MCP", "/other"])
 def test_another_path_is_not_found_and_no_json_rpc(path):  # D-15
     verdict = judge(make_head(path=path), request())
     assert verdict.status == 404
     assert dict(verdict.headers)[b"content-type"] == b"text/plain"
     assert b"/mcp" in verdict.body
+
+
+@pytest.mark.parametrize("verb", ["POST", "GET"])
+def test_what_was_in_order_once_is_judged_anew_where_another_page_asks(verb):
+    exchange = Exchange(HttpOptions(), Directory())
+    assert exchange.judge_head(make_head(verb)) == Proceed(verb)
+    assert exchange.judge_head(make_head(verb, sec_fetch_site="cross-site")).status == 403
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/health", "/other"])
@@ -229,6 +237,25 @@ def test_a_preflight_is_granted_to_an_allowed_page():
     assert dict(verdict.headers)[b"access-control-allow-methods"] == b"POST, GET, DELETE"
     assert dict(verdict.headers)[b"access-control-allow-headers"] == b"content-type,mcp-param-region"
     assert dict(Exchange(HttpOptions(), Directory()).cors_headers(head))[b"access-control-allow-origin"]
+
+
+@pytest.mark.parametrize(
+    ("path", "verbs"),
+    [
+        ("/health", b"GET, HEAD"),
+        ("/.well-known/oauth-protected-resource", b"GET, HEAD"),
+        ("/.well-known/oauth-protected-resource/mcp", b"GET, HEAD"),
+    ],
+)
+def test_a_page_may_look_for_what_may_not_be_there(path, verbs):
+    """It asks with MCP-Protocol-Version, hence with a preflight, and has to be able to read the 404."""
+    asked = {"origin": "http://localhost:6274", "access_control_request_method": "GET"}
+    verdict = judge(
+        make_head("OPTIONS", path, access_control_request_headers="mcp-protocol-version", **asked)
+    )
+    assert (verdict.status, dict(verdict.headers)[b"access-control-allow-methods"]) == (204, verbs)
+    assert judge(make_head("OPTIONS", path, **{**asked, "origin": "https://evil.example"})).status == 403
+    assert judge(make_head("OPTIONS", "/elsewhere", **asked)).status == 404
 
 
 def test_a_preflight_of_another_page_is_refused():

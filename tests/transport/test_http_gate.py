@@ -108,6 +108,25 @@ def test_a_client_that_is_no_browser_sends_no_origin():
     assert judge_origin(headers(), DEFAULT) is None
 
 
+@pytest.mark.parametrize(
+    ("options", "fields", "passes"),
+    [
+        (DEFAULT, {"sec-fetch-site": "cross-site"}, False),
+        (DEFAULT, {"sec-fetch-site": "Cross-Site"}, False),
+        (DEFAULT, {"sec-fetch-site": "same-site"}, False),
+        (DEFAULT, {"sec-fetch-site": "same-origin"}, True),
+        (DEFAULT, {"sec-fetch-site": "none"}, True),
+        (DEFAULT, {"sec-fetch-site": "cross-site", "origin": "http://localhost:3000"}, True),
+        (DEFAULT, {"sec-fetch-site": "cross-site", "origin": "https://evil.example"}, False),
+        (NAMED, {"sec-fetch-site": "cross-site"}, False),
+        (NAMED, {"sec-fetch-site": "cross-site", "origin": "https://app.example.com"}, True),
+        (ANY, {"sec-fetch-site": "cross-site"}, True),
+    ],
+)
+def test_what_a_page_of_elsewhere_embeds_without_an_origin_is_refused(options, fields, passes):
+    assert (judge_origin(headers(*fields.items()), options) is None) is passes
+
+
 def test_two_origins_are_refused():
     twice = headers(("origin", "http://localhost"), ("origin", "http://localhost"))
     assert judge_origin(twice, DEFAULT) is not None
@@ -164,6 +183,8 @@ def test_a_preflight_is_granted_the_fields_it_asks_for(wanted, granted):
     [
         ({"path": "mcp"}, ValueError, "path"),
         ({"path": "/mcp?x"}, ValueError, "path"),
+        ({"root_path": "tools"}, ValueError, "root_path"),
+        ({"root_path": "/tools/"}, ValueError, "root_path"),
         ({"max_body_bytes": 0}, ValueError, "max_body_bytes"),
         ({"sessions": "both"}, ValueError, "sessions"),
         ({"allowed_hosts": "example.com"}, TypeError, "example.com"),
@@ -176,3 +197,8 @@ def test_a_preflight_is_granted_the_fields_it_asks_for(wanted, granted):
 def test_an_option_that_cannot_work_is_refused_where_it_is_set(wrong, error, names):
     with pytest.raises(error, match=names):
         HttpOptions(**wrong)
+
+
+@pytest.mark.parametrize(("given", "meant"), [("/mcp/", "/mcp"), ("/", "/"), ("/a/b", "/a/b")])
+def test_a_slash_at_the_end_makes_no_other_place(given, meant):
+    assert HttpOptions(path=given).path == meant

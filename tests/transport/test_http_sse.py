@@ -50,6 +50,20 @@ async def test_the_address_names_where_the_application_is_mounted(autojump_clock
             assert client.stream.endpoint.startswith("/%C3%BCber/sse?session_id=")
 
 
+async def test_the_address_names_what_a_proxy_takes_off(autojump_clock):
+    async with house(http={"root_path": "/tools"}) as home, open_probe(home.app) as probe:
+        stream = probe.send("GET", headers={"accept": "text/event-stream"}, target="/sse/")
+        await home.quiet()
+        assert stream.body.startswith(b"event: endpoint\ndata: /tools/sse?session_id=")
+
+
+async def test_an_image_of_another_page_opens_no_session(autojump_clock):
+    async with house() as home:
+        image = {"accept": "image/avif,*/*", "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+        answer = await home.probe.send("GET", headers=image, target="/sse").ended()
+        assert (answer.status, home.bus.statistics().actors) == (403, 0)
+
+
 @pytest.mark.parametrize("revision", LEGACY)
 async def test_every_legacy_revision_may_be_negotiated(revision, autojump_clock):
     async with house() as home, sse(home.probe, revision) as client:

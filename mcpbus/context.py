@@ -232,7 +232,7 @@ class Context(Asking):
         """Make questions ready to be asked. For the bus.
 
         Raises:
-            CannotAskError: The client did not declare that it can be asked one of them.
+            CannotAskError: The revision does not have one of them, or the client did not declare that it can be asked.
             TypeError: One of them holds what is not JSON.
         """
         caller = self._carrier.caller
@@ -240,6 +240,8 @@ class Context(Asking):
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
         required: dict[str, Any] = {}
         for question in questions.values():
+            if (foreign := question.foreign(caller.revision)) is not None:
+                raise cannot_ask(f"revision {caller.revision.name} has no {foreign}")
             for name, needed in question.lacks(caller.client_capabilities, caller.revision).items():
                 required[name] = required.get(name, {}) | needed
         if required:

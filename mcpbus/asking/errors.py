@@ -15,7 +15,7 @@ class AskError(ProtocolError):
 
 
 class CannotAskError(AskError):
-    """The client was not asked: it did not declare that it can be, or no stream can carry the question."""
+    """The client was not asked: it did not declare that it can be, its revision has no such question, or no stream can carry it."""
 
 
 class AnswerTimeoutError(AskError):
@@ -43,7 +43,7 @@ def undeclared(required: Mapping[str, Any], revision: Revision) -> CannotAskErro
 
 
 def cannot_ask(why: str) -> CannotAskError:
-    """Return the error for a question that no stream can carry."""
+    """Return the error for a question that cannot be put, whatever the client declares."""
     return CannotAskError(INTERNAL_ERROR, f"The client cannot be asked: {why}")
 
 

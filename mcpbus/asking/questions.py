@@ -29,6 +29,9 @@ class Question(Protocol):
     label: ClassVar[str]
     """Begins the key that is made for it where none is given."""
 
+    def foreign(self, revision: Revision) -> str | None:
+        """Return what of it `revision` does not have, in words; None if it has all."""
+
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
         """Return what a client with these capabilities would have to declare besides."""
 
@@ -87,6 +90,10 @@ class Elicit(Generic[T]):
     def _make_form(self) -> Form:
         return make_form(self.schema)
 
+    def foreign(self, revision: Revision) -> str | None:
+        """See `Question.foreign`."""
+        return None if "form" in revision.elicitation_modes else "elicitation"
+
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
         """See `Question.lacks`; an elicitation capability without modes means forms."""
         declared = capabilities.get("elicitation")
@@ -128,6 +135,10 @@ class ElicitUrl:
     message: str
     url: str
     elicitation_id: str = attrs.field(factory=lambda: secrets.token_urlsafe(16))
+
+    def foreign(self, revision: Revision) -> str | None:
+        """See `Question.foreign`."""
+        return None if "url" in revision.elicitation_modes else "elicitation by URL"
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
         """See `Question.lacks`."""
@@ -204,11 +215,19 @@ class Sample:
             except msgspec.ValidationError as error:
                 raise ValueError(f"a tool is described as in tools/list: {error}, in {tool!r}") from error
 
+    def foreign(self, revision: Revision) -> str | None:
+        """See `Question.foreign`."""
+        return "tools in sampling" if self._uses_tools and not revision.sampling_features else None
+
+    @property
+    def _uses_tools(self) -> bool:
+        return self.tools is not None or self.tool_choice is not None
+
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
         """See `Question.lacks`."""
         declared = capabilities.get("sampling")
         needed: dict[str, Any] = {}
-        if self.tools is not None or self.tool_choice is not None:
+        if self._uses_tools:
             needed["tools"] = {}
         if self.include_context not in {None, "none"} and revision.sampling_features:
             needed["context"] = {}
@@ -250,6 +269,10 @@ class ListRoots:
 
     method: ClassVar[str] = "roots/list"
     label: ClassVar[str] = "roots"
+
+    def foreign(self, revision: Revision) -> str | None:  # noqa: ARG002 - every one has it
+        """See `Question.foreign`."""
+        return None
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:  # noqa: ARG002 - every one has it
         """See `Question.lacks`."""

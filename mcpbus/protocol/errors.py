@@ -101,7 +101,12 @@ def missing_client_capability(required: Mapping[str, Any]) -> ProtocolError:
     Args:
         required: a client-capabilities object; each value is an object, such as `{"elicitation": {"url": {}}}`.
     """
-    names = ", ".join(sorted(required))
+    # An object within says what is missing of a capability that was declared, perhaps: to name this alone would mislead.
+    names = ", ".join(
+        sorted(
+            name for key, parts in required.items() for name in ([f"{key}.{part}" for part in parts] or [key])
+        )
+    )
     return ProtocolError(
         MISSING_REQUIRED_CLIENT_CAPABILITY,
         f"Missing required client capability: declare {names}",

@@ -65,6 +65,29 @@ async def test_every_kind_is_asked_on_the_requests_own_stream_where_the_revision
         await it.assert_nothing_is_left()
 
 
+@pytest.mark.parametrize(
+    ("revision", "capabilities", "missing"),
+    [
+        ("2025-03-26", {}, "The client cannot be asked: revision 2025-03-26 has no elicitation by URL"),
+        (
+            "2025-06-18",
+            {"elicitation": {}},
+            "The client cannot be asked: revision 2025-06-18 has no elicitation by URL",
+        ),
+        ("2025-11-25", {"elicitation": {}}, "Missing required client capability: declare elicitation.url"),
+        ("2025-11-25", {}, "Missing required client capability: declare elicitation.url"),
+    ],
+)
+async def test_a_client_is_told_what_is_missing_and_not_what_it_declared(
+    revision, capabilities, missing, autojump_clock
+):
+    async with interviewed(shown(lambda ctx: ctx.elicit_url("?", "https://a.example"))) as it:
+        session = await it.session(revision, capabilities=capabilities)
+        reply = await session.request("tools/call", it.call).reply()
+        assert reply["error"]["message"] == missing
+        await it.assert_nothing_is_left()
+
+
 @pytest.mark.parametrize(("ask", "method", "answer", "got", "since"), KINDS)
 @pytest.mark.parametrize("capabilities", [{}, {"experimental": {}}])
 async def test_a_client_that_declared_nothing_is_asked_nothing(

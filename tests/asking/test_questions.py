@@ -73,6 +73,22 @@ def test_what_a_client_lacks_in_each_revision(question, declared, lacking):
     assert found == lacking
 
 
+@pytest.mark.parametrize(
+    ("question", "foreign"),
+    [
+        (FORM, ["elicitation", "elicitation", None, None, None]),
+        (URL, ["elicitation by URL"] * 3 + [None, None]),
+        (SAMPLE, [None] * 5),
+        (CONTEXT, [None] * 5),
+        (TOOLS, ["tools in sampling"] * 3 + [None, None]),
+        (CHOICE, ["tools in sampling"] * 3 + [None, None]),
+        (ROOTS, [None] * 5),
+    ],
+)
+def test_what_a_revision_does_not_have(question, foreign):
+    assert [question.foreign(revision) for revision in REVISIONS.values()] == foreign
+
+
 @pytest.mark.parametrize("revision", [D, E])
 def test_all_that_is_lacking_is_told_at_once(revision):
     assert BOTH.lacks({}, revision) == {"sampling": {"tools": {}, "context": {}}}

@@ -18,7 +18,14 @@ TABLE = [
         errors.missing_client_capability({"sampling": {}}),
         -32021,
         {"requiredCapabilities": {"sampling": {}}},
-        "sampling",
+        ": declare sampling",
+    ),
+    (
+        "M-12",
+        errors.missing_client_capability({"roots": {}, "elicitation": {"url": {}, "form": {}}}),
+        -32021,
+        {"requiredCapabilities": {"roots": {}, "elicitation": {"url": {}, "form": {}}}},
+        ": declare elicitation.form, elicitation.url, roots",
     ),
     (
         "M-4",

@@ -15,7 +15,7 @@ from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.calls import Caller, Complete, Prepared, PromptGet, ResourceRead, ToolCall
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.registry import Entry, Registry
-from mcpbus.features.results import CacheScope
+from mcpbus.features.results import CacheScope, tail_for
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
 from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, resource_not_found
@@ -136,7 +136,8 @@ def _discover(_params: NoParams, caller: Caller) -> bytes:
     }
     if server.instructions is not None:
         body["instructions"] = server.instructions
-    return jsontypes.encode(body)[:-1] + caller.tail.cacheable(server.list_ttl, _scope(caller))
+    tail = tail_for(server.identity(caller.revision), caller.revision)
+    return jsontypes.encode(body)[:-1] + tail.cacheable(server.list_ttl, _scope(caller))
 
 
 def _ping(_params: NoParams, caller: Caller) -> bytes:

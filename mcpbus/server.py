@@ -54,7 +54,7 @@ class Server:
         description: what it is for, in a sentence.
         instructions: how a model should use it as a whole.
         website_url: where to read more.
-        icons: for user interfaces.
+        icons: for user interfaces; told in the answers to initialize and server/discover alone.
         lifespan: opens what handlers share: an async context manager made from the server, around everything it
             serves. What it yields is `ctx.state`.
         visible: decides by principal who sees, and may call, which tool: ``visible(principal, tool) -> bool``. It
@@ -106,7 +106,8 @@ class Server:
         self.runner = Runner(threads, middleware)
         self.session_hooks: list[Callable[[Any], Any]] = []
         self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
-        self.tails = {row: tail_for(self.identity(row), row) for row in REVISIONS.values()}
+        # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
+        self.tails = {row: tail_for(self.identity(row, icons=False), row) for row in REVISIONS.values()}
         self.sealer = Sealer(state_keys)
         self._opened = False
 
@@ -114,14 +115,14 @@ class Server:
         """What its lifespan opens, anew for each opening; yields None if it has none."""
         return nullcontext() if self.lifespan is None else self.lifespan(self)
 
-    def identity(self, revision: Revision) -> Implementation:
-        """Who the server is, as `revision` says it (rule B-10)."""
+    def identity(self, revision: Revision, *, icons: bool = True) -> Implementation:
+        """Who the server is, as `revision` says it (rule B-10), with or without its icons."""
         return msgspec.structs.replace(
             self._identity,
             title=self._identity.title if revision.titles else None,
             description=self._identity.description if revision.implementation_details else None,
             website_url=self._identity.website_url if revision.implementation_details else None,
-            icons=self._identity.icons if revision.icons else None,
+            icons=self._identity.icons if icons and revision.icons else None,
         )
 
     @overload

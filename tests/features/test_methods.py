@@ -161,6 +161,17 @@ def test_the_server_says_of_itself_what_the_revision_knows(revision, members):
     assert result["serverInfo"].keys() == {"name", "version"} | members
 
 
+async def test_the_icons_of_the_server_are_told_to_who_asks_for_it_and_in_no_other_result(connect):
+    server = Server("s", title="S", icons=[Icon("data:image/png;base64," + "A" * 10_000)])
+    server.add_tool(lambda: "said", name="t")
+    server.runner.inline = True
+    client = connect(server)
+    asked = client.ask("server/discover")
+    others = [client.ask("tools/list"), await client.call("t")]
+    assert asked["_meta"][SERVER_INFO].keys() == {"name", "version", "title", "icons"}
+    assert all(other["_meta"][SERVER_INFO].keys() == {"name", "version", "title"} for other in others)
+
+
 @pytest.mark.parametrize("revision", LEGACY)
 def test_an_empty_result_is_an_empty_object(server, revision):
     assert empty_result(server, REVISIONS[revision]) == b"{}"

@@ -8,7 +8,7 @@ flight; on modern and stateless HTTP every POST stands alone and two of them may
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import trio
@@ -18,16 +18,34 @@ from mcpbus.budget import Budget
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.reached import ReachedLimits
+from mcpbus.shares import NoRoomError
 
 if TYPE_CHECKING:
     from mcpbus.brief import Brief
 
 
 class Overloaded(ProtocolError):  # noqa: N818 - the state, not a fault of the request
-    """A bound is reached, or the server is shutting down; over HTTP the status is 503."""
+    """A bound is reached, or the server is shutting down.
+
+    Attributes:
+        status: What that is over HTTP.
+    """
+
+    status: ClassVar[int] = 503
 
     def __init__(self, why: str) -> None:
         super().__init__(INTERNAL_ERROR, why)
+
+
+class PastShare(Overloaded):
+    """There would be room for somebody else."""
+
+    status: ClassVar[int] = 429
+
+
+def overloaded(full: NoRoomError, why: str) -> Overloaded:
+    """Return what to refuse a client with for whom there is no room."""
+    return PastShare(why) if full.past_share else Overloaded(why)
 
 
 class InFlight:

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from actors import Address, DeadLetter, Discard, System, open_system
-from mcpbus.admission import Admission, Overloaded
+from mcpbus.admission import Admission, overloaded
 from mcpbus.asking.ask import Ask
 from mcpbus.asking.errors import cannot_ask
 from mcpbus.asking.parking import Parking
@@ -31,6 +31,7 @@ from mcpbus.methods import METHODS
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
+from mcpbus.owners import Peer, owner_of
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.revisions import LATEST, Era
 from mcpbus.reached import ReachedLimits
@@ -39,6 +40,7 @@ from mcpbus.routing import Kind, Line, Setting
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.session import Close, EndGet, Session, Stage
 from mcpbus.session_actor import SessionActor
+from mcpbus.shares import NoRoomError, Shares
 from mcpbus.statistics import Statistics
 from mcpbus.stores.forgetting import Forgetting
 from mcpbus.stores.log import EventLog
@@ -84,6 +86,7 @@ class Bus:
         state: What its lifespan yielded.
         limits: What clients may use.
         sessions: The legacy sessions that have been initialized, by id.
+        shares: The same by owner, with those that have not been initialized, and the connections that may never be.
         tasks: The calls that became tasks; their number is its length.
         budget: What is kept in memory for clients, in bytes.
         reached: Which of the limits were reached, and how often.
@@ -117,7 +120,7 @@ class Bus:
         self.tasks = TaskDirectory(self, MemoryTaskStore() if task_store is None else task_store)
         self._sessions: dict[str, Session] = {}
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
-        self._unready: dict[str, Session] = {}
+        self.shares = Shares(limits.max_sessions, Session.idle_since)
         self._registering: set[Session] = set()
         self._channels: set[Session] = set()
         self._streams = OpenStreams()
@@ -196,60 +199,72 @@ class Bus:
         found = self.features.find_tool(tool, principal) if self.features.mirrors() else None
         return () if found is None else found.mirrored
 
-    def open_session(self, setting: Setting, principal: object) -> Session:
+    def open_session(self, setting: Setting, principal: object, peer: Peer) -> Session:
         """Open a session over HTTP, for an initialize that is about to be answered.
 
         Raises:
-            Overloaded: There are as many as there may be, and none that never became ready could make room.
+            Overloaded: There are as many as there may be, and none that could make room for one of this owner's.
         """
-        self._make_room()
-        session = self._spawn_session(setting, principal, None)
+        owner = self._make_room(principal, peer)
+        session = self._spawn_session(setting, principal, owner, None)
         self._registering.add(session)
         return session
 
-    def open_channel(self, principal: object) -> tuple[Session, Stream]:
+    def open_channel(self, principal: object, peer: Peer) -> tuple[Session, Stream]:
         """Open a connection that carries everything: its session, which may never be initialized, and its stream.
 
         Raises:
             Overloaded: As for `open_session`; such connections count among the sessions.
         """
-        self._make_room()
+        owner = self._make_room(principal, peer)
         stream = self.open_stream(Line.SHARED)
-        session = self._spawn_session(Setting.SHARED, principal, stream)
+        session = self._spawn_session(Setting.SHARED, principal, owner, stream)
         self._channels.add(session)
         return session, stream
 
-    def _make_room(self) -> None:
+    def _make_room(self, principal: object, peer: Peer) -> Hashable:
+        """Make room for a session, and return to whom it is counted."""
         self.admission.check()
-        if len(self._sessions) + len(self._registering) + len(self._channels) >= self.limits.max_sessions:
-            idlest = next(iter(self._unready.values()), None)
-            if idlest is None:
-                self.reached.note("max_sessions", None, "a new session was refused")
-                raise Overloaded(f"Too many sessions: at most {self.limits.max_sessions} on this server")
-            self.reached.note("max_sessions", None, "a session that was not initialized made room")
-            idlest.address.tell(Close("The session made room for another one before it was initialized"))
+        owner = owner_of(principal, peer)
+        try:
+            displaced = self.shares.make_room(owner)
+        except NoRoomError as full:
+            self.reached.note("max_sessions", owner, "a new session was refused")
+            raise overloaded(
+                full, f"Too many sessions: at most {self.limits.max_sessions} on this server"
+            ) from None
+        if displaced is not None:
+            self.reached.note(
+                "max_sessions", displaced.owner, "a session that was idle made room for another one"
+            )
+            displaced.address.tell(Close("The session was idle, and made room for another one"))
+        return owner
 
-    def _spawn_session(self, setting: Setting, principal: object, shared: Stream | None) -> Session:
-        session = Session(self, secrets.token_urlsafe(24), setting, principal)
+    def _spawn_session(
+        self, setting: Setting, principal: object, owner: Hashable, shared: Stream | None
+    ) -> Session:
+        session = Session(self, secrets.token_urlsafe(24), setting, principal, owner)
         self.system.spawn(SessionActor, session, shared)
+        self.shares.enter(owner, session)
         return session
 
     def registered(self, session: Session) -> None:
         """Enter a session whose initialize is being answered. For the handshake."""
         self._registering.discard(session)
         self._channels.discard(session)
-        self._sessions[session.id] = self._unready[session.id] = session
+        self._sessions[session.id] = session
 
     def ready(self, session: Session) -> None:
         """Note that a session's client sent initialized. For the session."""
-        self._unready.pop(session.id, None)
+        self.shares.establish(session)
+        session.listening = session.setting is Setting.SHARED
 
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""
         self._registering.discard(session)
         self._channels.discard(session)
         self._sessions.pop(session.id, None)
-        self._unready.pop(session.id, None)
+        self.shares.leave(session)
         self.interests.remove(session.address, uris=session.subscriptions)
         if self.event_store is not None and session.setting is not Setting.SHARED and not self.system.closed:
             self.system.spawn(Forgetting, self.event_store, session.id)

@@ -1,12 +1,13 @@
 """A client's request as a transport hands it over, and what it says of whoever sent it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from mcpbus.admission import InFlight, Slot
 from mcpbus.features.calls import Caller
+from mcpbus.owners import Peer, owner_of
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.meta import ModernClaim, Routing
@@ -36,6 +37,7 @@ class Inbound(msgspec.Struct, frozen=True):
         routing: What was read of its params.
         revision: The revision that governs it.
         setting: How its client is connected.
+        peer: From where it came.
         claim: What a modern request says of its client; None for a legacy one.
         session: Its legacy session, or its shared channel; None for modern and stateless HTTP.
         principal: Whom `authenticate` found.
@@ -45,6 +47,7 @@ class Inbound(msgspec.Struct, frozen=True):
     routing: Routing
     revision: Revision
     setting: Setting
+    peer: Peer
     claim: ModernClaim | None = None
     session: Session | None = None
     principal: object = None
@@ -52,6 +55,11 @@ class Inbound(msgspec.Struct, frozen=True):
     def table(self) -> InFlight | None:
         """The requests among which its id must be unique."""
         return None if self.session is None else self.session.in_flight
+
+    @property
+    def owner(self) -> Hashable:
+        """To whom it is counted: whoever opened its session, or else its sender."""
+        return owner_of(self.principal, self.peer) if self.session is None else self.session.owner
 
     @property
     def legacy_session(self) -> Session | None:

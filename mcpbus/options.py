@@ -11,8 +11,8 @@ class Limits:
     """What a bus allows its clients to use.
 
     Attributes:
-        max_sessions: Legacy sessions at once; past it, sessions whose client never sent ``initialized`` make
-            room, oldest first, and then new ones are refused with 503.
+        max_sessions: Legacy sessions at once, and connections of WebSocket, HTTP+SSE and the like; past it, an idle
+            one of whoever has most makes room, first of all one whose client never sent ``initialized``.
         idle_timeout: Seconds without a request in flight or an open stream after which a session ends.
         initialize_timeout: Seconds within which a client must send ``initialized``.
         on_session_timeout: Seconds that the `on_session` hooks have, all together.

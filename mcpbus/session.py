@@ -6,7 +6,7 @@ its client has gone, in any of the ways in which that can happen.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -97,6 +97,7 @@ class Session:
         id: Names the session in HTTP headers; unguessable, and no proof of who the client is.
         bus: The bus that it belongs to.
         principal: Whom `authenticate` found when the session was opened; nobody else may use it.
+        owner: To whom the session is counted, with all that is done in it.
         setting: How the client is connected.
         revision: The negotiated protocol revision; None on a shared channel before initialize.
         client_info: The client's name and version, as it sent them.
@@ -107,6 +108,9 @@ class Session:
         streams: Its streams that its client can come back to, by the name that their event ids carry.
         subscriptions: The URIs that it subscribed to.
         stage: Where it is in its life.
+        listening: Whether its client waits for what is said to it: its GET stream is open, or it is a connection that
+            has been initialized.
+        last_active: When its client last did something, in trio's time.
     """
 
     __slots__ = (
@@ -120,6 +124,8 @@ class Session:
         "id",
         "in_flight",
         "last_active",
+        "listening",
+        "owner",
         "principal",
         "questions",
         "revision",
@@ -132,11 +138,14 @@ class Session:
 
     address: Address[object]
 
-    def __init__(self, bus: "Bus", session_id: str, setting: Setting, principal: object) -> None:
+    def __init__(
+        self, bus: "Bus", session_id: str, setting: Setting, principal: object, owner: Hashable
+    ) -> None:
         self.bus = bus
         self.id = session_id
         self.setting = setting
         self.principal = principal
+        self.owner = owner
         self._own: Features | None = None
         self._asked = 0
         self._awaited: trio.Event | None = None
@@ -149,6 +158,7 @@ class Session:
         self.streams = ResumableStreams()
         self.subscriptions: set[str] = set()
         self.stage = Stage.CONNECTED if setting is Setting.SHARED else Stage.REGISTERING
+        self.listening = False
         self.last_active = trio.current_time()
 
     @property
@@ -254,6 +264,12 @@ class Session:
         """Return an id for a request to the client. For the bus."""
         self._asked += 1
         return self._asked
+
+    def idle_since(self) -> float | None:
+        """Tell since when its client has done nothing; None while something goes on. For the bus."""
+        if self.listening or self.in_flight or self.stage is Stage.REGISTERING:
+            return None
+        return max(self.last_active, self.in_flight.last_active)
 
     def touch(self) -> None:
         """Note that the client did something. For the bus."""

@@ -84,8 +84,8 @@ class SessionActor:
                 f"The client sent no notifications/initialized for {self._limits.initialize_timeout:g} s"
             )
         elif self._shared is None:
-            active = self._get is not None or session.in_flight
-            since = now if active else max(session.last_active, session.in_flight.last_active)
+            idle_since = session.idle_since()
+            since = now if idle_since is None else idle_since
             # By the moment and not by how long is left: a rest that is too small to add to the time would never pass.
             due = since + self._limits.idle_timeout
             if due <= now:
@@ -147,6 +147,7 @@ class SessionActor:
 
     def _open_get(self, message: OpenGet) -> None:
         old, self._get = self._get, message.stream
+        self._session.listening = True
         if old is not None:
             for waiting in old.hand_over():
                 message.stream.send(waiting)
@@ -157,10 +158,12 @@ class SessionActor:
         if self._get is not None:
             self._get.address.tell(Finish())
             self._get = None
+            self._session.listening = False
 
     def _returned(self, message: Returned) -> None:
         if self._get is message.stream:
             self._get = None
+            self._session.listening = False
             self._dropped = True
             self._session.last_active = trio.current_time()
         # What was lost is older than what waited.

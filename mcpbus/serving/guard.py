@@ -10,6 +10,7 @@ from typing import Any, Final
 import trio
 from h2.exceptions import DenialOfServiceError
 
+from mcpbus.owners import LOCAL, Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp
 from mcpbus.serving.connection import Connection, Service, Stream
 from mcpbus.serving.counters import Counters
@@ -34,13 +35,16 @@ class Accepted:
     Args:
         guard: Whose connection it is.
         transport: Its socket.
+        peer: From where it comes.
+        name: The same with its port, for the log.
     """
 
-    __slots__ = ("_guard", "_peer", "_tls", "serving", "transport")
+    __slots__ = ("_guard", "_name", "_tls", "peer", "serving", "transport")
 
-    def __init__(self, guard: "Guard", transport: DeadlineStream, peer: str) -> None:
+    def __init__(self, guard: "Guard", transport: DeadlineStream, peer: Peer, name: str) -> None:
         self._guard = guard
-        self._peer = peer
+        self._name = name
+        self.peer = peer
         self._tls: trio.SSLStream[DeadlineStream] | None = None
         self.transport = transport
         self.serving: Connection | Http1Connection | None = None
@@ -93,15 +97,15 @@ class Accepted:
             await function(*args)
             whole = True
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
-            _logger.debug("connection from %s was lost: %s", self._peer, _reasons(gone))
+            _logger.debug("connection from %s was lost: %s", self._name, _reasons(gone))
         except* DenialOfServiceError as abuse:
             self._guard.counters.abusive += 1
-            _logger.warning("connection from %s was ended for abuse: %s", self._peer, _reasons(abuse))
+            _logger.warning("connection from %s was ended for abuse: %s", self._name, _reasons(abuse))
         except* Exception as failure:
             self._guard.counters.failed += 1
             _logger.warning(
                 "connection from %s was ended by %s",
-                self._peer,
+                self._name,
                 _reasons(failure),
                 exc_info=failure if _logger.isEnabledFor(logging.DEBUG) else None,
             )
@@ -124,7 +128,7 @@ class Accepted:
         """Tell that its client accepted nothing, if so it ended."""
         if self.transport.stalled:
             self._guard.counters.stalled += 1
-            _logger.warning("connection from %s was ended: it accepted nothing for %g s", self._peer, seconds)
+            _logger.warning("connection from %s was ended: it accepted nothing for %g s", self._name, seconds)
 
 
 class Guard:
@@ -186,7 +190,7 @@ class Guard:
         self.counters.accepted += 1
         self.counters.open += 1
         transport = DeadlineStream(stream, self.service.options.write_deadline_seconds)
-        accepted = Accepted(self, transport, _peer(stream))
+        accepted = Accepted(self, transport, *_peer(stream))
         self._open.add(accepted)
         accepted.begin()
 
@@ -230,12 +234,15 @@ class Guard:
             self.closed(accepted)
 
 
-def _peer(stream: trio.SocketStream) -> str:
+def _peer(stream: trio.SocketStream) -> tuple[Peer, str]:
+    """Return from where a connection comes, and its name for the log."""
     try:
         address = stream.socket.getpeername()
     except OSError:
-        return "a client that has left"
-    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "a local client"
+        return LOCAL, "a client that has left"
+    if not isinstance(address, tuple):
+        return LOCAL, str(LOCAL)
+    return Peer.at(address[0]), f"{address[0]}:{address[1]}"
 
 
 def _reasons(group: BaseExceptionGroup[BaseException]) -> str:

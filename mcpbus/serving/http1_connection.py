@@ -172,7 +172,7 @@ class Http1Connection(Http1Work):
         self._served = True
         self._doing = SERVING
         self.expires = math.inf
-        request = Http1Request(self, head.judged, head, terms, self.poll.scope)
+        request = Http1Request(self, self.peer, head.judged, head, terms, self.poll.scope)
         result = terms.endpoint.respond(head.judged, body, request, cleared=terms.cleared)
         if not isinstance(result, Answer):
             return result
@@ -198,7 +198,7 @@ class Http1Connection(Http1Work):
             self._lane.flusher.notice(push)
 
     def _make_request(self, head: RequestHead, terms: Terms, scope: trio.CancelScope) -> Http1Request:
-        return Http1Request(self, head.judged, head, terms, scope)
+        return Http1Request(self, self.peer, head.judged, head, terms, scope)
 
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""

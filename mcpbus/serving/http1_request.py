@@ -7,6 +7,7 @@ import msgspec
 import trio
 
 from mcpbus.fate import DELIVERED, LOST, Receipt
+from mcpbus.owners import Peer
 from mcpbus.serving.http1_answer import (
     CHUNKED,
     CLOSE,
@@ -37,6 +38,7 @@ class Http1Request(msgspec.Struct, eq=False):
         read: The head, with what only the lane wants to know of it.
 
     Attributes:
+        peer: From where it came.
         head: The request before its body, as it is judged.
         terms: Who serves it, and how.
         scope: Encloses the task that began to serve it.
@@ -46,6 +48,7 @@ class Http1Request(msgspec.Struct, eq=False):
     """
 
     _connection: "Http1Connection"
+    peer: Peer
     head: Head
     _read: RequestHead
     terms: Terms

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
+from mcpbus.owners import Peer
 from mcpbus.serving.http1 import Requests
 from mcpbus.serving.http1_answer import CLOSE, encode_answer
 from mcpbus.serving.http1_head import RequestError
@@ -23,6 +24,10 @@ GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 class Owner(Protocol):
     """Who accepted a connection."""
+
+    @property
+    def peer(self) -> Peer:
+        """From where it comes."""
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Run a task of the connection's; what it raises ends the connection."""
@@ -69,6 +74,7 @@ class Http1Wire:
     Attributes:
         requests: What the client has sent.
         options: How it is served.
+        peer: From where it comes.
         expires: When what it is at takes too long, by trio's clock.
         retired: Whether it ends with the request that is under way.
         gone: Whether nothing more can be said to the client.
@@ -85,6 +91,7 @@ class Http1Wire:
         "expires",
         "gone",
         "options",
+        "peer",
         "requests",
         "retired",
     )
@@ -99,6 +106,7 @@ class Http1Wire:
         self._doing = IDLE
         self.requests = Requests(lane.heads)
         self.options = lane.options
+        self.peer = owner.peer
         self.expires = math.inf
         self.retired = False
         self.gone = False

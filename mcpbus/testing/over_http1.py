@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httptools
 import trio
 
+from mcpbus.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_lane import Lane
@@ -111,6 +112,8 @@ class _Wire(trio.abc.Stream):
         nursery: Where its tasks run.
         seconds: How long a client has to accept something.
     """
+
+    peer = Peer.at("127.0.0.1")
 
     def __init__(self, free: "list[_Wire]", poll: WirePoll, nursery: trio.Nursery, seconds: float) -> None:
         self._free = free

@@ -8,6 +8,7 @@ import trio
 
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
+from mcpbus.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.routing import Kind
 from mcpbus.stream import Stream, Writer
@@ -45,7 +46,13 @@ class Outlet(Protocol):
 
 
 class ReadyOutlet(Outlet, Protocol):
-    """An outlet that writes whole answers without waiting, too, and hears of what goes wrong."""
+    """An outlet that writes whole answers without waiting, too, and hears of what goes wrong.
+
+    Attributes:
+        peer: From where the request came.
+    """
+
+    peer: Peer
 
     @property
     def scope(self) -> trio.CancelScope:
@@ -70,9 +77,15 @@ class Host(Protocol):
 
 
 class HttpRequest(Protocol):
-    """One HTTP request, as a shell hands it in."""
+    """One HTTP request, as a shell hands it in.
+
+    Attributes:
+        head: The request before its body.
+        peer: From where it came.
+    """
 
     head: Head
+    peer: Peer
 
     @property
     def cleared(self) -> bool:

@@ -20,6 +20,8 @@ HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 _JSON = b"application/json"
 JSON_HEADERS: Final[HeaderList] = ((b"content-type", _JSON), NO_STORE)
+RETRY_AFTER: Final = (b"retry-after", b"1")
+"""What goes with each 503 and each 429 (RFC 9110, section 10.2.3): what is refused for want of room costs next to nothing."""
 
 
 @attrs.frozen
@@ -102,8 +104,15 @@ def failed(error: ProtocolError, request_id: RequestId, revision: Revision) -> A
 
 def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:
     """Return the answer of a request that was refused."""
-    status = 503 if isinstance(error, Overloaded) else status_of(error.code, revision)
-    return answer(status, _JSON, encode_error(request_id, revision.admissible(error)))
+    body = encode_error(request_id, revision.admissible(error))
+    if isinstance(error, Overloaded):
+        return answer(error.status, _JSON, body, RETRY_AFTER)
+    return answer(status_of(error.code, revision), _JSON, body)
+
+
+def overload(error: Overloaded) -> Answer:
+    """Return the answer of a client that there was no room for, whatever it asked."""
+    return refusal(error.status, error, None, RETRY_AFTER)
 
 
 def unanswered(stream: Stream) -> Answer:

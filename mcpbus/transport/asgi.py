@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import trio
 
+from mcpbus.owners import Peer
 from mcpbus.remembered import Remembered
 from mcpbus.transport.answering import Host
 from mcpbus.transport.answers import HeaderList
@@ -54,7 +55,9 @@ class AsgiApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
         if scope["type"] == "http":
-            request = _AsgiRequest(self._read(scope), receive, send, self._bus.limits.write_deadline)
+            request = _AsgiRequest(
+                self._read(scope), _peer(scope), receive, send, self._bus.limits.write_deadline
+            )
             try:
                 answer = await self._endpoint.serve(request)
                 if answer is not None:
@@ -65,7 +68,8 @@ class AsgiApp:
         elif scope["type"] == "lifespan":
             await _pass_lifespan(receive, send)
         else:
-            await self._websockets.serve(scope, _head(scope, "GET", scope["headers"]), receive, send)
+            head = _head(scope, "GET", scope["headers"])
+            await self._websockets.serve(scope, head, _peer(scope), receive, send)
 
     def _read(self, scope: Scope) -> "_Known":
         """Read the head of a request, or recall it: clients send the same few for ever."""
@@ -109,15 +113,21 @@ def _head(scope: Scope, verb: str, fields: Fields) -> Head:
     return Head(verb, path, Headers(fields), (scope.get("query_string") or b"").decode("latin-1"), root)
 
 
+def _peer(scope: Scope) -> Peer:
+    client = scope.get("client")
+    return Peer.at(client[0] if client else None)
+
+
 class _AsgiRequest:
     """An `HttpRequest` of the ASGI shell."""
 
-    __slots__ = ("_cors", "_deadline", "_receive", "_send", "cleared", "head")
+    __slots__ = ("_cors", "_deadline", "_receive", "_send", "cleared", "head", "peer")
 
     host: Host | None = None
 
-    def __init__(self, known: _Known, receive: Receive, send: Send, deadline: float) -> None:
+    def __init__(self, known: _Known, peer: Peer, receive: Receive, send: Send, deadline: float) -> None:
         self.head = known.head
+        self.peer = peer
         self.cleared = known.cleared
         self._cors = known.cors
         self._deadline = deadline

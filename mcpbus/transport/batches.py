@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mcpbus import dispatch
 from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
+from mcpbus.owners import Peer
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable, encode_error, encode_result
 from mcpbus.protocol.revisions import Era
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 
-def begin_batch(bus: "Bus", batch: Batch[Session], setting: Setting, principal: object) -> Stream | Answer:
+def begin_batch(
+    bus: "Bus", batch: Batch[Session], setting: Setting, principal: object, peer: Peer
+) -> Stream | Answer:
     """Deal with all messages of a batch, in their order.
 
     Args:
@@ -37,6 +40,7 @@ def begin_batch(bus: "Bus", batch: Batch[Session], setting: Setting, principal: 
         batch: The messages, judged.
         setting: How the client is connected.
         principal: Whom `authenticate` found.
+        peer: From where it came.
 
     Returns:
         The stream on which all requests are answered; without any, what to answer at once.
@@ -55,14 +59,19 @@ def begin_batch(bus: "Bus", batch: Batch[Session], setting: Setting, principal: 
             case Undecodable() if stream is None:
                 faults.append(encode_error(member.id, member.error))
             case _ if stream is not None:
-                _begin(bus, member, setting, principal, stream)
+                _begin(bus, member, setting, principal, peer, stream)
     if stream is not None:
         return stream
     return answer(400, b"application/json", b"[%b]" % b",".join(faults)) if faults else ACCEPTED
 
 
-def _begin(
-    bus: "Bus", member: Serve[Session] | Undecodable, setting: Setting, principal: object, stream: Stream
+def _begin(  # noqa: PLR0917 - what a request is made of
+    bus: "Bus",
+    member: Serve[Session] | Undecodable,
+    setting: Setting,
+    principal: object,
+    peer: Peer,
+    stream: Stream,
 ) -> None:
     """Begin one request; what is answered at once joins the replies of the others on their stream."""
     if isinstance(member, Undecodable):
@@ -70,7 +79,7 @@ def _begin(
     else:
         request, revision = member.request, member.revision
         request_id, method = request.id, request.method
-        inbound = Inbound(request, member.routing, revision, setting, None, member.session, principal)
+        inbound = Inbound(request, member.routing, revision, setting, peer, None, member.session, principal)
         try:
             result = dispatch.serve(bus, inbound, lambda _line, _session: stream)
         except ProtocolError as error:

@@ -16,6 +16,7 @@ from mcpbus.dispatch import INITIALIZE, LISTEN
 from mcpbus.handshake import Registration
 from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
+from mcpbus.owners import IN_PROCESS, Peer
 from mcpbus.protocol.errors import (
     ProtocolError,
     invalid_request,
@@ -56,6 +57,7 @@ async def run_channel(
     messages: AsyncIterable[bytes],
     send: Callable[[bytes], Awaitable[None]],
     principal: object = None,
+    peer: Peer = IN_PROCESS,
 ) -> None:
     """Serve one connection of lines until its client ends it, or the bus does.
 
@@ -64,6 +66,7 @@ async def run_channel(
         messages: What the client sends, one JSON-RPC message each; its end is the end of the connection.
         send: Writes one or several messages, each followed by a line break.
         principal: Who the client is, if that is known.
+        peer: From where it came.
 
     Requests in flight when the client ends the connection are cancelled; what waits to be written is written.
 
@@ -75,7 +78,7 @@ async def run_channel(
         await channel.write(lambda lines: send(b"".join([b"%b\n" % line for line in lines])))
         nursery.cancel_scope.cancel()
 
-    with Channel(bus, principal, spared=True) as channel:
+    with Channel(bus, principal, peer, spared=True) as channel:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)
             async for message in messages:
@@ -90,6 +93,7 @@ class Channel:
     Args:
         bus: The bus to attach to.
         principal: Who the client is, if that is known.
+        peer: From where it came.
         spared: Whether it does not end when too much waits for clients that do not read.
 
     Attributes:
@@ -99,14 +103,18 @@ class Channel:
         Overloaded: The bus takes no more connections.
     """
 
-    def __init__(self, bus: "Bus", principal: object, *, spared: bool = False) -> None:
+    def __init__(
+        self, bus: "Bus", principal: object, peer: Peer = IN_PROCESS, *, spared: bool = False
+    ) -> None:
         self._bus = bus
-        self.session, self._stream = bus.open_channel(principal)
+        self._peer = peer
+        self.session, self._stream = bus.open_channel(principal, peer)
         self._stream.spared = spared
         self._writer = self._stream.attach()
         # More than this waits only for a client that goes on asking and does not read what it is answered.
         self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
         self._taken = trio.Event()
+        self._used = False
 
     def __enter__(self) -> Self:
         return self
@@ -244,8 +252,12 @@ class Channel:
             if modern_claim:
                 claim = routing.meta.claim()
                 revision = claimed(claim.protocol_version)
+                if not self._used:
+                    self._used = True
+                    self._bus.shares.establish(self.session)
+                session = self.session
                 inbound = Inbound(
-                    request, routing, revision, _SHARED, claim, self.session, self.session.principal
+                    request, routing, revision, _SHARED, self._peer, claim, session, session.principal
                 )
                 return revision, dispatch.serve(self._bus, inbound, self._open, scope)
             if request.method == INITIALIZE:
@@ -263,7 +275,7 @@ class Channel:
                 f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
             )
         principal = self.session.principal
-        inbound = Inbound(request, routing, revision, _SHARED, None, self.session, principal)
+        inbound = Inbound(request, routing, revision, _SHARED, self._peer, None, self.session, principal)
         return dispatch.serve(self._bus, inbound, self._open, scope)
 
     def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
@@ -271,9 +283,8 @@ class Channel:
             raise invalid_request("this connection has been initialized; a session is initialized once")
         params = decode_params(InitializeParams, request.params)
         revision = negotiate(params.protocol_version)
-        inbound = Inbound(
-            request, routing, revision, Setting.SHARED, None, self.session, self.session.principal
-        )
+        principal = self.session.principal
+        inbound = Inbound(request, routing, revision, _SHARED, self._peer, None, self.session, principal)
         registration = Registration(self._bus, self.session, params, revision)
         return dispatch.register(self._bus, inbound, registration, self._open)
 

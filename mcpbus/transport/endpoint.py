@@ -120,7 +120,7 @@ class Endpoint:
         return None if guest.begin() and not outlet.scope.cancel_called else guest
 
     def _judge_and_serve(
-        self, head: Head, body: bytes, principal: Any, outlet: Outlet
+        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
     ) -> Answer | Guest | None:
         if head.verb != "POST":
             return self._get(head, principal, outlet) if head.verb == "GET" else self._delete(head, principal)
@@ -208,11 +208,12 @@ class Endpoint:
 
     def _judge(self, head: Head) -> Answer | Proceed:
         if self._bus.admission.closed and self.exchange.is_health(head):
-            return health("draining", 503)
+            return health("draining", 503, answers.RETRY_AFTER)
         return self.exchange.judge_head(head)
 
-    def _post(self, head: Head, body: bytes, principal: Any, outlet: Outlet) -> Answer | Guest | None:
-        return self._responder.carry_out(self.exchange.judge_body(head, body, principal), principal, outlet)
+    def _post(self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet) -> Answer | Guest | None:
+        decision = self.exchange.judge_body(head, body, principal)
+        return self._responder.carry_out(decision, principal, outlet.peer, outlet)
 
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
         return self._responder.admit(self.exchange.judge_get(head, principal))
@@ -241,7 +242,7 @@ class Endpoint:
         if host is None and isinstance(decision, Serve) and self._may_wait(decision):
             return await self._host(http, decision, principal)
         desk = _Desk(NEVER_ENTERED if host is None else host.scope)
-        result = self._responder.carry_out(decision, principal, desk)
+        result = self._responder.carry_out(decision, principal, http.peer, desk)
         if isinstance(result, Answer):
             return result
         if desk.opened is not None:
@@ -266,7 +267,7 @@ class Endpoint:
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as scope:
                 desk = _Desk(scope)
-                result = self._responder.serve(decision, principal, desk)
+                result = self._responder.serve(decision, principal, http.peer, desk)
                 if isinstance(result, Answer):
                     answer = result
                 elif desk.opened is not None:

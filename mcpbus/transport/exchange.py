@@ -64,15 +64,16 @@ _POST: Final = Proceed("POST")
 _REMEMBERED: Final = 256
 
 
-def health(status: str, code: int = 200) -> Answer:
+def health(status: str, code: int = 200, *extra: tuple[bytes, bytes]) -> Answer:
     """What `/health` answers, for whoever decides where to send traffic.
 
     Args:
         status: one word, such as `ok` or `draining`.
         code: the HTTP status, which is all that most probes look at.
+        *extra: header fields.
     """
     body = b'{"status":"%b"}' % status.encode()
-    return answer(code, b"application/json", body)
+    return answer(code, b"application/json", body, *extra)
 
 
 class Exchange(Generic[SessionT]):

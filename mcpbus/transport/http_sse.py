@@ -6,12 +6,12 @@ legacy revision may be negotiated over it, and a request that brings the ``_meta
 shared channel. An error that names no request has no place on the stream: it is the body of its POST's 400.
 """
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, quote
 
 import trio
 
+from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import encode_error
@@ -86,9 +86,9 @@ class HttpSse:
 
     async def _open(self, http: HttpRequest, principal: Any) -> None:
         try:
-            channel = Channel(self._bus, principal)
-        except ProtocolError as error:
-            await http.answer(refusal(HTTPStatus.SERVICE_UNAVAILABLE, error))
+            channel = Channel(self._bus, principal, http.peer)
+        except Overloaded as error:
+            await http.answer(answers.overload(error))
             return
         session_id = channel.session.id
         self._channels[session_id] = channel

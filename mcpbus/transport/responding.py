@@ -14,6 +14,7 @@ from mcpbus.dispatch import LISTEN
 from mcpbus.handshake import Registration
 from mcpbus.inbound import Inbound
 from mcpbus.methods import initialize_result
+from mcpbus.owners import Peer
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.revisions import Revision
@@ -35,7 +36,6 @@ from mcpbus.transport.decisions import (
     Initialize,
     OpenStream,
     Serve,
-    refusal,
 )
 from mcpbus.transport.sse import HEADERS, encode_event
 
@@ -81,15 +81,17 @@ class Responder:
             for sse in (True, False)
         }
 
-    def carry_out(self, decision: Decision, principal: Any, outlet: Outlet) -> Answer | Guest | None:
+    def carry_out(
+        self, decision: Decision, principal: Any, peer: Peer, outlet: Outlet
+    ) -> Answer | Guest | None:
         """Carry out what was decided about a POST."""
         if isinstance(decision, Serve):
-            return self.serve(decision, principal, outlet)
+            return self.serve(decision, principal, peer, outlet)
         match decision:
             case Batch():
-                return self._batch(decision, principal, outlet)
+                return self._batch(decision, principal, peer, outlet)
             case Initialize():
-                return self._initialize(decision, principal, outlet)
+                return self._initialize(decision, principal, peer, outlet)
             case AcceptNotification():
                 dispatch.notify(decision.notification, decision.session)
                 return ACCEPTED
@@ -99,7 +101,9 @@ class Responder:
                 return ACCEPTED
         return decision
 
-    def serve(self, decision: Serve[Session], principal: Any, outlet: Outlet) -> Answer | Guest | None:
+    def serve(
+        self, decision: Serve[Session], principal: Any, peer: Peer, outlet: Outlet
+    ) -> Answer | Guest | None:
         """Serve a request, `initialize` apart."""
         form = self._forms[decision.accepts_json, decision.accepts_sse]
         stateless = decision.claim is None and decision.session is None
@@ -108,6 +112,7 @@ class Responder:
             decision.routing,
             decision.revision,
             form.setting(stateless=stateless),
+            peer,
             decision.claim,
             decision.session,
             principal,
@@ -134,24 +139,26 @@ class Responder:
             return _reply(inbound, form, result)
         return brief if brief.outcome is None or brief.cancelled else None
 
-    def _batch(self, batch: Batch[Session], principal: Any, outlet: Outlet) -> Answer | None:
+    def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
         form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)
-        begun = begin_batch(self._bus, batch, form.setting(stateless=batch.session is None), principal)
+        begun = begin_batch(self._bus, batch, form.setting(stateless=batch.session is None), principal, peer)
         if isinstance(begun, Answer):
             return begun
         _open(outlet, form, None, begun)
         return None
 
-    def _initialize(self, decision: Initialize, principal: Any, outlet: Outlet) -> Answer | None:
+    def _initialize(self, decision: Initialize, principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
         form = self._forms[decision.accepts_json, decision.accepts_sse]
         setting = form.setting(stateless=self._stateless)
-        inbound = Inbound(decision.request, decision.routing, decision.revision, setting, principal=principal)
+        inbound = Inbound(
+            decision.request, decision.routing, decision.revision, setting, peer, principal=principal
+        )
         bus = self._bus
         if self._stateless:
             result = initialize_result(bus.server, bus.features, decision.revision, stateless=True)
             return _reply(inbound, form, result)
         try:
-            session = bus.open_session(setting, principal)
+            session = bus.open_session(setting, principal, peer)
             inbound = msgspec.structs.replace(inbound, session=session)
             registration = Registration(bus, session, decision.params, decision.revision)
             registered = dispatch.register(bus, inbound, registration, bus.open_stream)
@@ -168,7 +175,7 @@ class Responder:
         if isinstance(decision, OpenStream):
             decision.session.touch()
             if self._bus.admission.closed:
-                return refusal(503, Overloaded("The server is shutting down"))
+                return answers.overload(Overloaded("The server is shutting down"))
         return decision
 
     def open(self, decision: OpenStream[Session], outlet: Outlet) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import trio
 
+from mcpbus.owners import STDIO
 from mcpbus.transport.channel import run_channel
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ async def run_stdio(bus: "Bus", max_line_bytes: int = 4 * 1024 * 1024) -> None:
     with _take_over() as (stdin, stdout):
         source, sink = _open(stdin), _open(stdout)
         async with source, sink:
-            await run_channel(bus, read_lines(source, max_line_bytes), sink.send_all)
+            await run_channel(bus, read_lines(source, max_line_bytes), sink.send_all, None, STDIO)
 
 
 async def read_lines(

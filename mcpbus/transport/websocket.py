@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized
-from mcpbus.protocol.errors import ProtocolError, invalid_request
+from mcpbus.owners import Peer
+from mcpbus.protocol.errors import invalid_request
 from mcpbus.session import Session
 from mcpbus.transport import answers
 from mcpbus.transport.channel import Channel
@@ -57,18 +59,21 @@ class WebSockets:
         self._bus = bus
         self._exchange = exchange
 
-    async def serve(self, scope: MutableMapping[str, Any], head: Head, receive: Receive, send: Send) -> None:
+    async def serve(
+        self, scope: MutableMapping[str, Any], head: Head, peer: Peer, receive: Receive, send: Send
+    ) -> None:
         """Serve one connection, to its end.
 
         Args:
             scope: Of ASGI's type `websocket`.
             head: The upgrade request.
+            peer: From where it came.
             receive: As ASGI has it.
             send: As ASGI has it.
         """
         await receive()  # websocket.connect
         offered = scope.get("subprotocols") or ()
-        opened = await self._open(head, offered)
+        opened = await self._open(head, peer, offered)
         if isinstance(opened, Answer):
             await _refuse(scope, send, opened)
             return
@@ -79,7 +84,7 @@ class WebSockets:
         if code is not None:
             await self._close(receive, send, code)
 
-    async def _open(self, head: Head, offered: Sequence[str]) -> Answer | Channel:
+    async def _open(self, head: Head, peer: Peer, offered: Sequence[str]) -> Answer | Channel:
         options = self._exchange.options
         refused = self._exchange.judge_caller(head)
         if refused is not None:
@@ -97,9 +102,9 @@ class WebSockets:
             except Unauthorized as unauthorized:
                 return answers.challenge(unauthorized)
         try:
-            return Channel(self._bus, principal)
-        except ProtocolError as error:
-            return refusal(503, error)
+            return Channel(self._bus, principal, peer)
+        except Overloaded as error:
+            return answers.overload(error)
 
     async def _run(self, channel: Channel, receive: Receive, send: Send) -> CloseCode | None:
         """Serve an open connection; return with which code to close it, if it is not gone or taken for dead."""

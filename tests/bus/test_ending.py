@@ -89,11 +89,26 @@ async def test_past_the_cap_the_oldest_that_never_sent_initialized_makes_room(au
         assert older.id not in stage.bus.sessions
         assert {ready.id, newer.id} < set(stage.bus.sessions)
         await newer.notify("notifications/initialized").ended()
-        refused = await stage.probe.post(
-            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
-        ).ended()
+        await stage.probe.initialize()
+        assert ready.id not in stage.bus.sessions
+        assert (newer.id in stage.bus.sessions, len(stage.bus.sessions)) == (True, 3)
+
+
+async def test_a_session_at_work_makes_no_room_and_a_newcomer_is_told_when_to_come_back(autojump_clock):
+    async with staged(limits={"max_sessions": 2}) as stage:
+        busy, listening = [await stage.probe.initialize() for _ in range(2)]
+        busy.request("tools/call", tool())
+        call = await stage.call()
+        await listening.get().begun()
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+        refused = await stage.probe.post(hello).ended()
         assert (refused.status, "mcp-session-id" in refused.headers) == (503, False)
-        assert len(stage.bus.sessions) == 3
+        assert refused.headers["retry-after"] == "1"
+        assert set(stage.bus.sessions) == {busy.id, listening.id}
+        call.finish()
+        await stage.quiet()
+        await stage.probe.initialize()
+        assert (listening.id in stage.bus.sessions, busy.id in stage.bus.sessions) == (True, False)
 
 
 async def test_an_idle_session_ends_and_work_or_an_open_get_keep_it(autojump_clock):

@@ -5,6 +5,7 @@ import trio
 
 from mcpbus import Limits, Server
 from mcpbus.admission import Overloaded
+from mcpbus.owners import LOCAL
 from mcpbus.reached import QUIET_SECONDS, ReachedLimits
 from mcpbus.routing import Setting
 from mcpbus.testing import open_bus
@@ -47,7 +48,7 @@ async def test_what_was_said_a_minute_ago_is_not_counted_into_the_next_line_agai
 async def test_a_bus_says_which_of_its_limits_were_reached(autojump_clock):
     async with open_bus(Server("s"), limits=Limits(max_sessions=1)) as bus:
         assert bus.statistics().limits_reached == {}
-        bus.open_session(Setting.HTTP, None)
+        bus.open_session(Setting.HTTP, None, LOCAL)
         with pytest.raises(Overloaded):
-            bus.open_session(Setting.HTTP, None)
+            bus.open_session(Setting.HTTP, None, LOCAL)
         assert bus.statistics().limits_reached == {"max_sessions": 1}

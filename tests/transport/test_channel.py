@@ -62,9 +62,10 @@ async def test_what_is_said_before_the_client_ends_its_input_is_written(autojump
 @pytest.mark.parametrize("limits", [{"max_sessions": 1}, {}])
 async def test_a_channel_that_is_refused_leaves_nothing(limits, autojump_clock):
     async with house(limits=limits) as home, lines(home):
+        await home.quiet()
         if not limits:
             await home.bus.drain(0)
-        await home.quiet()
+            await home.quiet()
         before = home.bus.statistics().actors
         with pytest.raises(Overloaded):
             Channel(home.bus, None)

@@ -245,9 +245,14 @@ async def test_a_drain_lets_requests_finish_and_ends_the_stream(autojump_clock):
 
 
 async def test_connections_count_among_the_sessions(autojump_clock):
-    async with house(limits={"max_sessions": 2}) as home, sse(home.probe), sse(home.probe, "2024-11-05"):
+    async with (
+        house(limits={"max_sessions": 2}) as home,
+        sse(home.probe, "2025-11-25"),
+        sse(home.probe, "2024-11-05"),
+    ):
+        await home.quiet()
         refused = await home.probe.send("GET", headers={"accept": "*/*"}, target="/sse").ended()
-        assert refused.status == 503
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         answer = await home.probe.post(initialize("2025-11-25")).ended()
         assert answer.status == 503
 

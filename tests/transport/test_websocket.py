@@ -86,12 +86,13 @@ async def test_who_connects_is_asked_at_the_upgrade(autojump_clock):
 async def test_past_the_cap_an_upgrade_is_refused_with_503(autojump_clock):
     async with (
         house(limits={"max_sessions": 2}) as home,
-        ws(home.app),
+        ws(home.app, "2025-11-25"),
         sse(home.probe, "2024-11-05"),
         ws(home.app) as client,
     ):
         await client.ended()
         assert client.status == 503
+        assert (b"retry-after", b"1") in client.sent[0]["headers"]
 
 
 @pytest.mark.parametrize(

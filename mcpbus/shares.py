@@ -1,0 +1,193 @@
+"""Shares: whether there is room for one more thing of an owner's, and if there is none, whose thing makes room.
+
+Nothing is set apart for anybody, so that one who is alone may have nearly all. At a bound a newcomer takes the place of what
+has been idle for longest among the things of whoever has most, if that is more than the newcomer would have. So nobody loses
+anything to an owner that has more; two who want all that there is end with half of it each.
+
+What is at work cannot be displaced. Therefore the last tenth of a bound is kept for owners that have little: next to nothing
+of what is left. However much of it is taken, somebody who has nothing finds room there until nothing is left at all.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+_MOST_LOOKS: Final = 32
+"""How many things are looked at, at most, to find one that is idle: so much a newcomer may cost."""
+
+
+class NoRoomError(Exception):
+    """There is no room for one more thing of an owner.
+
+    Args:
+        past_share: Whether there would be for somebody else.
+    """
+
+    def __init__(self, *, past_share: bool) -> None:
+        super().__init__("past the owner's share" if past_share else "full")
+        self.past_share = past_share
+
+
+def kept(limit: int) -> int:
+    """Return how much of a bound is kept for owners that have little."""
+    return limit // 10
+
+
+def has_little(own: int, left: int) -> bool:
+    """Tell whether an owner of so many things may have one more of those that are left, once no others are."""
+    return left > 0 and own < max(1, left // 10)
+
+
+class Shares(Generic[T]):
+    """The things of one kind, by owner.
+
+    Every operation takes the same time, however many things and owners there are.
+
+    Args:
+        limit: How many there may be.
+        idle_since: Tells since when one of them has been idle, by a clock that does not matter; None while it is at work, and
+            cannot be displaced.
+        always_idle: Whether all of them can be displaced at any time, so that no room has to be kept.
+    """
+
+    __slots__ = ("_holdings", "_idle_since", "_kept", "_limit", "_most", "_places", "_ranks")
+
+    def __init__(
+        self, limit: int, idle_since: Callable[[T], float | None], *, always_idle: bool = False
+    ) -> None:
+        self._limit = limit
+        self._idle_since = idle_since
+        self._kept = 0 if always_idle else kept(limit)
+        self._places: dict[T, _Holding[T]] = {}
+        self._holdings: dict[Hashable, _Holding[T]] = {}
+        # Who has how many. One thing comes or goes at a time, so that the most is never far from where it was.
+        self._ranks: dict[int, OrderedDict[_Holding[T], None]] = {}
+        self._most = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, thing: T) -> bool:
+        return thing in self._places
+
+    @property
+    def owners(self) -> int:
+        """How many owners there are."""
+        return len(self._holdings)
+
+    def held_by(self, owner: Hashable) -> int:
+        """Return how many things an owner has."""
+        holding = self._holdings.get(owner)
+        return 0 if holding is None else len(holding)
+
+    def make_room(self, owner: Hashable) -> T | None:
+        """See to it that there is room for one more thing of an owner's, which is to be entered next.
+
+        Returns:
+            The thing that is displaced, and is no longer here: it is to be ended. None if there was room.
+
+        Raises:
+            NoRoomError: There is none, and nothing that could be displaced.
+        """
+        own, left = self.held_by(owner), self._limit - len(self._places)
+        if left > self._kept or has_little(own, left):
+            return None
+        for giver in self._givers(owner, own):
+            thing = giver.find_idle(self._idle_since)
+            if thing is not None:
+                self.leave(thing)
+                return thing
+        others = self.owners > (own > 0)
+        raise NoRoomError(past_share=left > 0 or (others and own * self.owners > len(self._places)))
+
+    def _givers(self, owner: Hashable, own: int) -> "list[_Holding[T]]":
+        """Return whose things may make room, in this order: those of whoever has most, and the owner's."""
+        givers = [next(iter(self._ranks[self._most]))] if self._most > own + 1 else []
+        return [*givers, self._holdings[owner]] if own else givers
+
+    def enter(self, owner: Hashable, thing: T) -> None:
+        """Enter a thing, for which room was made. Until it is `established` it is displaced before all that are."""
+        holding = self._holdings.get(owner)
+        if holding is None:
+            holding = self._holdings[owner] = _Holding(owner)
+        self._unrank(holding)
+        holding.fresh[thing] = None
+        self._places[thing] = holding
+        self._rank(holding)
+
+    def establish(self, thing: T) -> None:
+        """Note that a thing has shown that it is used. Harmless if it is not here."""
+        holding = self._places.get(thing)
+        if holding is not None and thing in holding.fresh:
+            del holding.fresh[thing]
+            holding.established[thing] = None
+
+    def leave(self, thing: T) -> None:
+        """Take a thing out, which has ended. Harmless if it is not here."""
+        holding = self._places.pop(thing, None)
+        if holding is None:
+            return
+        self._unrank(holding)
+        holding.remove(thing)
+        if holding:
+            self._rank(holding)
+        else:
+            del self._holdings[holding.owner]
+        if self._most not in self._ranks:
+            self._most -= 1
+
+    def _rank(self, holding: "_Holding[T]") -> None:
+        count = len(holding)
+        if count not in self._ranks:
+            self._ranks[count] = OrderedDict()
+        self._ranks[count][holding] = None
+        self._most = max(self._most, count)
+
+    def _unrank(self, holding: "_Holding[T]") -> None:
+        count = len(holding)
+        if count:
+            rank = self._ranks[count]
+            del rank[holding]
+            if not rank:
+                del self._ranks[count]
+
+
+class _Holding(Generic[T]):
+    """What one owner has, what came first in front.
+
+    Attributes:
+        owner: The owner.
+        fresh: What has not been established.
+        established: The rest.
+    """
+
+    __slots__ = ("established", "fresh", "owner")
+
+    def __init__(self, owner: Hashable) -> None:
+        self.owner = owner
+        self.fresh: OrderedDict[T, None] = OrderedDict()
+        self.established: OrderedDict[T, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.fresh) + len(self.established)
+
+    def remove(self, thing: T) -> None:
+        """Take a thing out."""
+        (self.fresh if thing in self.fresh else self.established).pop(thing)
+
+    def find_idle(self, idle_since: Callable[[T], float | None]) -> T | None:
+        """Return what has been idle for longest, among those looked at; who looks next looks at others first."""
+        for things in (self.fresh, self.established):
+            found: Any = None
+            longest = float("inf")
+            for _ in range(min(len(things), _MOST_LOOKS)):
+                thing = next(iter(things))
+                things.move_to_end(thing)
+                since = idle_since(thing)
+                if since is not None and since < longest:
+                    found, longest = thing, since
+            if found is not None:
+                return found  # type: ignore[no-any-return]  # one of the things
+        return None

@@ -1,0 +1,201 @@
+"""Whether there is room for one more thing of an owner's, and whose thing makes room if there is none."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbus.shares import NoRoomError, Shares, kept
+
+
+class Thing:
+    """Something that is somebody's, and at work or idle."""
+
+    def __init__(self, owner, since=0.0):
+        self.owner = owner
+        self.since = since
+        self.established = False
+
+
+class Table:
+    """Shares, and what is in them by another count."""
+
+    def __init__(self, limit, *, always_idle=False):
+        self.shares = Shares(limit, lambda thing: thing.since, always_idle=always_idle)
+        self.things = []
+        self.clock = 0.0
+
+    def counts(self):
+        return Counter(thing.owner for thing in self.things)
+
+    def come(self, owner):
+        """A newcomer; return what was displaced, or the error."""
+        try:
+            displaced = self.shares.make_room(owner)
+        except NoRoomError as full:
+            return full
+        if displaced is not None:
+            self.things.remove(displaced)
+        self.clock += 1
+        thing = Thing(owner, self.clock)
+        self.things.append(thing)
+        self.shares.enter(owner, thing)
+        return displaced
+
+    def fill(self, owner, count):
+        for _ in range(count):
+            self.come(owner)
+
+    def check(self):
+        counts = self.counts()
+        assert len(self.shares) == len(self.things)
+        assert self.shares.owners == len(counts)
+        assert all(self.shares.held_by(owner) == count for owner, count in counts.items())
+        assert self.shares._most == max(counts.values(), default=0)
+        assert sum(map(len, self.shares._ranks.values())) == len(counts)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 9, 10, 100])
+def test_who_is_alone_may_have_all_but_what_is_kept_and_then_takes_the_place_of_their_own(limit):
+    table = Table(limit)
+    table.fill("bob", limit - kept(limit))
+    first = table.things[0]
+    assert table.come("bob") is first
+    assert len(table.things) == limit - kept(limit)
+
+
+@pytest.mark.parametrize("limit", [1, 10, 100])
+def test_of_what_is_always_idle_who_is_alone_may_have_all(limit):
+    table = Table(limit, always_idle=True)
+    table.fill("bob", limit)
+    assert len(table.things) == limit
+    assert isinstance(table.come("bob"), Thing)
+    assert len(table.things) == limit
+
+
+def test_a_newcomer_takes_the_place_of_what_was_idle_for_longest_of_whoever_has_most():
+    table = Table(9)
+    table.fill("carol", 3)
+    table.fill("bob", 6)
+    oldest, other = [thing for thing in table.things if thing.owner == "bob"][:2]
+    oldest.since = 100.0  # it has been used since
+    assert table.come("alice") is other
+    assert table.counts() == {"carol": 3, "bob": 5, "alice": 1}
+
+
+def test_two_who_want_all_end_with_half_of_it_each():
+    table = Table(8)
+    table.fill("bob", 20)
+    table.fill("alice", 20)
+    assert table.counts() == {"bob": 4, "alice": 4}
+    table.fill("bob", 20)
+    assert table.counts() == {"bob": 4, "alice": 4}
+
+
+def test_what_has_not_been_established_goes_first():
+    table = Table(4)
+    table.fill("bob", 4)
+    used, fresh, *_ = table.things
+    table.shares.establish(used)
+    assert table.come("alice") is fresh
+
+
+def test_what_is_at_work_is_not_displaced_and_the_last_tenth_is_for_those_who_have_little():
+    table = Table(100)
+    table.fill("bob", 90)
+    for thing in table.things:
+        thing.since = None
+    refused = table.come("bob")
+    assert isinstance(refused, NoRoomError)
+    assert refused.past_share
+    for number in range(10):
+        assert table.come(number) is None
+    refused = table.come("eleventh")
+    assert isinstance(refused, NoRoomError)
+    assert not refused.past_share
+    assert table.come("bob").past_share
+
+
+def test_who_has_nothing_finds_room_in_what_is_kept_however_much_others_take_of_it():
+    table = Table(1000)
+    for owner in range(2000):
+        for _ in range(1000):
+            if isinstance(table.come(owner), NoRoomError):
+                break
+            table.things[-1].since = None
+        if len(table.things) == 1000:
+            break
+    # The first one has nine tenths. Of the last one each took a tenth of what was left, or one.
+    assert table.counts()[0] == 900
+    assert len(table.counts()) == 39
+    assert table.counts()[owner] == 1
+
+
+def test_a_newcomer_looks_at_so_many_things_and_the_next_one_at_others():
+    table = Table(200, always_idle=True)
+    table.fill("bob", 200)
+    for thing in table.things[:150]:
+        thing.since = None
+    results = [table.come("alice") for _ in range(5)]
+    assert [isinstance(result, NoRoomError) for result in results] == [True] * 4 + [False]
+
+
+def test_an_equal_part_is_nobodys_excess():
+    table = Table(2)
+    table.come("bob")
+    table.come("alice")
+    for thing in table.things:
+        thing.since = None
+    assert table.come("bob").past_share is False
+    assert table.come("carol").past_share is False
+
+
+OWNERS = "abcd"
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("come"), st.sampled_from(OWNERS)),
+        st.tuples(st.sampled_from(["leave", "work", "rest", "establish"]), st.integers(0, 50)),
+    ),
+    max_size=120,
+)
+
+
+@given(st.integers(1, 25), st.booleans(), STEPS)
+def test_nobody_loses_to_somebody_who_has_more_and_nothing_is_left_of_what_has_gone(
+    limit, always_idle, steps
+):
+    table = Table(limit, always_idle=always_idle)
+    for verb, what in steps:
+        if verb == "come":
+            before, things = table.counts(), list(table.things)
+            outcome = table.come(what)
+            if isinstance(outcome, Thing):
+                assert outcome.since is not None
+                assert outcome.owner == what or before[outcome.owner] > before[what] + 1
+                assert before[outcome.owner] == max(before.values()) or outcome.owner == what
+                rivals = [t for t in things if t.owner == outcome.owner and t.since is not None]
+                fresh = [t for t in rivals if not t.established]
+                assert outcome.since <= min(t.since for t in fresh or rivals)
+            elif isinstance(outcome, NoRoomError):
+                assert len(table.things) >= limit - kept(limit)
+                assert all(t.since is None for t in table.things if t.owner == what)
+                assert before[what] or len(table.things) == limit
+        elif table.things:
+            thing = table.things[what % len(table.things)]
+            if verb == "leave":
+                table.things.remove(thing)
+                table.shares.leave(thing)
+                table.shares.leave(thing)
+            elif verb == "establish":
+                thing.established = True
+                table.shares.establish(thing)
+            else:
+                table.clock += 1
+                thing.since = None if verb == "work" and not always_idle else table.clock
+        assert len(table.things) <= limit
+        table.check()
+    for thing in table.things:
+        table.shares.leave(thing)
+    assert (len(table.shares), table.shares.owners, table.shares._most) == (0, 0, 0)
+    assert table.shares._ranks == {}

@@ -1,6 +1,6 @@
 """A small actor library on trio: actors decide, tasks wait."""
 
-from actors._address import Address, Permit
+from actors._address import Address
 from actors._ask import Ask
 from actors._cell import Actor, Cell
 from actors._errors import (
@@ -50,7 +50,6 @@ __all__ = [
     "LifecycleError",
     "NameTakenError",
     "Outcome",
-    "Permit",
     "Registry",
     "Statistics",
     "StopReason",

@@ -8,7 +8,6 @@ import trio
 
 from actors import _ask
 from actors._dispatch import wrong_thread
-from actors._errors import LifecycleError
 from actors._lifecycle import RUNNING, STOPPING
 from actors._messages import Discard
 
@@ -47,7 +46,8 @@ class Address(Generic[M_contra]):
 
         Returns:
             None if the message was accepted. Otherwise why it was not: `Discard.STOPPED`, `FAILED`
-            or `CLOSED` if the actor is gone, `FULL` if its queue is.
+            or `CLOSED` if the actor is gone, `FULL` if its queue is and the message is one that may be
+            refused for that; see `actors.open_system`.
 
         Raises:
             RuntimeError: Called from a thread that trio does not run in.
@@ -59,31 +59,25 @@ class Address(Generic[M_contra]):
         if cell._state >= STOPPING:
             return cell.system.dead_letters.refuse(self, message, self.refusal)
         if dispatcher.busy:
-            if cell._waiting >= cell._capacity:
-                return cell.system.dead_letters.refuse(self, message, Discard.FULL)
+            if cell._waiting >= cell._capacity and (discard := self._find_room(cell, message)) is not None:
+                return cell.system.dead_letters.refuse(self, message, discard)
             dispatcher.accepted += 1
             cell._waiting += 1
-            dispatcher.queue.append((cell, message, False))
+            dispatcher.queue.append((cell, message))
         else:
             dispatcher.accepted += 1
             dispatcher.run(cell, message)
         return None
 
-    def permit(self) -> "Permit[M_contra] | None":
-        """Reserve room for one later message, outside the capacity of the queue.
-
-        For what must not be lost to a full queue: a reply, a cancel, an end. The message takes its
-        place in the ordinary order when it is told, not when the room was reserved.
-
-        Returns:
-            None if the actor has stopped, or if as much room is reserved already as its capacity.
-        """
-        cell = self._cell
-        cell._dispatcher.check_thread()
-        if cell._state >= STOPPING or cell._permits + cell._reserved >= cell._capacity:
-            return None
-        cell._permits += 1
-        return Permit(self, cell)
+    def _find_room(self, cell: "Cell[Any]", message: object) -> Discard | None:
+        """Make room in a full mailbox, or return why a message is refused all the same."""
+        dispatcher = cell._dispatcher
+        dispatcher.make_room()
+        if cell._state >= STOPPING:
+            return self.refusal
+        if cell._waiting >= cell._capacity and dispatcher.expendable(message):
+            return Discard.FULL
+        return None
 
     async def ask(self, message: M_contra, timeout: float) -> Any:  # noqa: ASYNC109 - a bound of the question
         """Ask a question and wait for its answer; for tasks, as an actor cannot wait.
@@ -130,43 +124,3 @@ class Address(Generic[M_contra]):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an address means something only inside its own process")
-
-
-class Permit(Generic[M_contra]):
-    """Room for one message, reserved by `Address.permit`. Use it or release it, once."""
-
-    __slots__ = ("_cell", "address")
-
-    def __init__(self, address: Address[M_contra], cell: "Cell[Any]") -> None:
-        self.address = address
-        self._cell: Cell[Any] | None = cell
-
-    @trio.lowlevel.enable_ki_protection
-    def tell(self, message: M_contra) -> Discard | None:
-        """Tell the message that the room was reserved for.
-
-        Returns:
-            None if it was accepted, else why the actor has ended. It is never `Discard.FULL`.
-
-        Raises:
-            RuntimeError: The permit was used or released before, or the thread is not trio's.
-        """
-        cell = self._take()
-        if cell._state >= STOPPING:
-            return cell.system.dead_letters.refuse(self.address, message, self.address.refusal)
-        cell._dispatcher.deliver(cell, message)
-        return None
-
-    def release(self) -> None:
-        """Give the room back unused. Does nothing if the permit was used or released before."""
-        if self._cell is not None:
-            self._take()
-
-    def _take(self) -> "Cell[Any]":
-        cell = self._cell
-        if cell is None:
-            raise LifecycleError(f"the permit for {self.address.name} was used or released before")
-        cell._dispatcher.check_thread()
-        self._cell = None
-        cell._permits -= 1
-        return cell

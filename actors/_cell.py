@@ -78,8 +78,6 @@ class Cell(Generic[M]):
         "_factory",
         "_failures",
         "_parent",
-        "_permits",
-        "_reserved",
         "_state",
         "_strategy",
         "_tasks",
@@ -112,9 +110,7 @@ class Cell(Generic[M]):
         self._strategy = strategy
         self._state: State = STARTING
         self._actor: Actor[M] = NOBODY
-        self._waiting = 0  # in the user lane, within the capacity
-        self._reserved = 0  # in the user lane, in reserved room
-        self._permits = 0  # reserved and not yet used
+        self._waiting = 0  # in the user lane
         # Few actors have many of these, and an empty set is larger than a cell.
         self._children: dict[Cell[Any], None] | None = None
         self._tasks: Few[Task] = ()
@@ -138,7 +134,7 @@ class Cell(Generic[M]):
             factory: Makes the actor from its cell and ``args``; called now, and again at a restart.
             *args: What else the factory is given.
             name: A name for people; need not be unique.
-            capacity: Messages that may wait for it at most.
+            capacity: Messages that may wait for it; beyond it those that are expendable are refused.
             strategy: Decides what becomes of it when it raises; without one it is stopped.
 
         Raises:
@@ -188,7 +184,7 @@ class Cell(Generic[M]):
 
     @trio.lowlevel.enable_ki_protection
     def after(self, seconds: float, message: M) -> Timer:
-        """Tell this actor a message later, in reserved room.
+        """Tell this actor a message later; it is never refused for want of room.
 
         Args:
             seconds: How much later, by trio's clock.

@@ -7,8 +7,15 @@ are handled in the order in which they were accepted, whoever they are for. The 
 lanes: `urgent` holds system messages and wishes to stop, and is emptied before `queue` is looked at.
 
 Dispatch runs on the stack of whoever tells, so a caller that only wanted to say something could be kept
-busy without end. After ``BUDGET`` turns the rest moves to a task, which yields to the scheduler after
-every further ``BUDGET``; meanwhile the dispatcher counts as busy, so that everybody else only queues.
+busy without end. After ``BUDGET`` turns the rest moves to a task; meanwhile the dispatcher counts as busy,
+so that everybody else only queues.
+
+How much waits has a bound, whoever tells. Between two turns of the scheduler the task takes ``CATCH_UP``
+turns for each message that waits, so that no message waits for longer than one turn of the scheduler for
+each step of what it leads to, however many are told meanwhile. And whoever finds a mailbox full while it is
+only the task that is waited for takes those turns itself, so that a mailbox holds no more than its capacity,
+besides what is told within turns. There, where nobody can wait, a full mailbox refuses what is `expendable`,
+and takes the rest: nothing but the system's author knows what else bounds that, such as one for each request.
 
 Two other designs were weighed. A deque per actor costs 760 bytes each as soon as it is allocated, and
 a queue of ready actors besides. A task per actor costs over 4 KiB and two switches of task a message.
@@ -16,6 +23,7 @@ a queue of ready actors besides. A task per actor costs over 4 KiB and two switc
 
 import contextvars
 from collections import deque
+from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +37,14 @@ if TYPE_CHECKING:
     from actors._cell import Cell
 
 BUDGET: Final = 256
-"""Turns taken on one stack, or by the task between two checkpoints; about half a millisecond of work."""
+"""Turns taken on one stack, or at least by the task between two checkpoints; about half a millisecond of work."""
+CATCH_UP: Final = 4
+"""Turns taken for each message that waits: for itself, and for what it and the next ones lead to."""
+
+
+def anything(_message: object) -> bool:
+    """Say that every message is expendable, which is so unless a system is told otherwise."""
+    return True
 
 
 class Dispatcher:
@@ -37,7 +52,9 @@ class Dispatcher:
 
     Attributes:
         busy: A message is being handled, or some wait for the task; whoever tells now only queues.
-        queue: The user lane: recipient, message, and whether it lies in reserved room.
+        behind: Nothing is being handled, and some wait for the task.
+        expendable: Tells which messages a full mailbox refuses.
+        queue: The user lane: recipient and message.
         urgent: The system lane: recipient, and a message or the reason to stop.
         accepted: Messages that were given a place, or handled at once.
         handled: Messages that `handle` returned from, and the one it is at work on.
@@ -46,9 +63,11 @@ class Dispatcher:
 
     __slots__ = (
         "accepted",
+        "behind",
         "busy",
         "context",
         "discarded",
+        "expendable",
         "handled",
         "nursery",
         "queue",
@@ -56,13 +75,15 @@ class Dispatcher:
         "urgent",
     )
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, expendable: Callable[[Any], bool] = anything) -> None:
         self.nursery = nursery
+        self.expendable = expendable
         self.thread = get_ident()
         # Tasks of the system itself belong to whoever opened it, not to whoever happened to tell.
         self.context = contextvars.copy_context()
         self.busy = False
-        self.queue: deque[tuple[Cell[Any], Any, bool]] = deque()
+        self.behind = False
+        self.queue: deque[tuple[Cell[Any], Any]] = deque()
         self.urgent: deque[tuple[Cell[Any], Any]] = deque()
         self.accepted = 0
         self.handled = 0
@@ -92,11 +113,11 @@ class Dispatcher:
 
     @trio.lowlevel.enable_ki_protection
     def deliver(self, cell: "Cell[Any]", message: object) -> None:
-        """Put a message into room that was reserved for it in the user lane."""
+        """Put a message into the user lane, however many wait there."""
         self.accepted += 1
         if self.busy:
-            cell._reserved += 1
-            self.queue.append((cell, message, True))
+            cell._waiting += 1
+            self.queue.append((cell, message))
         else:
             self.run(cell, message)
 
@@ -112,14 +133,26 @@ class Dispatcher:
     def drain(self) -> None:
         """Take turns until both lanes are empty or the budget is spent; then let the task go on."""
         if self._take_turns(BUDGET):
+            self.behind = True
             self.context.run(self.nursery.start_soon, self._work_off)
 
     async def _work_off(self) -> None:
-        # Shielded: until the system closes its actors must hear from their tasks, also from those that
-        # are being cancelled. Closing empties the lanes, so this cannot go on for ever.
-        await trio.lowlevel.cancel_shielded_checkpoint()
-        while self._take_turns(BUDGET):
+        while self._catch_up():
+            # Shielded: until the system closes its actors must hear from their tasks, also from those that
+            # are being cancelled. Closing empties the lanes, so this cannot go on for ever.
             await trio.lowlevel.cancel_shielded_checkpoint()
+
+    def make_room(self) -> None:
+        """Take the turns that the task has yet to take, if it is only that which a full mailbox waits for."""
+        if self.behind:
+            self._catch_up()
+            self.behind = self.busy = True  # until the task has found out what is left
+
+    def _catch_up(self) -> bool:
+        """Take turns for all that waits and what it leads to, and return whether any are left to take."""
+        self.behind = False
+        self.behind = self._take_turns(max(BUDGET, CATCH_UP * (len(self.queue) + len(self.urgent))))
+        return self.behind
 
     @trio.lowlevel.enable_ki_protection
     def _take_turns(self, turns: int) -> bool:
@@ -134,11 +167,8 @@ class Dispatcher:
                     _ending.end(cell, message)
                     continue
             elif queue:
-                cell, message, reserved = queue.popleft()
-                if reserved:
-                    cell._reserved -= 1
-                else:
-                    cell._waiting -= 1
+                cell, message = queue.popleft()
+                cell._waiting -= 1
             else:
                 break
             if cell._state is RUNNING:

@@ -20,7 +20,7 @@ class Discard(enum.StrEnum):
     STOPPED = "stopped"
     """The recipient has stopped, or is about to."""
     FULL = "full"
-    """The user lane of the recipient's mailbox holds as much as it may."""
+    """The user lane of the recipient's mailbox holds as much as it may, and the message is expendable."""
     FAILED = "failed"
     """The recipient raised on this message, or on an earlier one and was stopped for it."""
     CLOSED = "closed"

@@ -59,8 +59,8 @@ def spawn(  # noqa: PLR0917 - called in two places
             parent._children[cell] = None
     system.spawned += 1
     # What the factory tells must not run before the actor that it makes is there.
-    outermost = not dispatcher.busy
-    dispatcher.busy = True
+    outermost, behind = not dispatcher.busy, dispatcher.behind
+    dispatcher.busy, dispatcher.behind = True, False
     try:
         cell._actor = factory(cell, *args)
         cell._state = TRANSITIONS[cell._state][STARTED]
@@ -68,6 +68,7 @@ def spawn(  # noqa: PLR0917 - called in two places
         _ending.end(cell, StopReason.FAILED)
         raise
     finally:
+        dispatcher.behind = behind
         if outermost:
             dispatcher.drain()
     return address

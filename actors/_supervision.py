@@ -109,7 +109,7 @@ def _restart(cell: "Cell[Any]") -> BaseException | None:
 
 def _forsake_questions(cell: "Cell[Any]") -> None:
     """End the questions that the old instance had taken; those in the queue are for the new one."""
-    waiting = {id(message) for recipient, message, _ in cell._dispatcher.queue if recipient is cell}
+    waiting = {id(message) for recipient, message in cell._dispatcher.queue if recipient is cell}
     for watcher in list(cell._watchers):
         if isinstance(watcher, Ask) and id(watcher) not in waiting:
             watcher.fail(Discard.FAILED)

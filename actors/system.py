@@ -11,7 +11,7 @@ from actors import _ending, _spawning
 from actors._address import Address
 from actors._cell import CAPACITY, Actor, Cell
 from actors._dead_letters import DeadLetters
-from actors._dispatch import Dispatcher
+from actors._dispatch import Dispatcher, anything
 from actors._messages import DeadLetter, Discard, StopReason
 from actors._registry import Registry
 from actors._statistics import Statistics
@@ -47,10 +47,12 @@ class System:
         "tombstones",
     )
 
-    def __init__(self, name: str, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, name: str, nursery: trio.Nursery, expendable: Callable[[Any], bool] = anything
+    ) -> None:
         self.name = name
         self.registry = Registry()
-        self.dispatcher = Dispatcher(nursery)
+        self.dispatcher = Dispatcher(nursery, expendable)
         self.dead_letters = DeadLetters(self.surface)
         self.timers = Timers(self.dispatcher)
         self.tombstones: Mapping[StopReason, Tombstone] = {
@@ -140,7 +142,7 @@ class System:
     def close(self) -> None:
         """End every actor and discard what waits; for `open_system`, which then awaits the tasks."""
         self.closed = True
-        self.dispatcher.busy = True
+        self.dispatcher.busy, self.dispatcher.behind = True, False
         for cell in reversed(list(self.roots)):
             _ending.end(cell, StopReason.SYSTEM)
         self.dispatcher.settle()
@@ -156,7 +158,9 @@ async def _raise(error: BaseException) -> NoReturn:
 
 @asynccontextmanager
 async def open_system(
-    name: str = "actors", dead_letter: Callable[[DeadLetter], object] | None = None
+    name: str = "actors",
+    dead_letter: Callable[[DeadLetter], object] | None = None,
+    expendable: Callable[[Any], bool] = anything,
 ) -> AsyncIterator[System]:
     """Open a system of actors; leaving the block ends it and leaves nothing running.
 
@@ -172,13 +176,16 @@ async def open_system(
     Args:
         name: A name for people.
         dead_letter: Shown every dead letter, from first to last; see `System.tap_dead_letters`.
+        expendable: Tells which messages a full mailbox refuses: all, unless given. The others are accepted
+            however many wait, in the same order. So it is for what something else bounds the number of, such
+            as one reply for each request; and where such a message was lost, somebody would wait for ever.
 
     Raises:
         BaseExceptionGroup: A root actor escalated, an actor raised what is not an `Exception`, or a
             task did. The block is cancelled then.
     """
     async with trio.open_nursery() as nursery:
-        system = System(name, nursery)
+        system = System(name, nursery, expendable)
         if dead_letter is not None:
             system.tap_dead_letters(dead_letter)
         try:

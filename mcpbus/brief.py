@@ -121,7 +121,7 @@ class Brief(Guest, kw_only=True, eq=False):
         stream, reply = ticket.stream, ticket.reply(carrier.bus.ledger, result)
         if stream.line is not _OWN:
             # What was said may still be in the mailbox of the channel's actor, and the reply comes after it.
-            stream.send(reply, stream.address.permit())
+            stream.send(reply)
             return None
         stream.put(reply)
         if not stream.over:

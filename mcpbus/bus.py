@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING, Any, Unpack
 import attrs
 import trio
 
-from actors import Address, DeadLetter, Discard, System, open_system
+from actors import Address, DeadLetter, System, open_system
+from mcpbus import mailboxes
 from mcpbus.admission import Admission, overloaded
-from mcpbus.asking.ask import Ask
-from mcpbus.asking.errors import cannot_ask
 from mcpbus.asking.parking import Parking
 from mcpbus.budget import Budget
 from mcpbus.dispatch import LISTEN
-from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission, Progress
-from mcpbus.fate import Broadcast, Ledger, Reason
+from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission
+from mcpbus.fate import Broadcast, Ledger
 from mcpbus.features import Kind as FeatureKind
 from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.interest import Interests
 from mcpbus.methods import METHODS
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
-from mcpbus.outbox import Outgoing
 from mcpbus.owners import Peer, owner_of
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.revisions import LATEST, Era
@@ -45,7 +43,7 @@ from mcpbus.statistics import Statistics
 from mcpbus.stores.forgetting import Forgetting
 from mcpbus.stores.log import EventLog
 from mcpbus.stores.protocol import EventStore
-from mcpbus.stream import Returned, Stream
+from mcpbus.stream import Stream
 from mcpbus.stream_actor import open_stream
 from mcpbus.tasks.directory import TaskDirectory
 from mcpbus.tasks.stores.memory import MemoryTaskStore
@@ -68,14 +66,6 @@ _OFFERED = {
 }
 _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
-
-_LOSSES = {
-    Discard.FULL: Reason.OVERFLOW,
-    Discard.STOPPED: Reason.FINISHED,
-    Discard.FAILED: Reason.FAILED,
-    Discard.CLOSED: Reason.SESSION_ENDED,
-    Discard.LATE: Reason.FINISHED,
-}
 
 
 class Bus:
@@ -445,7 +435,7 @@ async def open_bus(
 ) -> AsyncIterator[Bus]:
     """Open a server; see `Server.open`."""
     raised: Exception | None = None
-    async with open_system(server.name, _settle) as system:
+    async with open_system(server.name, mailboxes.settle, mailboxes.expendable) as system:
         bus = Bus(server, system, limits, state, event_store=event_store, task_store=task_store)
         await bus.tasks.recover()
         unlisten = server.features.on_change(bus._list_changed)  # noqa: SLF001 - the bus's own opening
@@ -459,15 +449,3 @@ async def open_bus(
             unlisten()
     if raised is not None:
         raise raised
-
-
-def _settle(letter: DeadLetter) -> None:
-    """Give a fate to a message that an actor of the bus never handled."""
-    message, reason = letter.message, _LOSSES[letter.reason]
-    if isinstance(message, (Emission, Progress)) and message.receipt.fate is None:
-        message.receipt.discard(reason)
-    elif isinstance(message, Ask):
-        message.fail(cannot_ask("its request has ended"))
-    for unsent in message.waiting if isinstance(message, Returned) else [message]:
-        if isinstance(unsent, Outgoing) and unsent.receipt.fate is None:
-            unsent.discard(reason)

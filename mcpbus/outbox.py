@@ -19,7 +19,7 @@ from mcpbus.routing import IN_REQUEST, Kind
 OVERHEAD_BYTES = 128
 """What a queued message costs beside its data, roughly, in bytes."""
 
-_BOUNDED = IN_REQUEST | {
+BOUNDED = IN_REQUEST | {
     Kind.QUESTION,
     Kind.SESSION_LOG,
     Kind.SESSION_CUSTOM,
@@ -27,6 +27,7 @@ _BOUNDED = IN_REQUEST | {
     Kind.RESOURCE_UPDATED,
     Kind.TASK,
 }
+"""What handlers and programs say, of which there may be any number. Of the other kinds, requests bound it."""
 _LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
 _Said: TypeAlias = tuple[RequestId | None, Hashable]
 _OUTBOX, _WRITING = Place.OUTBOX, Place.WRITING
@@ -141,7 +142,7 @@ class Outbox:
     def put(self, message: Outgoing) -> None:
         """Queue a message, or discard it where there is no room; other notifications may go in its favour."""
         size = len(message.data) + OVERHEAD_BYTES
-        if message.kind in _BOUNDED:
+        if message.kind in BOUNDED:
             if not self._fits(size) and not self._make_room(message, size):
                 message.discard(Reason.OVERFLOW)
                 return
@@ -250,7 +251,7 @@ class Outbox:
     def _uncount(self, message: Outgoing) -> None:
         size = len(message.data) + OVERHEAD_BYTES
         self.held -= size
-        if message.kind in _BOUNDED:
+        if message.kind in BOUNDED:
             self._items -= 1
             self._bytes -= size
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from actors import Cell, Guest, Permit, Stopped, StopReason, TaskEnded
+from actors import Cell, Guest, Stopped, StopReason, TaskEnded
 from mcpbus.admission import Slot
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
@@ -145,7 +145,6 @@ class RequestActor:
         "_over",
         "_parked",
         "_questions",
-        "_room",
         "_situation",
         "_ticket",
         "_voice",
@@ -169,13 +168,11 @@ class RequestActor:
         self._parked = False
         self._over = False
         self._voice = voice
-        stream = ticket.stream.address
-        self._room = stream.permit()
         carrier.address = cell.address
         carrier.stream = ticket.stream
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
-        cell.watch(stream)
+        cell.watch(ticket.stream.address)
         if guest is not None:
             carrier.running = guest
             cell.adopt(guest)
@@ -269,7 +266,7 @@ class RequestActor:
     def _close_stream(self, message: Poll) -> None:
         self._ticket.stream.address.tell(message)
 
-    def _send(self, message: Outgoing, permit: Permit[object] | None = None) -> None:
+    def _send(self, message: Outgoing) -> None:
         ticket = self._ticket
         way = route(message.kind, message.era, ticket.setting)
         if self._situation is not None and isinstance(way, Line):
@@ -278,7 +275,7 @@ class RequestActor:
             message.discard(way)
             return
         message.request_id = ticket.id
-        ticket.stream.send(message, permit)
+        ticket.stream.send(message)
 
     def _task_ended(self, message: TaskEnded) -> None:
         outcome = read_outcome(message.outcome)
@@ -297,7 +294,7 @@ class RequestActor:
     def _reply(self, result: bytes | ProtocolError) -> None:
         # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
         self._withdraw_questions()
-        self._send(self._ticket.reply(self._ledger, result), self._room)
+        self._send(self._ticket.reply(self._ledger, result))
         self._stop(Reason.PARKED if self._parked else Reason.FINISHED)
 
     def _cancel(self, _message: Cancel) -> None:
@@ -361,8 +358,6 @@ class RequestActor:
             self._let_go(Reason.FAILED)
             if reason is StopReason.FAILED:
                 self._reply(internal_error())
-        if self._room is not None:
-            self._room.release()
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _emit,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import msgspec
 import trio
 
-from actors import Address, Permit
+from actors import Address
 from mcpbus.budget import Account, Budget
 from mcpbus.fate import DELIVERED, Reason, settle_all
 from mcpbus.open_streams import OpenStreams
@@ -218,18 +218,13 @@ class Stream:
         """Whether it has ended, or is about to: it takes nothing any more."""
         return self._outbox.closed if self._address is None else self._address.stopped
 
-    def send(self, message: Outgoing, permit: Permit[object] | None = None) -> None:
-        """Queue a message for the client. Never waits; the receipt tells what became of it.
-
-        Args:
-            message: The message.
-            permit: Room that was reserved for it in the mailbox, so that it cannot be refused there.
-        """
+    def send(self, message: Outgoing) -> None:
+        """Queue a message for the client. Never waits; the receipt tells what became of it."""
         address = self.address
         if address.stopped:
             message.discard(self.lapse(message))
         else:
-            (permit or address).tell(message)
+            address.tell(message)
 
     def put(self, message: Outgoing) -> None:
         """Put a message into the outbox. For its actor, and for a request in brief while there is none."""

@@ -29,6 +29,16 @@ async def stage():
         yield system, testing.Probe(system, name="probe"), letters
 
 
+class Restless:
+    """Tells itself what it is told, for ever: from then on the system is behind, and whoever tells only queues."""
+
+    def __init__(self, cell: actors.Cell[Any]) -> None:
+        self.cell = cell
+
+    def handle(self, message: Any) -> None:
+        self.cell.address.tell(message)
+
+
 def boom(_: Any) -> None:
     """Make a recorder raise."""
     raise ValueError("boom")

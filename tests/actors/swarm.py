@@ -34,6 +34,15 @@ class Order:
     number: int
     sender: object
     script: tuple[tuple[Any, ...], ...]
+    essential: bool = False
+    timed: bool = False
+
+
+def expendable(message: Any) -> bool:
+    """Tell whether a full mailbox may refuse a message: what a task or a script of the swarm does not insist on."""
+    if isinstance(message, actors.Ask):
+        message = message.message
+    return isinstance(message, Order) and not message.essential
 
 
 class Scripted:
@@ -130,14 +139,14 @@ class Scripted:
     def tell_(self, index: int, script: Any) -> None:
         self.swarm.tell(self, index, script)
 
-    def permit_(self, index: int, script: Any) -> None:
-        self.swarm.tell_with_permit(self, index, script)
+    def insist_(self, index: int, script: Any) -> None:
+        self.swarm.tell(self, index, script, essential=True)
 
     def after_(self, seconds: float, script: Any) -> None:
         if not self.cell.address.stopped:
             # A timer may be cancelled, so its message is counted as told only when it is handled.
-            self.swarm.timers += 1
-            self.timers.append(self.cell.after(seconds, Order(next(self.swarm.numbers), self, script)))
+            order = Order(next(self.swarm.numbers), self, script, timed=True)
+            self.timers.append(self.cell.after(seconds, order))
 
 
 class Swarm:
@@ -159,7 +168,6 @@ class Swarm:
         self.seen: set[int] = set()
         self.planned = 0
         self.ended = 0
-        self.timers = 0
         self.asks: list[object] = []
         self.asks_put = 0
         self.faults: list[str] = []
@@ -172,9 +180,9 @@ class Swarm:
     def pick(self, index: int) -> actors.Address[Any]:
         return self.addresses[index % len(self.addresses)]
 
-    def tell(self, sender: object, index: int, script: Any) -> None:
+    def tell(self, sender: object, index: int, script: Any, *, essential: bool = False) -> None:
         address = self.pick(index)
-        order = Order(next(self.numbers), sender, script)
+        order = Order(next(self.numbers), sender, script, essential)
         stopped = address.stopped
         try:
             discard = address.tell(order)
@@ -183,18 +191,10 @@ class Swarm:
             raise
         if stopped and discard is None:
             self.faults.append(f"{address} accepted a message after its end")
-        self.note(order, discard)
-
-    def tell_with_permit(self, sender: object, index: int, script: Any) -> None:
-        permit = self.pick(index).permit()
-        if permit is not None:
-            order = Order(next(self.numbers), sender, script)
-            discard = permit.tell(order)
-            if discard is actors.Discard.FULL:
-                self.faults.append("a permit was refused for want of room")
-            self.note(order, discard)
-
-    def note(self, order: Order, discard: actors.Discard | None) -> None:
+        if discard is actors.Discard.FULL and essential:
+            self.faults.append(f"{address} refused for want of room what is not expendable")
+        if discard is actors.Discard.FULL and isinstance(sender, str):
+            self.faults.append(f"{address} refused a task for want of room that it could have made")
         if discard is None:
             self.accepted.add(order.number)
         else:
@@ -210,11 +210,12 @@ class Swarm:
             self.ends.append(message)
 
     def observe(self, cell: Any) -> None:
-        if cell._waiting > cell._capacity:
-            self.faults.append(f"{cell._waiting} messages wait where {cell._capacity} may")
-        # Besides permits, only ends of tasks and timers that it started itself may wait there.
-        if cell._reserved > cell._capacity + self.planned + self.timers:
-            self.faults.append(f"{cell._reserved} messages wait in reserved room")
+        waiting = [message for other, message in cell._dispatcher.queue if other is cell]
+        told = sum(expendable(message) and not getattr(message, "timed", False) for message in waiting)
+        if told > cell._capacity:
+            self.faults.append(f"{told} expendable messages wait where {cell._capacity} may")
+        if cell._waiting != len(waiting):
+            self.faults.append(f"{len(waiting)} messages wait, and {cell._waiting} are counted")
 
     async def work(self, kind: str) -> str:
         try:
@@ -244,8 +245,8 @@ class Swarm:
                 await trio.sleep(*args)
             elif verb == "tell":
                 self.tell(sender, *args)
-            elif verb == "permit":
-                self.tell_with_permit(sender, *args)
+            elif verb == "insist":
+                self.tell(sender, *args, essential=True)
             elif verb == "spawn" and len(self.addresses) < 30:
                 self.spawn(*args)
             elif verb == "stop":
@@ -277,7 +278,7 @@ class Swarm:
         )
 
     async def main(self, program: list[list[tuple[Any, ...]]]) -> None:
-        async with actors.open_system("swarm", dead_letter=self.letter) as system:
+        async with actors.open_system("swarm", self.letter, expendable) as system:
             self.system = system
             for strategy in ("none", "restart", "stop"):
                 self.spawn(strategy, 2)

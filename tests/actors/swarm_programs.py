@@ -40,7 +40,7 @@ def scripts(depth: int = 2) -> st.SearchStrategy[tuple[tuple[Any, ...], ...]]:
         leaf
         | st.tuples(st.just("tell"), index, inner)
         | st.tuples(st.just("tell"), index, inner)
-        | st.tuples(st.just("permit"), index, inner)
+        | st.tuples(st.just("insist"), index, inner)
         | st.tuples(st.just("after"), delay, inner)
     )
     return st.lists(action, max_size=4).map(tuple)
@@ -53,7 +53,7 @@ def programs() -> st.SearchStrategy[list[list[tuple[Any, ...]]]]:
         st.tuples(st.just("sleep"), st.sampled_from([0.0, 0.0, 0.5, 1.0, 6.0]))
         | st.tuples(st.just("tell"), index, scripts())
         | st.tuples(st.just("tell"), index, scripts())
-        | st.tuples(st.just("permit"), index, scripts())
+        | st.tuples(st.just("insist"), index, scripts())
         | st.tuples(st.just("ask"), index, scripts(), st.sampled_from([0.0, 0.5, 3.0]))
         | st.tuples(st.just("spawn"), st.sampled_from(sorted(STRATEGIES)), st.integers(1, 3))
         | st.tuples(st.just("stop"), index)

@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 import trio
-from actor_doubles import Recorder, stage, stop
+from actor_doubles import Recorder, Restless, stage, stop
 
 import actors
 from actors import Discard
@@ -31,11 +31,11 @@ async def test_an_actor_refuses_from_the_moment_it_asks_to_stop():
             address = recorder.cell.address
             outcomes.append(address.tell("before"))
             recorder.cell.stop()
-            outcomes.extend([address.tell("after"), address.stopped, address.permit()])
+            outcomes.extend([address.tell("after"), address.stopped])
 
         recorder = system.spawn(Recorder)
         recorder.tell(stop_and_tell)
-        assert outcomes == [None, Discard.STOPPED, True, None]
+        assert outcomes == [None, Discard.STOPPED, True]
         assert [letter.message for letter in letters] == ["after", "before"]
 
 
@@ -58,60 +58,67 @@ async def test_a_full_queue_refuses_and_keeps_what_it_has():
         assert [(letter.message, letter.reason) for letter in letters] == [(2, Discard.FULL)]
 
 
-async def test_a_permit_has_room_beyond_capacity_and_keeps_its_place_in_the_order():
-    async with stage() as (system, _, _):
-        log = []
+async def test_what_is_not_expendable_is_taken_by_a_full_queue_and_keeps_its_place_in_the_order():
+    log = []
+    async with actors.open_system(expendable=lambda message: message != "cancel") as system:
         small = system.spawn(Recorder, log, capacity=1)
 
         def flood(_):
-            permit = small.permit()
-            assert small.tell("first") is None
-            assert small.tell("refused") is Discard.FULL
-            assert permit.tell("second") is None
+            words = ["first", "refused", "cancel", "refused", "cancel"]
+            assert [small.tell(word) for word in words] == [None, Discard.FULL, None, Discard.FULL, None]
 
         system.spawn(Recorder).tell(flood)
-        assert log == ["first", "second"]
+        assert log == ["first", "cancel", "cancel"]
 
 
-async def test_permits_are_bounded_by_capacity_and_come_back_when_handled_or_released():
-    async with stage() as (system, _, _):
-        small = system.spawn(Recorder, capacity=2)
-        first, second = small.permit(), small.permit()
-        assert small.permit() is None
-        first.release()
-        first.release()
-        second.tell("used")
-        assert small.permit() is not None
-        assert small.permit() is not None
-        assert small.permit() is None
+async def test_whoever_finds_a_queue_full_while_nothing_is_handled_has_the_rest_handled_first():
+    async with stage() as (system, _, letters):
+        log = []
+        small = system.spawn(Recorder, log, capacity=3)
+        system.spawn(Restless).tell("for ever")
+        assert [small.tell(number) for number in range(3)] == [None, None, None]
+        assert log == []
+        assert small.tell(3) is None
+        assert log == [0, 1, 2]
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        assert log == [0, 1, 2, 3]
+        assert letters == []
 
 
-async def test_a_permit_is_good_for_one_message():
-    async with stage() as (_, probe, _):
-        permit = probe.address.permit()
-        permit.tell("once")
-        with pytest.raises(actors.LifecycleError, match="used or released"):
-            permit.tell("twice")
-
-
-async def test_a_permit_for_a_stopped_actor_says_so():
-    async with stage() as (system, probe, letters):
-        permit = probe.address.permit()
-        system.stop(probe.address)
-        assert permit.tell("late") is Discard.STOPPED
+async def test_an_actor_that_stops_while_room_is_made_in_its_queue_refuses():
+    async with stage() as (system, _, letters):
+        small = system.spawn(Recorder, capacity=1)
+        system.spawn(Restless).tell("for ever")
+        assert small.tell(stop) is None
+        assert small.tell("late") is Discard.STOPPED
         assert [letter.message for letter in letters] == ["late"]
+
+
+async def test_no_room_is_made_while_an_actor_comes_to_life():
+    async with stage() as (system, _, letters):
+        log = []
+
+        def tell_itself(cell):
+            for number in range(2):
+                cell.address.tell(number)
+            return Recorder(cell, log)
+
+        system.spawn(Restless).tell("for ever")
+        system.spawn(tell_itself, capacity=1)
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        assert log == [0]
+        assert [(letter.message, letter.reason) for letter in letters] == [(1, Discard.FULL)]
 
 
 async def test_nothing_works_from_another_thread():
     async with stage() as (system, probe, _):
-        permit = probe.address.permit()
         ask = actors.Ask("question", system)
 
         def elsewhere():
             for call in (
                 lambda: probe.address.tell("message"),
-                probe.address.permit,
-                lambda: permit.tell("message"),
                 lambda: system.spawn(Recorder),
                 lambda: system.stop(probe.address),
                 lambda: ask.reply("answer"),

@@ -124,17 +124,13 @@ async def test_the_actor_stops_with_the_question_in_hand(librarian, question, au
 
 
 async def test_the_actor_stops_with_the_question_in_its_queue():
-    async with stage() as (system, _, _), trio.open_nursery() as nursery:
+    async with stage() as (system, _, _):
         recorder = system.spawn(Recorder)
-
-        async def ask():
-            with pytest.raises(actors.AskFailedError):
-                await recorder.ask("question", timeout=1)
-
-        nursery.start_soon(ask)
         # A backlog, so that the question waits; the actor stops before its turn.
         system.spawn(Recorder).tell(lambda _: [recorder.tell("filler") for _ in range(1000)])
         recorder.tell(stop)
+        with pytest.raises(actors.AskFailedError):
+            await recorder.ask("question", timeout=1)
 
 
 async def test_ask_is_a_checkpoint_however_it_ends(librarian):

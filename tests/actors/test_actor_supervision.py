@@ -24,13 +24,12 @@ async def test_by_default_an_actor_that_raised_is_stopped_and_all_hear_of_it(cap
     assert record.exc_info[0] is ValueError
 
 
-async def test_a_restart_keeps_address_queue_permits_watchers_and_names(caplog):
+async def test_a_restart_keeps_address_queue_watchers_and_names(caplog):
     async with stage() as (system, probe, letters):
         log = []
         recorder = system.spawn(Recorder, log, strategy=restart)
         probe.watch(recorder)
         system.registry.register("it", recorder)
-        permit = recorder.permit()
         first = []
 
         def queue_and_raise(actor):
@@ -40,7 +39,7 @@ async def test_a_restart_keeps_address_queue_permits_watchers_and_names(caplog):
             raise ValueError
 
         recorder.tell(queue_and_raise)
-        permit.tell(first.append)
+        recorder.tell(first.append)
         assert log == ["one", "two"]
         assert first[0] is not first[1]
         assert system.registry["it"] is recorder

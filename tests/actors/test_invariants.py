@@ -1,6 +1,7 @@
 """The nine invariants of the actor library, each as a property of random programs."""
 
 import contextlib
+from unittest import mock
 
 import pytest
 import trio
@@ -11,6 +12,7 @@ from swarm import Swarm
 from swarm_programs import programs
 
 import actors
+from actors import _dispatch
 
 thorough = settings(max_examples=120, deadline=None)
 
@@ -57,32 +59,61 @@ def test_invariant_3_tell_never_raises_and_every_queue_has_a_bound(program, budg
     assert not [fault for fault in swarm.faults if "raised" in fault or "wait" in fault or "room" in fault]
 
 
-@given(st.integers(1, 8), st.integers(1, 40), st.integers(1, 12))
-def test_invariant_3_a_flood_is_refused_beyond_capacity_and_permits(capacity, flood, permits):
+@given(st.integers(1, 8), st.lists(st.sampled_from(["speech", "cancel"]), max_size=40))
+def test_invariant_3_a_turn_finds_a_full_mailbox_closed_to_what_is_expendable_and_to_nothing_else(
+    capacity, flood
+):
     class Flooder:
         def __init__(self, cell, victim):
             self.victim = victim
 
         def handle(self, message):
-            granted = [permit for _ in range(permits) if (permit := self.victim.permit())]
-            outcomes = [self.victim.tell(number) for number in range(flood)]
-            assert outcomes.count(None) == min(flood, capacity)
-            assert len(granted) == min(permits, capacity)
-            assert all(permit.tell("reserved") is None for permit in granted)
-            # Used or not, the room is taken until the message has been handled.
-            more = [permit for _ in range(permits) if (permit := self.victim.permit())]
-            assert len(granted) + len(more) <= capacity
+            taken = []
+            for word in flood:
+                room = len(taken) < capacity
+                assert self.victim.tell(word) is (None if room or word == "cancel" else actors.Discard.FULL)
+                if room or word == "cancel":
+                    taken.append(word)
+            expected.extend(taken)
+
+    expected = []
 
     async def main():
-        async with actors.open_system() as system:
+        async with actors.open_system(expendable=lambda message: message == "speech") as system:
             probe = actors.testing.Probe(system, capacity=capacity)
             flooder = system.spawn(Flooder, probe.address)
             assert flooder.tell("go") is None
             assert not flooder.stopped, "an assertion in the flooder failed"
-            assert len(probe.messages) == min(flood, capacity) + min(permits, capacity)
-            assert len([p for _ in range(99) if (p := probe.address.permit())]) <= capacity
+            assert probe.messages == expected
 
     trio.run(main)
+
+
+@given(st.integers(1, 8), st.lists(st.sampled_from(["speech", "cancel"]), max_size=40), st.integers(1, 5))
+def test_invariant_3_a_task_finds_room_in_every_mailbox_and_none_holds_more_than_it_may(
+    capacity, flood, budget
+):
+    class Restless:
+        def __init__(self, cell):
+            self.cell = cell
+
+        def handle(self, message):
+            self.cell.address.tell(message)
+
+    async def main():
+        async with actors.open_system(expendable=lambda message: message == "speech") as system:
+            system.spawn(Restless).tell("for ever")
+            assert system.dispatcher.behind
+            probe = actors.testing.Probe(system, capacity=capacity)
+            for word in flood:
+                assert probe.address.tell(word) is None
+                assert system.statistics().queued <= 1 + capacity
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            assert probe.messages == flood
+
+    with mock.patch.object(_dispatch, "BUDGET", budget):
+        trio.run(main)
 
 
 @thorough
@@ -146,7 +177,6 @@ def test_invariant_6_an_address_is_never_rebound(program, budget, _):
             if address in gone:
                 assert address.stopped
                 assert address.tell("anything") is gone[address]
-                assert address.permit() is None
             elif address.stopped and not swarm.system.dispatcher.busy:
                 gone[address] = address.tell("anything")
                 assert gone[address] is not None

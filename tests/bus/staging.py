@@ -62,6 +62,9 @@ class Wire:
             json.dumps(body if request_id is None else {**body, "id": request_id}).encode()
         )
 
+    def hang_up(self):
+        self._sender.close()
+
     def stall(self):
         """Take nothing more, until told to resume."""
         self._reads = trio.Event()

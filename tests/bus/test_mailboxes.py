@@ -3,7 +3,7 @@
 import pytest
 
 from actors import DeadLetter, Discard
-from mcpbus.bus import _settle
+from mcpbus import mailboxes
 from mcpbus.emission import Emission
 from mcpbus.fate import DELIVERED, Fate, Ledger, Reason, Verdict
 from mcpbus.outbox import Outgoing
@@ -16,7 +16,7 @@ from mcpbus.stream import Returned
 def test_a_message_that_was_not_handled_is_discarded(discard):
     ledger = Ledger()
     said = Emission(Kind.LIST_CHANGED, ledger.enter("m"), b"{}")
-    _settle(DeadLetter(None, said, discard))
+    mailboxes.settle(DeadLetter(None, said, discard))
     assert said.receipt.fate.verdict is Verdict.DISCARDED
     assert ledger.balance() == 0
 
@@ -24,14 +24,14 @@ def test_a_message_that_was_not_handled_is_discarded(discard):
 def test_a_message_that_has_a_fate_keeps_it():
     said = Emission(Kind.LIST_CHANGED, Ledger().enter("m"), b"{}")
     said.receipt.settle(DELIVERED)
-    _settle(DeadLetter(None, said, Discard.FAILED))
+    mailboxes.settle(DeadLetter(None, said, Discard.FAILED))
     assert said.receipt.fate == DELIVERED
 
 
 def test_a_question_that_was_not_handled_is_refused_and_its_asker_told():
     told = []
     question = Outgoing(Kind.QUESTION, Era.LEGACY, b"{}", Ledger().enter("m"), refused=told.append)
-    _settle(DeadLetter(None, question, Discard.FULL))
+    mailboxes.settle(DeadLetter(None, question, Discard.FULL))
     assert question.receipt.fate.verdict is Verdict.REFUSED
     assert told == [Reason.OVERFLOW]
 
@@ -39,6 +39,6 @@ def test_a_question_that_was_not_handled_is_refused_and_its_asker_told():
 def test_what_a_lost_get_stream_gives_back_to_nobody_is_discarded():
     ledger = Ledger()
     waiting = [Outgoing(Kind.LIST_CHANGED, Era.LEGACY, b"{}", ledger.enter("m")) for _ in range(2)]
-    _settle(DeadLetter(None, Returned(None, waiting, []), Discard.CLOSED))
+    mailboxes.settle(DeadLetter(None, Returned(None, waiting, []), Discard.CLOSED))
     assert [m.receipt.fate for m in waiting] == [Fate.discarded(Reason.SESSION_ENDED)] * 2
     assert ledger.balance() == 0

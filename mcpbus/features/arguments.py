@@ -70,7 +70,13 @@ class TypedArguments:
     def decode(self, raw: bytes | msgspec.Raw) -> dict[str, Any]:
         """See `Arguments.decode`."""
         try:
-            return msgspec.structs.asdict(self._decode(raw))
+            try:
+                given = self._decode(raw)
+            except msgspec.ValidationError as error:
+                if not jsontypes.wants_whole_numbers(error):
+                    raise
+                given = self._decode(jsontypes.with_whole_numbers(raw))
+            return msgspec.structs.asdict(given)
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidArgumentsError(_explain(str(error), self.document)) from error
 

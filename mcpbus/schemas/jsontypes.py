@@ -13,6 +13,10 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 _REFERENCE = "#/$defs/{name}"
+# Beyond it a float does not tell one integer from the next.
+_SAFE = 2**53 - 1
+# Much longer than what a model writes, and read in some milliseconds however many numbers it holds.
+_LONGEST_WRITTEN_ANEW = 65_536
 
 
 def decoder_for(kind: Any, *, strict: bool = True) -> "msgspec.json.Decoder[Any]":
@@ -44,12 +48,44 @@ def convert(value: Any, kind: Any) -> Any:
 
 
 def convert_strictly(value: Any, kind: Any) -> Any:
-    """Turn decoded JSON into `kind`.
+    """Turn decoded JSON into `kind`; a 5.0 is an integer where one is wanted.
 
     Raises:
         msgspec.ValidationError: it is not one.
     """
-    return msgspec.convert(value, kind, dec_hook=_decode_model)
+    try:
+        return msgspec.convert(value, kind, dec_hook=_decode_model)
+    except msgspec.ValidationError as error:
+        if not wants_whole_numbers(error):
+            raise
+    return msgspec.convert(
+        msgspec.json.decode(with_whole_numbers(encode(value))), kind, dec_hook=_decode_model
+    )
+
+
+def wants_whole_numbers(error: msgspec.ValidationError) -> bool:
+    """Whether `error` may be gone `with_whole_numbers`."""
+    return "got `float`" in str(error)
+
+
+def with_whole_numbers(text: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
+    """JSON text, written anew with each number such as 5.0 as the integer that it is, unless it is long.
+
+    To JSON Schema 5.0 is an integer (2020-12, section 4.2.3), and models and some languages write it; msgspec goes by
+    how a number is written. It is for what has been refused, so that nobody else pays for it.
+
+    Raises:
+        msgspec.DecodeError: the text is not JSON.
+    """
+    return text if memoryview(text).nbytes > _LONGEST_WRITTEN_ANEW else encode(_whole_numbers.decode(text))
+
+
+def _read_number(text: str) -> int | float:
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) <= _SAFE else number
+
+
+_whole_numbers = msgspec.json.Decoder(Any, float_hook=_read_number)
 
 
 def to_builtins(value: Any) -> Any:

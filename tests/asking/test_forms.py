@@ -28,6 +28,7 @@ SIZES = ["small", "medium", "large"]
 ONE_FIELD = [
     (str, {"type": "string"}, "x", "x"),
     (int, {"type": "integer"}, 3, 3),
+    (int, {"type": "integer"}, 3.0, 3),
     (float, {"type": "number"}, 3, 3.0),
     (bool, {"type": "boolean"}, False, False),
     (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}, "a", "a"),

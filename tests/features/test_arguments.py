@@ -107,6 +107,86 @@ def test_a_type_becomes_a_schema_and_a_decoder_that_agree(annotation, schema, go
             arguments.decode(f'{{"value":{bad}}}'.encode())
 
 
+class Size(enum.IntEnum):
+    ONE = 1
+
+
+class Shape(msgspec.Struct, tag="shape", rename="camel"):
+    corner_count: int
+
+
+class Line(msgspec.Struct, tag="line"):
+    length: float
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given", "value"),
+    [
+        (int, "5.0", 5),
+        (int, "5e2", 500),
+        (int, "-0.0", 0),
+        (int, "9007199254740991.0", 2**53 - 1),
+        (int | None, "5.0", 5),
+        (int | str, "5.0", 5),
+        (Literal[1, 2], "2.0", 2),
+        (Size, "1.0", Size.ONE),
+        (Annotated[int, msgspec.Meta(ge=1)], "5.0", 5),
+        (list[int], "[1,2.0,3.0]", [1, 2, 3]),
+        (tuple[int, float], "[2.0,3.0]", (2, 3.0)),
+        (dict[str, int], '{"a":5.0}', {"a": 5}),
+        (dict[int, int], '{"1":5.0}', {1: 5}),
+        (Point, '{"x":1.0,"y":2}', {"x": 1, "y": 2}),
+        (Node, '{"value":1.0,"children":[{"value":2.0}]}', Node(1, [Node(2)])),
+        (Shape | Line, '{"type":"shape","cornerCount":5.0}', Shape(5)),
+        (list[Shape | Line], '[{"type":"line","length":5.0}]', [Line(5.0)]),
+        (float, "5.0", 5.0),
+        (int | float, "5.0", 5.0),
+        (Any, "[5.0]", [5.0]),
+    ],
+)
+def test_a_number_without_a_fraction_is_an_integer_however_it_is_written(annotation, given, value):
+    found = made(annotation).arguments.decode(f'{{"value":{given}}}'.encode())["value"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given"),
+    [
+        (int, "5.5"),
+        (int, "true"),
+        (int, '"5.0"'),
+        (int, "1e300"),
+        (int, "1e400"),
+        (int, "9007199254740993.0"),
+        (int, "[" + "5.0," * 20_000 + "5.0]"),
+        (Annotated[int, msgspec.Meta(ge=6)], "5.0"),
+        (Literal[1, 2], "3.0"),
+        (Size, "2.0"),
+        (bool, "1.0"),
+        (str, "5.0"),
+        (list[int], "[5.0,5.5]"),
+    ],
+)
+def test_any_other_number_is_none(annotation, given):
+    with pytest.raises(InvalidArgumentsError):
+        made(annotation).arguments.decode(f'{{"value":{given}}}'.encode())
+
+
+def test_what_else_is_wrong_is_told_where_an_integer_has_a_point():
+    with pytest.raises(InvalidArgumentsError, match=r"argument `b`: Expected `int`, got `str`"):
+        tool(add).arguments.decode(b'{"a":5.0,"b":"x"}')
+
+
+def test_a_number_without_a_fraction_is_an_integer_under_a_schema_by_hand():
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}}
+
+    def function(point: Point) -> None: ...
+
+    arguments = tool(function, input_schema=schema).arguments
+    assert arguments.decode(b'{"x":1.0,"y":2.0}') == {"point": {"x": 1, "y": 2}}
+
+
 def test_pydantic_models_are_validated_by_pydantic_and_their_definitions_are_found_from_the_root():
     arguments = made(Person).arguments
     shown = arguments.document["properties"]["value"]

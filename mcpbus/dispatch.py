@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from mcpbus.admission import Overloaded
+from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.asking.state import Binding
 from mcpbus.brief import Brief
 from mcpbus.call import Carrier, Resume
@@ -128,6 +129,9 @@ def _retry(
     responses = {} if routing.input_responses is msgspec.UNSET else routing.input_responses
     if not isinstance(responses, dict):
         raise invalid_params("expected an object of answers by key - at `params.inputResponses`")
+    if len(responses) > MOST_ANSWERS or any(len(key) > LONGEST_KEY for key in responses):
+        bound = f"at most {MOST_ANSWERS} answers, by keys of at most {LONGEST_KEY} characters"
+        raise invalid_params(f"expected {bound} - at `params.inputResponses`")
     state = None
     if routing.request_state is not msgspec.UNSET:
         state = bus.parking.sealer.open(routing.request_state, Binding.of(request, inbound.principal))

@@ -1,15 +1,22 @@
 """What a handler waits for: questions that go out together, until the last one is answered."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import trio
 
 from mcpbus.asking.errors import AskError
 from mcpbus.asking.questions import Question
+from mcpbus.protocol.errors import quoted
 from mcpbus.protocol.revisions import Revision
 from mcpbus.schemas import jsontypes
+
+LONGEST_KEY: Final = 1024
+"""How many characters the key of a question may have."""
+
+MOST_ANSWERS: Final = 1_000
+"""How many answers one request may bring."""
 
 
 class Ask:
@@ -26,11 +33,15 @@ class Ask:
 
     Raises:
         TypeError: A question holds what is not JSON.
+        ValueError: A key is too long.
     """
 
     __slots__ = ("_answers", "_error", "_settled", "params", "questions")
 
     def __init__(self, questions: Mapping[str, Question], revision: Revision) -> None:
+        for key in questions:
+            if len(key) > LONGEST_KEY:
+                raise ValueError(f"the key {quoted(key)} has more than {LONGEST_KEY} characters")
         self.questions = questions
         self.params = {
             key: msgspec.Raw(jsontypes.encode(question.params(revision)))

@@ -6,7 +6,7 @@ JSON admits a raw line break only *between* tokens, never inside a string; so ea
 which changes no value.
 """
 
-from typing import Final, NoReturn, TypeAlias
+from typing import Annotated, Final, NoReturn, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,12 @@ from mcpbus.protocol.errors import ProtocolError, invalid_request, parse_error
 
 RequestId: TypeAlias = int | str
 """Compared by type and value: `1` is not `"1"` (rule J-5). Python agrees once bool and float are kept out, and `decode` does that."""
+
+LONGEST_ID: Final = 1024
+"""How many characters the id of a request may have, and a progress token likewise: each is said again with every message about it."""
+
+BoundedId: TypeAlias = int | Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
+"""A `RequestId` as it is read from a message."""
 
 MAX_BATCH: Final = 1_000
 """How many messages one array may hold. Each is answered, so that the answer may be many times as long as the array."""
@@ -74,7 +80,7 @@ class Undecodable(Exception):  # noqa: N818 - the word says what happened
 
 class _Envelope(msgspec.Struct, gc=False):
     jsonrpc: str | None = None
-    id: RequestId | msgspec.UnsetType = msgspec.UNSET
+    id: BoundedId | msgspec.UnsetType = msgspec.UNSET
     method: str | msgspec.UnsetType = msgspec.UNSET
     params: msgspec.Raw = NO_PARAMS
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -91,7 +97,7 @@ _envelopes = msgspec.json.Decoder(_Envelope)
 _arrays = msgspec.json.Decoder(list[msgspec.Raw])
 _well_formed = msgspec.json.Decoder(msgspec.Raw)
 _identified = msgspec.json.Decoder(_Identified)
-_ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(RequestId)
+_ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(BoundedId)
 encode_value = msgspec.json.Encoder().encode
 """Any value that is JSON, as JSON. What is `msgspec.Raw` in it may hold line breaks; see `single_line`."""
 

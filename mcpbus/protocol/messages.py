@@ -5,17 +5,20 @@ revision knows is in `revisions`, and whoever describes a thing leaves out what 
 stay absent on the wire; a null where a member may be absent is read as absent.
 """
 
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from mcpbus.protocol.errors import invalid_params
-from mcpbus.protocol.jsonrpc import NO_PARAMS, RequestId
+from mcpbus.protocol.jsonrpc import LONGEST_ID, NO_PARAMS, BoundedId
 from mcpbus.protocol.levels import LogLevel
 
 _T = TypeVar("_T")
 
 MetaObject: TypeAlias = dict[str, Any]
+Uri: TypeAlias = Annotated[str, msgspec.Meta(max_length=8192)]
+"""A URI that a client names: matched against templates, and kept for as long as it is subscribed to."""
+TaskId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
 Role: TypeAlias = Literal["user", "assistant"]
 
 
@@ -200,6 +203,10 @@ class PromptMessage(_Wire, frozen=True):
 # -- params ------------------------------------------------------------------------------------------------------------
 
 
+MOST_OF_CLIENT: Final = 64 * 1024
+"""How many bytes a client may say of itself: the params of initialize, which are kept, and the `_meta` of a request."""
+
+
 class InitializeParams(_Wire, frozen=True):
     """initialize, legacy only."""
 
@@ -247,13 +254,13 @@ class GetPromptParams(_Wire, frozen=True):
 class ReadResourceParams(_Wire, frozen=True):
     """resources/read."""
 
-    uri: str
+    uri: Uri
 
 
 class SubscribeParams(_Wire, frozen=True):
     """resources/subscribe and resources/unsubscribe, legacy only."""
 
-    uri: str
+    uri: Uri
 
 
 class PromptReference(_Wire, frozen=True, tag_field="type", tag="ref/prompt"):
@@ -266,7 +273,7 @@ class PromptReference(_Wire, frozen=True, tag_field="type", tag="ref/prompt"):
 class ResourceTemplateReference(_Wire, frozen=True, tag_field="type", tag="ref/resource"):
     """The resource template whose variable is completed."""
 
-    uri: str
+    uri: Uri
 
 
 class CompletionArgument(_Wire, frozen=True):
@@ -302,8 +309,8 @@ class SubscriptionFilter(_Wire, frozen=True):
     tools_list_changed: bool = False
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
-    resource_subscriptions: tuple[str, ...] = ()
-    task_ids: tuple[str, ...] = ()
+    resource_subscriptions: tuple[Uri, ...] = ()
+    task_ids: tuple[TaskId, ...] = ()
     """From the tasks extension (rule TX-12)."""
 
 
@@ -316,7 +323,7 @@ class ListenParams(_Wire, frozen=True):
 class CancelledParams(_Wire, frozen=True):
     """notifications/cancelled. Read `request_id` with `decode_params`, which keeps bool and float out (rule C-4)."""
 
-    request_id: RequestId
+    request_id: BoundedId
     reason: str | None = None
 
 
@@ -339,6 +346,8 @@ def decode_params(params_type: type[_T], raw: msgspec.Raw) -> _T:
     Raises:
         ProtocolError: -32602; its message names the path, such as `params.ref.name`.
     """
+    if params_type is InitializeParams and len(raw) > MOST_OF_CLIENT:
+        raise invalid_params(f"expected at most {MOST_OF_CLIENT} bytes, got {len(raw)} - at `params`")
     decoder = _decoders.get(params_type)
     if decoder is None:
         decoder = _decoders[params_type] = msgspec.json.Decoder(params_type)

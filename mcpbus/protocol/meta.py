@@ -10,8 +10,9 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgspec
 
 from mcpbus.protocol.errors import invalid_params
+from mcpbus.protocol.jsonrpc import LONGEST_ID
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.messages import Implementation
+from mcpbus.protocol.messages import MOST_OF_CLIENT, Implementation
 from mcpbus.remembered import Remembered
 
 _T = TypeVar("_T")
@@ -46,12 +47,19 @@ class Meta:
         values: The same.
         claims_modern: Whether the message says what only a 2026-07-28 message says of itself (rules D-1, D-3).
         progress_token: The token to report progress under; None if there is none, or none of a valid type (rules P-1, P-2).
+
+    Raises:
+        ProtocolError: -32602: the token is too long.
     """
 
     __slots__ = ("_claim", "claims_modern", "progress_token", "values")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         token = values.get("progressToken")
+        if isinstance(token, str) and len(token) > LONGEST_ID:
+            raise invalid_params(
+                f"expected at most {LONGEST_ID} characters - at `params._meta.progressToken`"
+            )
         self.values = values
         self.claims_modern = not _CLAIM_KEYS.isdisjoint(values)
         self.progress_token: int | str | None = (
@@ -128,7 +136,7 @@ def read_routing(params: msgspec.Raw) -> Routing:
     """Read what routes a message from its params.
 
     Raises:
-        ProtocolError: -32602 if `_meta` is not an object, or what is read is nested too deeply.
+        ProtocolError: -32602 if `_meta` is not an object or too long, or what is read is nested too deeply.
     """
     try:
         try:
@@ -151,6 +159,8 @@ def _read_meta(data: bytes) -> Meta:
     meta = _remembered.get(data)
     if meta is not None:
         return meta
+    if len(data) > MOST_OF_CLIENT:
+        raise invalid_params(f"expected at most {MOST_OF_CLIENT} bytes, got {len(data)} - at `params._meta`")
     values = _values.decode(data)
     if values is None:
         return NO_META

@@ -215,6 +215,34 @@ async def test_a_question_whose_answer_cannot_be_used_is_asked_again(responses, 
         await it.assert_nothing_is_left()
 
 
+LONG_KEY = "k" * 1025
+
+
+@pytest.mark.parametrize(
+    "responses", [{LONG_KEY: accept("x")}, {str(n): 0 for n in range(1001)}], ids=["long", "many"]
+)
+async def test_answers_that_are_too_many_or_by_long_keys_are_refused(responses, autojump_clock):
+    async with interviewed(shown(lambda ctx: ctx.elicit("?", str, key="k"))) as it:
+        call = await it.ask(params={"inputResponses": responses}).ended()
+        assert (call.status, call.messages[0]["error"]["code"]) == (400, -32602)
+        assert (
+            "at most 1000 answers, by keys of at most 1024 characters" in call.messages[0]["error"]["message"]
+        )
+        assert it.runs == 0
+
+
+async def test_a_question_by_a_long_key_is_not_asked(autojump_clock):
+    async def asks(ctx):
+        try:
+            await ctx.elicit("?", str, key=LONG_KEY)
+        except ValueError as error:
+            return str(error)
+
+    async with interviewed(asks) as it:
+        await it.ask().reply()
+        assert it.outcomes == [f"the key '{'k' * 79}…' has more than 1024 characters"]
+
+
 @pytest.mark.parametrize("responses", [5, None, [], "x", True, [accept("x")]], ids=json.dumps)
 async def test_answers_that_are_no_object_are_refused_and_the_round_stays_open(responses, autojump_clock):
     async with interviewed(shown(lambda ctx: ctx.elicit("?", str, key="k"))) as it:

@@ -104,6 +104,7 @@ FAULTS = [
     ("J-1", message(id=True, method="m"), INVALID_REQUEST, None, "$.id"),
     ("J-1", message(id=1.0, method="m"), INVALID_REQUEST, None, "$.id"),
     ("J-1", message(id=[1], method="m"), INVALID_REQUEST, None, "$.id"),
+    ("J-1", message(id="i" * 1025, method="m"), INVALID_REQUEST, None, "length <= 1024 - at `$.id`"),
     ("J-7", message(id=1), INVALID_REQUEST, 1, "exactly one"),
     ("J-7", message(id=1, result={}, error={"code": 1, "message": ""}), INVALID_REQUEST, 1, "exactly one"),
     ("J-7", message(id=1, method="m", result={}), INVALID_REQUEST, 1, "neither"),

@@ -77,6 +77,7 @@ def test_params_are_read(params_type, params, read):
     assert decode_params(params_type, raw(params)) == read
 
 
+LONG_URI = "a:" + "x" * 8191
 REFUSED = [
     # rule, type, params, path, what else the message names
     ("L-1", wire.InitializeParams, {"capabilities": {}, "clientInfo": INFO}, "`params`", "protocolVersion"),
@@ -106,7 +107,27 @@ REFUSED = [
     ),
     ("C-4", wire.CancelledParams, {"requestId": 1.0}, "`params.requestId`", "int"),
     ("C-4", wire.CancelledParams, {"requestId": True}, "`params.requestId`", "int"),
+    ("C-4", wire.CancelledParams, {"requestId": "i" * 1025}, "`params.requestId`", "length <= 1024"),
     ("I-3", wire.ListParams, {"cursor": 5}, "`params.cursor`", "str"),
+    # What is kept for a client, or looked for at length, is bounded.
+    ("L-1", wire.InitializeParams, {"x": "x" * 65_536}, "`params`", "at most 65536 bytes, got 65545"),
+    ("R-7", wire.ReadResourceParams, {"uri": LONG_URI}, "`params.uri`", "length <= 8192"),
+    ("R-9", wire.SubscribeParams, {"uri": LONG_URI}, "`params.uri`", "length <= 8192"),
+    (
+        "Q-5",
+        wire.CompleteParams,
+        {"ref": {"type": "ref/resource", "uri": LONG_URI}},
+        "`params.ref.uri`",
+        "8192",
+    ),
+    (
+        "S-5",
+        wire.ListenParams,
+        {"notifications": {"resourceSubscriptions": ["a://b", LONG_URI]}},
+        "`params.notifications.resourceSubscriptions[1]`",
+        "length <= 8192",
+    ),
+    ("TX-12", wire.ListenParams, {"notifications": {"taskIds": ["t" * 1025]}}, "taskIds[0]`", "<= 1024"),
 ]
 
 

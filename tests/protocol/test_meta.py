@@ -75,6 +75,25 @@ def test_a_progress_token_is_text_or_an_integer(token, read):  # P-1
     assert Meta({"progressToken": token}).progress_token == read
 
 
+@pytest.mark.parametrize(
+    ("meta", "told"),
+    [
+        ({"progressToken": "t" * 1025}, "at most 1024 characters - at `params._meta.progressToken`"),
+        ({f"k{n}": n for n in range(8_000)}, "at most 65536 bytes, got 1"),
+        ({"a": "x" * 65_536}, "at most 65536 bytes, got 65545 - at `params._meta`"),
+    ],
+    ids=["token", "keys", "text"],
+)
+def test_a_meta_that_is_too_long_is_refused_unread(meta, told):
+    with pytest.raises(ProtocolError, match=told) as caught:
+        routing(_meta=meta)
+    assert caught.value.code == INVALID_PARAMS
+
+
+def test_a_meta_may_be_as_long_as_it_says():
+    assert len(routing(_meta={"progressToken": "t" * 1024, "a": "x" * 64_000}).meta.progress_token) == 1024
+
+
 def test_without_a_token_there_is_none():
     assert Meta({}).progress_token is None
 

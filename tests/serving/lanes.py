@@ -9,6 +9,7 @@ from wires import Wire
 
 from mcpbus import Limits
 from mcpbus.budget import Budget
+from mcpbus.owners import Peer
 from mcpbus.reached import ReachedLimits
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1_connection import Http1Connection
@@ -247,6 +248,8 @@ class House:
 
 class Owner:
     """Who accepted a connection in memory."""
+
+    peer = Peer.at("127.0.0.1")
 
     def __init__(self, client, stream, nursery):
         self._client = client

@@ -12,6 +12,7 @@ from actors._errors import (
     LifecycleError,
     NameTakenError,
 )
+from actors._failures import split_failure
 from actors._guests import Guest
 from actors._messages import (
     DeadLetter,
@@ -62,4 +63,5 @@ __all__ = [
     "TaskEnded",
     "Timer",
     "open_system",
+    "split_failure",
 ]

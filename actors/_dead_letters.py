@@ -63,10 +63,10 @@ class DeadLetters:
             for callback in list(self._taps.values()):
                 try:
                     callback(letter)
-                except Exception:
-                    logger.exception("a tap of the dead letters raised on %r", letter)
-                except BaseException as error:  # noqa: BLE001 - it ends the system instead of the teller
+                except KeyboardInterrupt as error:  # it ends the system instead of the teller
                     self._surface(error)
+                except BaseException:
+                    logger.exception("a tap of the dead letters raised on %r", letter)
             self._tapping = False
 
     def refuse(self, recipient: "Address[Any]", message: Any, reason: Discard) -> Discard:

@@ -82,8 +82,8 @@ def _call_back(cell: "Cell[Any]", reason: StopReason) -> None:
     for callback in callbacks:
         try:
             callback(reason)
-        except Exception:
+        except KeyboardInterrupt as error:  # it ends the system instead of the caller
+            cell.system.surface(error)
+        except BaseException:
             cell.system.failures += 1
             logger.exception("%s: a callback of on_stop raised", cell.address.name)
-        except BaseException as error:  # noqa: BLE001 - it ends the system instead of the caller
-            cell.system.surface(error)

@@ -7,13 +7,29 @@ scheduler, and no cancel scope of their own; and until one waits, nobody else ca
 import contextvars
 import types
 from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from actors._messages import Failed, Outcome, Succeeded
-from actors._tasks import CANCELLED, Task, enter, is_cancellation
+import trio
+
+from actors._messages import Outcome, Succeeded
+from actors._tasks import Task, enter, judge
 
 if TYPE_CHECKING:
     from actors._cell import Cell
+
+
+async def _sleep_on() -> None:
+    """Sleep until woken, whoever is cancelled meanwhile."""
+    await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+
+
+# What trio's own functions yield to its run loop; it has no public name.
+_CHECKPOINT: Final = trio.lowlevel.cancel_shielded_checkpoint().send(None)  # noqa: ASYNC105 - one step of it
+_WOKEN: Final = _sleep_on().send(None)
+_SLEEP: Final = type(_WOKEN)
+
+_BEGUN: Final = object()
+"""The sleep data of a task whose guest is about to sleep, if that has set none: trio clears it when the task is woken."""
 
 
 class Guest(Task, kw_only=True, eq=False):
@@ -66,20 +82,23 @@ class Guest(Task, kw_only=True, eq=False):
 
         Returns:
             Whether it has ended. If not, the host must call `go_on` before it does anything else that waits.
+
+        Raises:
+            KeyboardInterrupt: The user ends the program.
         """
         try:
             # What trio's functions yield is for trio's run loop, and what it sends is for them.
             self._trap = self.context.run(self.coroutine.send, None)
         except StopIteration as end:
             self._conclude(Succeeded(end.value))
-        except Exception as error:  # noqa: BLE001 - whoever asks for the outcome is told
-            self._conclude(Failed(error))
-        except BaseException as error:
-            self._conclude(Failed(error))
-            raise
-        else:
-            return False
-        return True
+            return True
+        except BaseException as error:  # noqa: BLE001 - whoever asks for the outcome is told
+            self._fail(error, waited=False)
+            return True
+        task = trio.lowlevel.current_task()
+        if task.custom_sleep_data is None:
+            task.custom_sleep_data = _BEGUN
+        return False
 
     @types.coroutine
     def go_on(self) -> Generator[Any, Any, None]:
@@ -87,25 +106,48 @@ class Guest(Task, kw_only=True, eq=False):
 
         Raises:
             trio.Cancelled: Its scope, or one around it, was cancelled.
+            KeyboardInterrupt: The user ends the program.
         """
-        step, send, trap = self.context.run, self.coroutine.send, self._trap
+        step, coroutine, trap = self.context.run, self.coroutine, self._trap
         self._trap = None
-        try:
-            while True:
-                trap = step(send, (yield trap))
-        except StopIteration as end:
-            outcome: Outcome = Succeeded(end.value)
-        except Exception as error:  # noqa: BLE001 - whoever asks for the outcome is told
-            outcome = Failed(error)
-        except BaseException as error:
-            self.coroutine.close()
-            self._conclude(CANCELLED if is_cancellation(error) else Failed(error))
-            raise
+        if trio.lowlevel.current_task().custom_sleep_data is None:
+            # What it waits for came in the rest of its host's turn, before trio had heard that it waits, and the task is due
+            # already. There is no wait any more that a cancellation could end.
+            trap = _WOKEN
+        while True:
+            if type(trap) is _SLEEP or trap is _CHECKPOINT:
+                function, value = coroutine.send, (yield trap)
+            else:
+                yield _CHECKPOINT
+                function, value = coroutine.throw, _unknown(trap)
+            try:
+                trap = step(function, value)
+            except StopIteration as end:
+                self._conclude(Succeeded(end.value))
+                return
+            except BaseException as error:  # noqa: BLE001 - whoever asks for the outcome is told
+                del value  # perhaps it was raised, and its traceback holds this frame: without this, a cycle
+                self._fail(error)
+                return
+
+    def _fail(self, error: BaseException, *, waited: bool = True) -> None:
+        outcome, rest = judge(error, waited=waited)
         self._conclude(outcome)
-        del outcome  # the traceback of an exception in it holds this frame: without this, a cycle
+        if rest is not None:
+            try:
+                raise rest
+            finally:
+                del error, rest  # their traceback holds this frame: without this, a cycle
 
     def _conclude(self, outcome: Outcome) -> None:
         self._scope = None
         self.outcome = outcome
         if self.owner is not None:
             self._end(self._cell, outcome)
+
+
+def _unknown(trap: object) -> TypeError:
+    """Make the error for a coroutine that waits for something in a way that trio does not know."""
+    return TypeError(
+        f"{trap!r} is nothing that a task of trio can wait for: is it meant for asyncio, or another framework?"
+    )

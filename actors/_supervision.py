@@ -14,6 +14,7 @@ import trio
 
 from actors import _ending
 from actors._ask import Ask
+from actors._failures import split_failure
 from actors._lifecycle import RAISED, RESTARTED, STARTED, STOPPING, TRANSITIONS
 from actors._messages import Directive, Discard, StopReason
 
@@ -28,7 +29,7 @@ RESTARTS: Final = 3
 WINDOW: Final = 5.0
 """Seconds over which failures are counted."""
 
-Strategy = Callable[["Address[Any]", Exception, int], Directive]
+Strategy = Callable[["Address[Any]", BaseException, int], Directive]
 """Decides about a child that raised: its address, the exception, and how many times it has failed in the
 last 5 seconds, this one included."""
 
@@ -45,8 +46,8 @@ def fail(cell: "Cell[Any]", error: BaseException) -> None:
     system = cell.system
     while True:
         system.failures += 1
-        if not isinstance(error, Exception):
-            # Nobody supervises KeyboardInterrupt or SystemExit; they end the system.
+        if split_failure(error, waited=False)[1] is not None:
+            # Nobody supervises a KeyboardInterrupt: it ends the system.
             _ending.end(cell, StopReason.FAILED)
             system.surface(error)
             return
@@ -72,7 +73,7 @@ def fail(cell: "Cell[Any]", error: BaseException) -> None:
                 cell = parent
 
 
-def _decide(cell: "Cell[Any]", error: Exception) -> tuple[Directive, BaseException]:
+def _decide(cell: "Cell[Any]", error: BaseException) -> tuple[Directive, BaseException]:
     """Ask the strategy, within the bound on restarts; what it raises itself is escalated."""
     strategy = cell._strategy
     if strategy is None or cell._state is STOPPING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import trio
 
+from actors._failures import split_failure
 from actors._few import added, removed
 from actors._messages import Failed, Outcome, Succeeded, TaskCancelled, TaskEnded
 
@@ -96,22 +97,28 @@ def enter(cell: "Cell[Any]", task: Task) -> None:
 
 async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
     outcome: Outcome = CANCELLED  # which it stays if the scope swallows the cancellation
+    rest: BaseException | None = None
     scope = task._scope
     assert scope is not None  # noqa: S101 - a task of the system's own has one from the beginning
     try:
         with scope:
             outcome = Succeeded(await function(*args))
-    except Exception as error:  # noqa: BLE001 - the owner is told
-        outcome = Failed(error)
-    except BaseException as error:
-        task._end(task._cell, CANCELLED if is_cancellation(error) else Failed(error))
-        raise
+    except BaseException as error:  # noqa: BLE001 - the owner is told
+        outcome, rest = judge(error)
     task._end(task._cell, outcome)
-    del outcome  # the traceback of an exception in it holds this frame: without this, a cycle
+    try:
+        if rest is not None:
+            raise rest
+    finally:
+        del outcome, rest  # the traceback of an exception in them holds this frame: without this, a cycle
 
 
-def is_cancellation(error: BaseException) -> bool:
-    """Tell whether the system's own cancellation is all there is to an exception."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)[1] is None
-    return isinstance(error, trio.Cancelled)
+def judge(error: BaseException, *, waited: bool = True) -> tuple[Outcome, BaseException | None]:
+    """Tell what came of a task that raised, and what is to be raised on in the trio task that ran it; see `split_failure`."""
+    failure, rest = split_failure(error, waited=waited)
+    if failure is not None:
+        return Failed(failure), rest
+    cancelled = isinstance(error, trio.Cancelled) or (
+        isinstance(error, BaseExceptionGroup) and error.split(trio.Cancelled)[1] is None
+    )
+    return CANCELLED if cancelled else Failed(error), rest

@@ -181,8 +181,8 @@ async def open_system(
             as one reply for each request; and where such a message was lost, somebody would wait for ever.
 
     Raises:
-        BaseExceptionGroup: A root actor escalated, an actor raised what is not an `Exception`, or a
-            task did. The block is cancelled then.
+        BaseExceptionGroup: A root actor escalated, an actor or a task raised a
+            `KeyboardInterrupt`. The block is cancelled then.
     """
     async with trio.open_nursery() as nursery:
         system = System(name, nursery, expendable)

@@ -9,6 +9,7 @@ ends the request with ``input_required``: the call *parks*, its coroutine still 
 it on from the very line. A call that becomes a task is carried by the task's actor from then on, as by a request.
 """
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
     from mcpbus.features.calls import Caller
     from mcpbus.stream import Stream
+
+_log = logging.getLogger("mcpbus")
 
 _TRAVELLING_BYTES = 1024 * 1024
 """Of answers in a state. It has to fit into the body of a retry, beside the new answers."""
@@ -230,11 +233,13 @@ class _WithMeta(msgspec.Struct):
 
 
 def read_outcome(outcome: Outcome) -> bytes | Required | ProtocolError:
-    """Return what came of `run_rounds`: what it returned, or the error to answer with."""
+    """Return what came of `run_rounds`: what it returned, or the error to answer with. What has not been logged is logged."""
     if isinstance(outcome, Succeeded):
         return outcome.value  # type: ignore[no-any-return]  # what run_rounds returns
-    if isinstance(outcome, Failed) and isinstance(outcome.exception, ProtocolError):
-        return outcome.exception
+    if isinstance(outcome, Failed):
+        if isinstance(outcome.exception, ProtocolError):
+            return outcome.exception
+        _log.error("a handler failed", exc_info=outcome.exception)
     return internal_error()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Never, Protocol
 
 import msgspec
 
+from actors import split_failure
 from mcpbus.asking.required import InputRequired
 from mcpbus.call import Carrier
 from mcpbus.context import Context
@@ -121,10 +122,10 @@ class ToolCall(msgspec.Struct, frozen=True):
             if revision.invalid_arguments is InvalidArguments.ERROR:
                 raise invalid_params(text) from error
             return error_result(text, tail)
-        except Exception as error:  # noqa: BLE001  # told apart there
-            return self._tell(error)
+        except BaseException as error:  # noqa: BLE001  # told apart there
+            return self._tell(_failure(error, self.label))
 
-    def _tell(self, error: Exception) -> bytes:
+    def _tell(self, error: BaseException) -> bytes:
         """Tell what the tool raised to the model, to the client, or to the log.
 
         Not where it was caught: with a name there, exception and frame would keep each other for the garbage collector.
@@ -172,8 +173,8 @@ class PromptGet(msgspec.Struct, frozen=True):
             if isinstance(value, InputRequired):
                 return value
             return prompt.encode_result(value, caller.revision, caller.tail)
-        except Exception as error:  # noqa: BLE001  # translated
-            _raise_translated(error, self.label)
+        except BaseException as error:  # noqa: BLE001  # translated
+            _raise_translated(_failure(error, self.label), self.label)
 
 
 class ResourceRead(msgspec.Struct, frozen=True):
@@ -209,10 +210,13 @@ class ResourceRead(msgspec.Struct, frozen=True):
             if isinstance(value, InputRequired):
                 return value
             return resource.encode_result(value, self.uri, caller.revision, caller.tail)
-        except Exception as error:
-            if isinstance(sole_cause(error), ResourceNotFoundError):
-                raise resource_not_found(self.uri, caller.revision.resource_not_found) from error
-            _raise_translated(error, self.label)
+        except BaseException as error:  # noqa: BLE001  # translated
+            self._raise_translated(_failure(error, self.label))
+
+    def _raise_translated(self, error: BaseException) -> Never:
+        if isinstance(sole_cause(error), ResourceNotFoundError):
+            raise resource_not_found(self.uri, self.caller.revision.resource_not_found) from error
+        _raise_translated(error, self.label)
 
 
 class Complete(msgspec.Struct, frozen=True):
@@ -250,11 +254,29 @@ class Complete(msgspec.Struct, frozen=True):
                 completer.function, carrier, "completion/complete", self.ref, arguments
             )
             return completer.encode_result(value, caller.tail)
-        except Exception as error:  # noqa: BLE001  # translated
-            _raise_translated(error, self.label)
+        except BaseException as error:  # noqa: BLE001  # translated
+            _raise_translated(_failure(error, self.label), self.label)
 
 
-def _raise_translated(error: Exception, label: str) -> Never:
+def _failure(error: BaseException, label: str) -> BaseException:
+    """Return the function's own failure; what is not its own is raised on, and what failed beside that logged.
+
+    Raises:
+        trio.Cancelled: The call was cancelled.
+        KeyboardInterrupt: The user ends the program.
+    """
+    failure, rest = split_failure(error)
+    if rest is None:
+        return error
+    if failure is not None:
+        _log_failure(label, failure)
+    try:
+        raise rest
+    finally:
+        del error, failure, rest  # their tracebacks hold this frame: without this, a cycle
+
+
+def _raise_translated(error: BaseException, label: str) -> Never:
     cause = sole_cause(error)
     if isinstance(cause, ProtocolError):
         raise cause from error
@@ -264,5 +286,5 @@ def _raise_translated(error: Exception, label: str) -> Never:
     raise internal_error() from error
 
 
-def _log_failure(label: str, error: Exception) -> None:
+def _log_failure(label: str, error: BaseException) -> None:
     _log.error("%s failed", label, exc_info=error)

@@ -159,8 +159,8 @@ def _wrap(middleware: Middleware, call_next: CallNext, invocation: Invocation) -
     return middleware(invocation, call_next)
 
 
-def sole_cause(error: Exception) -> Exception:
+def sole_cause(error: BaseException) -> BaseException:
     """The one exception inside nested groups of one, which nurseries make of what is raised within; else `error`."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

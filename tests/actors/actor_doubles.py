@@ -1,7 +1,10 @@
 """Small actors that the tests of every module use."""
 
+import asyncio
 import contextlib
 from typing import Any
+
+import trio
 
 import actors
 from actors import testing
@@ -57,3 +60,37 @@ def restart(*_: Any) -> actors.Directive:
 def escalate(*_: Any) -> actors.Directive:
     """Always escalate."""
     return actors.Directive.ESCALATE
+
+
+class OddError(BaseException):
+    """A class of somebody's own."""
+
+
+async def _be_cancelled() -> None:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.lowlevel.checkpoint()
+        except trio.Cancelled as error:
+            _kept.append(error)
+
+
+_kept: list[BaseException] = []
+trio.run(_be_cancelled)
+
+
+def stray_cancelled() -> BaseException:
+    """A `trio.Cancelled` that somebody has kept, and raises where nobody is cancelled."""
+    return _kept[0].with_traceback(None)
+
+
+FAULTS = {
+    "exit": lambda: SystemExit(3),
+    "odd": OddError,
+    "generator": GeneratorExit,
+    "asyncio": asyncio.CancelledError,
+    "group": lambda: BaseExceptionGroup("several", [OddError(), ValueError()]),
+    "cancelled": stray_cancelled,
+    "cancelled in a group": lambda: BaseExceptionGroup("several", [stray_cancelled(), ValueError()]),
+}
+"""Makes what is no `Exception`, and nobody else's affair all the same."""

@@ -83,15 +83,15 @@ async def test_the_backlog_does_not_run_in_the_context_of_the_teller():
         assert seen[-1] == "nobody"
 
 
-async def test_what_is_no_exception_surfaces_in_the_nursery_and_not_in_the_teller():
+async def test_what_ends_the_program_surfaces_in_the_nursery_and_not_in_the_teller():
     told = []
-    with pytest.RaisesGroup(SystemExit):
+    with pytest.RaisesGroup(KeyboardInterrupt):
         async with stage() as (system, probe, _):
             recorder = system.spawn(Recorder)
             probe.watch(recorder)
 
             def leave(_):
-                raise SystemExit(3)
+                raise KeyboardInterrupt
 
             told.append(recorder.tell(leave))
             told.append(recorder.stopped)

@@ -1,9 +1,10 @@
+import asyncio
 import contextvars
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from actor_doubles import Recorder, stage
+from actor_doubles import FAULTS, Recorder, stage, stray_cancelled
 
 from actors import Failed, Guest, LifecycleError, Succeeded, TaskCancelled, TaskEnded, testing
 
@@ -81,6 +82,21 @@ async def test_a_guest_is_adopted_after_its_first_step(autojump_clock):
 async def test_the_failure_of_a_guest_is_told_and_does_not_hurt_its_host(error):
     async with hosting(fail, error) as (_, _, guest, log):
         assert guest.begin()
+        assert log == [TaskEnded(guest, Failed(error))]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("make", FAULTS.values(), ids=FAULTS)
+async def test_whatever_a_guest_raises_does_not_hurt_its_host(make, waits):
+    error = make()
+
+    async def fail_in_time():
+        if waits:
+            await trio.lowlevel.checkpoint()
+        raise error
+
+    async with hosting(fail_in_time) as (_, _, guest, log):
+        assert await host(guest) is waits
         assert log == [TaskEnded(guest, Failed(error))]
 
 
@@ -201,3 +217,178 @@ async def test_an_actor_that_has_stopped_adopts_nothing():
         with pytest.raises(LifecycleError):
             cells[0].adopt(guest)
         guest.begin()
+
+
+# -- between its first step and its host's next wait --------------------------------------------------
+
+
+async def wait_for(event, heard):
+    """Wait for something in every way that makes a difference."""
+    await event.wait()
+    heard.append("woken")
+    await trio.lowlevel.checkpoint()
+    heard.append("went on")
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("by", ["its own cancellation", "the end of its host"])
+async def test_a_guest_that_is_woken_before_trio_hears_that_it_waits(by, cancelled):
+    event, heard = trio.Event(), []
+    async with hosting(wait_for, event, heard) as (_, _, guest, log), trio.open_nursery() as nursery:
+
+        async def be_host():
+            with guest._scope:
+                assert not guest.begin()
+                event.set()
+                await guest.go_on()
+
+        nursery.start_soon(be_host)
+        if cancelled:
+            nursery.start_soon(
+                cancel_at_once, guest.cancel if by == "its own cancellation" else nursery.cancel_scope.cancel
+            )
+    if cancelled:
+        assert heard[:1] == ["woken"]
+    else:
+        assert heard == ["woken", "went on"]
+        assert log == [TaskEnded(guest, Succeeded(None))]
+
+
+async def cancel_at_once(cancel):
+    cancel()
+
+
+@pytest.mark.parametrize("woken", [False, True])
+async def test_a_guest_that_is_cancelled_before_trio_hears_that_it_waits(woken):
+    event, heard = trio.Event(), []
+    async with hosting(wait_for, event, heard) as (_, _, guest, log):
+        with guest._scope:
+            assert not guest.begin()
+            if woken:
+                event.set()
+            guest.cancel()
+            await guest.go_on()
+        assert heard == (["woken"] if woken else [])
+        assert log == [TaskEnded(guest, TaskCancelled())]
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_guest_of_a_guest_is_woken_before_trio_hears_that_it_waits(cancelled):
+    event, heard = trio.Event(), []
+    scope = trio.CancelScope()
+
+    async def hosts_another():
+        inner = Guest(scope, coroutine=wait_for(event, heard), context=contextvars.copy_context())
+        assert not inner.begin()
+        event.set()
+        await inner.go_on()
+        heard.append(inner.outcome)
+
+    outer = Guest(scope, coroutine=hosts_another(), context=contextvars.copy_context())
+    with scope:
+        assert not outer.begin()
+        if cancelled:
+            scope.cancel()
+        await outer.go_on()
+    assert heard == (["woken"] if cancelled else ["woken", "went on", Succeeded(None)])
+
+
+async def test_what_woke_a_guest_early_reaches_it():
+    send, receive = trio.open_memory_channel(0)
+    async with hosting(receive.receive) as (_, _, guest, log):
+        assert not guest.begin()
+        send.send_nowait("a value")
+        await guest.go_on()
+        assert log == [TaskEnded(guest, Succeeded("a value"))]
+
+
+# -- waiting for what trio does not know --------------------------------------------------------------
+
+
+async def in_scopes(function, *args):
+    """Call it in a scope and in a nursery, which have to be closed as well."""
+    await trio.lowlevel.checkpoint()
+    with trio.move_on_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            await function(*args)
+
+
+class Strange:
+    """Waits as some other framework has it."""
+
+    def __await__(self):
+        yield 42
+
+
+FOREIGN = {
+    "asyncio": lambda: asyncio.sleep(0),
+    "a value": Strange,
+    "another runner": lambda: trio.lowlevel.permanently_detach_coroutine_object(None),  # noqa: ASYNC105
+}
+
+
+async def foreign(what):
+    await FOREIGN[what]()
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("function", [foreign, in_scopes])
+async def test_a_guest_that_waits_for_something_foreign_hears_of_it(what, function):
+    args = (what,) if function is foreign else (foreign, what)
+    async with hosting(function, *args) as (_, _, guest, log), trio.open_nursery() as nursery:
+        nursery.start_soon(host, guest)
+    error = log[0].outcome.exception
+    while isinstance(error, ExceptionGroup):
+        (error,) = error.exceptions
+    # A task with nurseries cannot be detached, and trio says so.
+    assert isinstance(error, RuntimeError if (what, function) == ("another runner", in_scopes) else TypeError)
+
+
+async def test_a_guest_that_does_not_give_up_on_something_foreign_lets_others_run():
+    async def insist():
+        while not log:
+            try:
+                await foreign("asyncio")
+            except TypeError:
+                continue
+
+    log = []
+
+    async def other():
+        log.append("ran")
+
+    async with hosting(insist) as (_, _, guest, _), trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await host(guest)
+    assert guest.outcome == Succeeded(None)
+
+
+async def test_a_guest_that_fails_at_its_cancellation_tells_of_the_failure():
+    error = SystemExit(3)
+
+    async def fail_when_cancelled():
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as cancelled:
+            raise BaseExceptionGroup("both", [cancelled, error]) from None
+
+    async with hosting(fail_when_cancelled) as (_, _, guest, _):
+        scope = guest._scope
+        with scope:
+            guest.begin()
+            guest.cancel()
+            await guest.go_on()
+        assert scope.cancelled_caught
+        assert guest.outcome.exception.exceptions == (error,)
+
+
+async def test_a_cancellation_that_was_kept_is_a_failure_in_a_first_step_even_of_a_cancelled_host():
+    error = stray_cancelled()
+
+    async with hosting(fail, error) as (_, _, guest, _):
+        with trio.CancelScope() as scope:  # noqa: ASYNC100 - nothing is to wait in it
+            scope.cancel()
+            assert guest.begin()
+        assert not scope.cancelled_caught
+        assert guest.outcome == Failed(error)

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 import trio
-from actor_doubles import Recorder, boom, escalate, restart, stage, stop
+from actor_doubles import FAULTS, Recorder, boom, escalate, restart, stage, stop
 
 import actors
 from actors import Directive, Discard, StopReason
@@ -165,11 +165,30 @@ async def test_a_callback_that_asks_to_stop_prevents_the_restart():
         assert len(made) == 1
 
 
-async def test_a_callback_that_raises_no_exception_ends_the_system():
-    def leave(_):
-        raise SystemExit(3)
+@pytest.mark.parametrize("make", FAULTS.values(), ids=FAULTS)
+async def test_what_is_no_exception_is_supervised_as_well(make, caplog):
+    def fail(_):
+        raise make()
 
-    with pytest.RaisesGroup(SystemExit):
+    async with stage() as (system, probe, _):
+        recorder = system.spawn(Recorder, name="unlucky")
+        probe.watch(recorder)
+        recorder.tell(lambda actor: actor.cell.on_stop(fail))
+        system.tap_dead_letters(fail)
+        recorder.tell(fail)
+        assert probe.messages == [actors.Stopped(recorder, StopReason.FAILED)]
+    assert [record.getMessage()[:29] for record in caplog.records] == [
+        "a tap of the dead letters rai",
+        "unlucky raised and is stopped",
+        "unlucky: a callback of on_sto",
+    ]
+
+
+async def test_a_callback_that_is_interrupted_ends_the_system():
+    def leave(_):
+        raise KeyboardInterrupt
+
+    with pytest.RaisesGroup(KeyboardInterrupt):
         async with stage() as (system, _, _):
             recorder = system.spawn(Recorder)
             recorder.tell(lambda recorder: recorder.cell.on_stop(leave))

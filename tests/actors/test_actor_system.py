@@ -91,11 +91,11 @@ async def test_a_tap_that_raises_is_logged_and_the_others_still_hear(caplog):
     assert "a tap of the dead letters raised" in caplog.text
 
 
-async def test_a_tap_that_raises_no_exception_ends_the_system_and_not_the_teller():
+async def test_a_tap_that_is_interrupted_ends_the_system_and_not_the_teller():
     def leave(_):
-        raise SystemExit(3)
+        raise KeyboardInterrupt
 
-    with pytest.RaisesGroup(SystemExit):
+    with pytest.RaisesGroup(KeyboardInterrupt):
         async with actors.open_system(dead_letter=leave) as system:
             recorder = system.spawn(Recorder)
             system.stop(recorder)

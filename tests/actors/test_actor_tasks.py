@@ -3,7 +3,7 @@ import logging
 
 import pytest
 import trio
-from actor_doubles import Recorder, boom, restart, stage, stop
+from actor_doubles import FAULTS, Recorder, boom, restart, stage, stop
 
 import actors
 from actors import Discard, Failed, StopReason, Succeeded, TaskCancelled, TaskEnded, testing
@@ -183,16 +183,51 @@ async def test_a_value_that_nobody_hears_is_a_dead_letter_only(caplog):
     assert caplog.records == []
 
 
-async def test_a_task_that_raises_no_exception_ends_the_system():
+async def test_a_task_that_is_interrupted_ends_the_system():
     async def leave():
-        raise SystemExit(3)
+        raise KeyboardInterrupt
 
     log = []
-    with pytest.RaisesGroup(SystemExit):
+    with pytest.RaisesGroup(KeyboardInterrupt):
         async with stage() as (system, _, _):
             system.spawn(Recorder, log).tell(starter(leave))
             await trio.sleep_forever()
-    assert isinstance(log[1].outcome.exception, SystemExit)
+    assert isinstance(log[1].outcome.exception, KeyboardInterrupt)
+
+
+async def raise_(error):
+    raise error
+
+
+@pytest.mark.parametrize("make", FAULTS.values(), ids=FAULTS)
+async def test_whatever_else_a_task_raises_is_told_and_harms_nobody(make):
+    error = make()
+    async with stage() as (system, _, _):
+        log, others = [], []
+        system.spawn(Recorder, others).tell(starter(trio.sleep, 1))
+        system.spawn(Recorder, log).tell(starter(raise_, error))
+        await testing.settle(system)
+        assert log[1:] == [TaskEnded(log[0], Failed(error))]
+        assert len(others) == 1
+
+
+async def test_a_task_that_is_cancelled_and_fails_at_that_tells_of_the_failure(autojump_clock):
+    error = SystemExit(3)
+
+    async def fail_when_cancelled():
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as cancelled:
+            raise BaseExceptionGroup("both", [cancelled, error]) from None
+
+    async with stage() as (system, _, _):
+        log = []
+        recorder = system.spawn(Recorder, log)
+        recorder.tell(starter(fail_when_cancelled))
+        await testing.settle(system)
+        log[0].cancel()
+        await testing.settle(system)
+        assert log[1].outcome.exception.exceptions == (error,)
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -320,7 +320,8 @@ class Server:
     ) -> LifespanApp:
         """Return the server as an ASGI application for ``hypercorn -k trio module:app``.
 
-        It opens the server in the ASGI lifespan. To mount it where no lifespan runs, use `Bus.asgi`.
+        It opens the server in the ASGI lifespan. An application that mounts it and runs no lifespan but its own enters
+        `LifespanApp.lifespan` in that: ``Starlette(routes=[Mount("/tools", app)], lifespan=app.lifespan)``.
 
         Args:
             limits: What clients may use.

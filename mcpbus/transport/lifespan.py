@@ -1,8 +1,8 @@
 """A server as an ASGI application that opens its own bus, in the ASGI lifespan."""
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,13 +20,17 @@ NOT_TRIO = (
     "mcpbus runs on trio: serve this application with `hypercorn -k trio module:app`, or with `mcpbus serve`"
 )
 NO_LIFESPAN = (
-    "The ASGI lifespan of this application was not run, so its server is not open. Mounted inside another "
-    "application, use bus.asgi() of a bus that you opened with `async with server.open() as bus`."
+    "The ASGI lifespan of this application was not run, so its server is not open. Where another application mounts "
+    "this one and runs no lifespan but its own, give it this one's: `Starlette(routes=..., lifespan=app.lifespan)`, or "
+    "`async with app.lifespan():` within its own."
 )
+NOT_OPEN = "the server is not open: there is a bus from the start of the ASGI lifespan to its end"
 
 
 class LifespanApp:
     """Opens a bus when the ASGI server starts, and serves it until the ASGI server stops. Made by `Server.asgi`.
+
+    An application that mounts it and runs no lifespan but its own enters `lifespan` in that.
 
     Args:
         open_bus: Opens the bus.
@@ -39,6 +43,37 @@ class LifespanApp:
         self._open_bus = open_bus
         self._attach = attach
         self._app: AsgiApp | None = None
+        self._bus: Bus | None = None
+
+    @property
+    def bus(self) -> "Bus":
+        """The open bus.
+
+        Raises:
+            RuntimeError: The lifespan has not begun, or has ended.
+        """
+        if self._bus is None:
+            raise RuntimeError(NOT_OPEN)
+        return self._bus
+
+    @asynccontextmanager
+    async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
+        """Open the server for as long as the block lasts: for the lifespan of an application that mounts this one.
+
+        Args:
+            _app: The outer application, which frameworks hand in.
+
+        Raises:
+            RuntimeError: No trio runs here, or the server is open already.
+        """
+        if not trio.lowlevel.in_trio_run():
+            raise RuntimeError(NOT_TRIO)
+        async with self._open_bus() as bus:
+            self._bus, self._app = bus, self._attach(bus)
+            try:
+                yield
+            finally:
+                self._bus = self._app = None
 
     def direct(self, path: str) -> Endpoint | None:
         """Return the endpoint of the open bus, as `AsgiApp.direct`; None while there is no open bus."""
@@ -47,7 +82,7 @@ class LifespanApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
         if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            await self._run_lifespan(receive, send)
         elif self._app is not None:
             await self._app(scope, receive, send)
         else:
@@ -60,19 +95,15 @@ class LifespanApp:
         if self._app is not None:
             await self._app.drain(seconds)
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         if not trio.lowlevel.in_trio_run():
             await send({"type": "lifespan.startup.failed", "message": NOT_TRIO})
             return
         # What the author's lifespan raises is raised here: ASGI servers log it and do not start.
-        async with self._open_bus() as bus:
-            self._app = self._attach(bus)
-            try:
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-            finally:
-                self._app = None
+        async with self.lifespan():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
 

@@ -45,13 +45,12 @@ class Kind(Symbol):
     ACKNOWLEDGED = "subscriptions/acknowledged"
     TASK = "tasks"
     LISTEN_RESULT = "closing result of a listen"
-    LISTEN_CANCELLED = "cancelled, for a listen"
 
 
 IN_REQUEST = frozenset({Kind.PROGRESS, Kind.LOG, Kind.CUSTOM})
 ASKING = frozenset({Kind.QUESTION, Kind.WITHDRAWAL})
 CHANGES = frozenset({Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED})
-LISTENING = frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT, Kind.LISTEN_CANCELLED})
+LISTENING = frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT})
 
 
 class Setting(Symbol):
@@ -169,21 +168,14 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
         HTTP_JSON=Reason.ERA,
         SHARED=Reason.ERA,
     ),
+    # Two pages of the specification disagree on how a server ends a listen: with a result, or with a cancelled notification
+    # on a shared channel. Clients take the latter for a loss, even after the result, which alone is an end in good order.
     # How a task is goes to those listens alone that name it, also while its handler's request is open.
     **_rows(
         frozenset({Kind.ACKNOWLEDGED, Kind.TASK, Kind.LISTEN_RESULT}),
         Era.MODERN,
         HTTP=Line.LISTEN,
         HTTP_JSON=Line.LISTEN,
-        SHARED=Line.SHARED,
-    ),
-    # Two pages of the specification disagree on how a server ends a listen. On HTTP the result is followed by
-    # the end of the stream; on a shared channel, which does not end, by a cancelled notification.
-    **_rows(
-        frozenset({Kind.LISTEN_CANCELLED}),
-        Era.MODERN,
-        HTTP=Reason.ERA,
-        HTTP_JSON=Reason.ERA,
         SHARED=Line.SHARED,
     ),
 }

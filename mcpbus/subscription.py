@@ -16,7 +16,7 @@ from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_n
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.request import Cancel, Drop, End, Ticket
-from mcpbus.routing import Kind, Line, route
+from mcpbus.routing import Kind, Line
 from mcpbus.stream import Purge
 from mcpbus.tasks.task import Follow
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-CANCELLED = "notifications/cancelled"
 _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 
 
@@ -70,15 +69,13 @@ class SubscriptionActor:
     def _meta(self) -> dict[str, Any]:
         return {SUBSCRIPTION_ID: self._ticket.id}
 
-    def _end(self, message: End) -> None:
-        """End the subscription gracefully: its result, and on a shared channel the cancelled that some clients await."""
+    def _end(self, _message: End) -> None:
+        """End the subscription in good order, with its result."""
         ticket = self._ticket
         final = ticket.stream.line is not Line.SHARED
         tail = self._bus.server.tails[ticket.revision].with_meta(self._meta())
         data = encode_result(ticket.id, b"{" + tail.removeprefix(b","))
         self._send(Kind.LISTEN_RESULT, data, self._bus.ledger.enter(ticket.method), final=final)
-        if isinstance(route(Kind.LISTEN_CANCELLED, ticket.revision.era, ticket.setting), Line):
-            self._put(Kind.LISTEN_CANCELLED, CANCELLED, {"requestId": ticket.id, "reason": message.why})
         self._cell.stop()
 
     def _cancel(self, _message: Cancel | Drop) -> None:

@@ -11,9 +11,7 @@ from mcpbus.outbox import OVERHEAD_BYTES, Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.routing import Kind
 
-RESERVED = frozenset(
-    {Kind.REPLY, Kind.WITHDRAWAL, Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT, Kind.LISTEN_CANCELLED}
-)
+RESERVED = frozenset({Kind.REPLY, Kind.WITHDRAWAL, Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT})
 LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
 
 

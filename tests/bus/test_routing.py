@@ -67,7 +67,6 @@ PLACES = [
     # Listens do not exist in the legacy era (note 21).
     (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER),
-    (Kind.LISTEN_CANCELLED, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     # The tasks of the extension are not for legacy clients (TX-17).
     (Kind.TASK, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     # Result or error with id, any method; early kernel error: own or json, io; never a listen.
@@ -95,8 +94,6 @@ PLACES = [
     (Kind.ACKNOWLEDGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
     # listen's closing result: its own stream, then close.
     (Kind.LISTEN_RESULT, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
-    # cancelled, referencing a listen id: shared channels only, after the result (note 4).
-    (Kind.LISTEN_CANCELLED, E, "era", "era", NEVER, NEVER, "SHARED"),
 ]
 
 # Situations of section 5: (not initialized), a never, c dropped without a store, d answered, d cancelled, e ended.
@@ -128,7 +125,6 @@ FATES = [
     (Kind.SESSION_LOG, L, NEVER, "no_stream", "no_stream", NEVER, NEVER, "session_ended"),
     (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
-    (Kind.LISTEN_CANCELLED, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.TASK, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
     # Modern: a drop is a cancellation, and nothing is ever held. A second reply is a defect there too.
     (Kind.REPLY, E, NEVER, NEVER, "cancelled", NEVER, "cancelled", NEVER),
@@ -142,7 +138,6 @@ FATES = [
     (Kind.TASK, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.ACKNOWLEDGED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.LISTEN_RESULT, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
-    (Kind.LISTEN_CANCELLED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
     (Kind.SESSION_LOG, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.SESSION_CUSTOM, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
 ]
@@ -215,7 +210,6 @@ def test_only_what_stands_in_a_request_or_answers_it_is_on_a_posts_stream():
         (Kind.RESOURCE_UPDATED, E, Scope.SUBSCRIPTION),
         (Kind.ACKNOWLEDGED, E, Scope.SUBSCRIPTION),
         (Kind.LISTEN_RESULT, E, Scope.SUBSCRIPTION),
-        (Kind.LISTEN_CANCELLED, E, Scope.SUBSCRIPTION),
     ],
 )
 def test_a_message_has_the_scope_of_its_kind(kind, era, scope):

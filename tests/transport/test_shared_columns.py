@@ -177,7 +177,6 @@ async def test_a_modern_client_gets_what_it_asked_for_and_no_request(connect, au
             1,
             2,
             "l",
-            "notifications/cancelled",
         ]
         stamped = [m["params"] for m in line.got() if "list_changed" in m.get("method", "")]
         assert [p["_meta"]["io.modelcontextprotocol/subscriptionId"] for p in stamped] == ["l"]

@@ -13,8 +13,8 @@ _REMEMBERED = 32
 class ResumableStreams:
     """Where a session's streams are found by the names of their logs.
 
-    Of those that ended lately it is known where they ended, though no store was ever told of a stream without
-    events: whoever comes back to one must hear that there is nothing to wait for, not that it never was.
+    Of those that ended lately with nothing left to say it is known where, though no store was ever told of a stream
+    without events: whoever comes back to one must hear that there is nothing to wait for, not that it never was.
     """
 
     __slots__ = ("_ended", "_live")
@@ -31,14 +31,14 @@ class ResumableStreams:
         """Return a stream that has not ended."""
         return self._live.get(name)
 
-    def ended(self, log: "EventLog") -> None:
-        """Note that a stream has ended."""
+    def ended(self, log: "EventLog", *, complete: bool) -> None:
+        """Note that a stream has ended, and whether its log has all that it had to say."""
         self._live.pop(log.name, None)
-        if log.resumable:
+        if log.resumable and complete:
             self._ended[log.name] = log.last
             if len(self._ended) > _REMEMBERED:
                 del self._ended[next(iter(self._ended))]
 
     def ended_with(self, name: str, number: int) -> bool:
-        """Return whether a stream is known to have ended with this event."""
+        """Return whether a stream is known to have ended with this event, and with nothing left to say."""
         return self._ended.get(name) == number

@@ -255,7 +255,9 @@ class StreamActor:
         waiting, lost = self._outbox.remove(), stream.let_go()
         stream.close()
         if stream.registry is not None and stream.log is not None:
-            stream.registry.ended(stream.log)
+            # Where its client cancelled, or ended the session, no reply is due.
+            complete = stream.log.finished or stream.ending is not None or stream.line is Line.GET
+            stream.registry.ended(stream.log, complete=complete)
         if self._next is not None and self._next.granted is not None:
             self._next.granted.set()
         for message in lost:

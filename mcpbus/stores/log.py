@@ -41,9 +41,20 @@ class EventLog:
         name: The stream's name in the store, and in its events' ids.
         primes: Whether the stream begins with an id without data, as 2025-11-25 has it.
         offered: Whether an event id has gone out: only then can a client come back.
+        finished: Whether the last message of the stream was kept.
     """
 
-    __slots__ = ("_broken", "_deadline", "_last", "_session", "_store", "name", "offered", "primes")
+    __slots__ = (
+        "_broken",
+        "_deadline",
+        "_last",
+        "_session",
+        "_store",
+        "finished",
+        "name",
+        "offered",
+        "primes",
+    )
 
     def __init__(self, store: EventStore, session: str, line: Line, *, primes: bool, deadline: float) -> None:
         self._store = store
@@ -54,6 +65,7 @@ class EventLog:
         self.name = (_GET if line is Line.GET else _REQUEST) + secrets.token_urlsafe(12)
         self.primes = primes
         self.offered = False
+        self.finished = False
 
     @property
     def resumable(self) -> bool:
@@ -87,5 +99,6 @@ class EventLog:
             _log.exception("the event store failed; stream %s can no longer be resumed", self.name)
             return None
         self._last += len(batch)
+        self.finished = batch[-1].final
         self.offered = True
         return [f"{self.name}.{number}" for number in range(first, self._last + 1)]

@@ -3,10 +3,11 @@
 Replay never holds another stream's events. A stream that is unknown, or whose missed part was dropped, is
 refused: opened anew in its place it would leave its client waiting for a reply that cannot come.
 
-What a request's stream said before it ended is replayed, and the connection closed. A client that has it all gets
-204, which ends the reconnecting of an `EventSource` (HTML, 9.2.2) and of the official clients. An empty stream
+What a request's stream said before it ended is replayed, and the connection closed. A client that has it all, up to
+the reply or to the end that it asked for, gets 204, which ends the reconnecting of an `EventSource` (HTML, 9.2.2) and of the official clients. An empty stream
 would not: they come back to it for ever, the TypeScript one without the id, as if for the session's GET stream,
-whose place it then takes. A GET stream that has ended goes on as a new one, since the session has.
+whose place it then takes. One whose stream went without a reply, since nobody came back to it in time, is refused: it
+must not take that for the end of its request. A GET stream that has ended goes on as a new one, since the session has.
 """
 
 import logging
@@ -61,10 +62,11 @@ async def _follow_up(
 ) -> None:
     """Answer a client that comes back to a stream that has ended."""
     name, after = named
-    missed = _NOTHING if session.streams.ended_with(name, after) else await _fetch(bus, session, name, after)
+    complete = session.streams.ended_with(name, after)
+    missed = _NOTHING if complete else await _fetch(bus, session, name, after)
     if not is_get_stream(name):
         if missed is not None and not missed.events:
-            await http.answer(NO_CONTENT)
+            await http.answer(NO_CONTENT if complete or missed.finished else _unknown())
         else:
             await _replay(bus, http, name, after, missed, more=False)
     elif await _replay(bus, http, name, after, missed, more=True):

@@ -311,6 +311,41 @@ async def test_a_stream_that_nobody_comes_back_to_ends(autojump_clock):
         assert bus.ledger.balance() == 0
 
 
+@pytest.mark.parametrize("said_before", [True, False])
+async def test_a_client_that_comes_back_too_late_is_not_told_that_it_has_all(*, said_before, autojump_clock):
+    """Its request was given up without a reply, which it would wait for after a 204."""
+    limits = Limits(abandoned_timeout=1)
+    async with (
+        open_bus(make_server(), limits=limits, event_store=MemoryEventStore()) as bus,
+        open_probe(bus.asgi()) as probe,
+    ):
+        session = await probe.initialize("2025-11-25")
+        post = call(session) if said_before else await call(session, "poll").ended()
+        await trio.sleep(0.5)
+        post.disconnect()
+        await trio.sleep(10)
+        late = await session.get(post.event_ids[-1]).ended()
+        if said_before:
+            assert said(late) == [2]
+        again = await session.get((late.event_ids or post.event_ids)[-1]).ended()
+        assert again.status == 400
+
+
+async def test_a_stream_that_its_client_has_come_back_to_is_not_given_up_later(autojump_clock):
+    server = make_server()
+    limits = Limits(abandoned_timeout=2)
+    async with (
+        open_bus(server, limits=limits, event_store=MemoryEventStore()) as bus,
+        open_probe(bus.asgi()) as probe,
+    ):
+        post = call(session := await probe.initialize("2025-11-25"))
+        await trio.sleep(1.5)
+        post.disconnect()
+        await trio.sleep(1)
+        resumed = await session.get(post.event_ids[-1]).ended()
+        assert said(resumed) == [3, 4, 5, "done"]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=6))
 def test_drops_and_returns_lose_and_repeat_nothing(visits):

@@ -7,8 +7,8 @@ flight; on modern and stateless HTTP every POST stands alone and two of them may
 """
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 import trio
@@ -18,7 +18,7 @@ from mcpbus.budget import Budget
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.reached import ReachedLimits
-from mcpbus.shares import NoRoomError
+from mcpbus.shares import NoRoomError, check_room, kept
 
 if TYPE_CHECKING:
     from mcpbus.brief import Brief
@@ -84,7 +84,15 @@ class InFlight:
                 f"Request id {request_id!r} is still in flight; an id may be used again once it was answered"
             )
         if len(self._slots) >= self._limit:
-            raise Overloaded(f"Too many requests in flight: at most {self._limit} in one session")
+            raise PastShare(f"Too many requests in flight: at most {self._limit} in one session")
+
+
+class Owned(Protocol):
+    """What is counted to somebody."""
+
+    @property
+    def owner(self) -> Hashable:
+        """To whom."""
 
 
 class Slot(msgspec.Struct, eq=False, gc=False):
@@ -92,15 +100,15 @@ class Slot(msgspec.Struct, eq=False, gc=False):
 
     Attributes:
         brief: The request, where it has no actor for as long as nobody asks for it.
-        listens: Whether it is a listen, which ends only when somebody ends it.
     """
 
     _admission: "Admission"
     _table: InFlight | None
     _id: RequestId
+    _whose: Owned
+    _counted_to: Hashable = None
     _address: "Address[object] | None" = None
     brief: "Brief | None" = None
-    listens: bool = False
 
     @property
     def address(self) -> "Address[object] | None":
@@ -119,6 +127,8 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         if self not in slots:
             return
         del slots[self]
+        if self._admission._counts is not None:
+            self._admission._discount(self._counted_to)
         if self._table is not None:
             del self._table._slots[self._id]
             self._table.last_active = trio.current_time()
@@ -127,21 +137,48 @@ class Slot(msgspec.Struct, eq=False, gc=False):
 
 
 class Admission:
-    """The requests in flight on a whole bus.
+    """The requests in flight on a whole bus; its listens, which end only when somebody ends them, have one of their own.
+
+    Whose they are is counted only while they are many, for most of them are over before it matters.
 
     Args:
         limit: How many there may be at once.
         budget: Without room in it nobody may come in; None for no such bound.
+        option: The name of the option that sets the limit.
+        reached: Where it is noted that somebody was refused.
 
     Attributes:
         closed: Whether new requests are refused, because the server is shutting down.
     """
 
-    __slots__ = ("_budget", "_idle", "_limit", "_slots", "closed")
+    __slots__ = (
+        "_budget",
+        "_counts",
+        "_few",
+        "_idle",
+        "_limit",
+        "_many",
+        "_option",
+        "_reached",
+        "_slots",
+        "closed",
+    )
 
-    def __init__(self, limit: int, budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        budget: Budget | None = None,
+        *,
+        option: str = "max_requests",
+        reached: ReachedLimits | None = None,
+    ) -> None:
         self._limit = limit
-        self._budget = Budget(math.inf, ReachedLimits()) if budget is None else budget
+        self._many = limit - kept(limit)
+        self._few = self._many - kept(limit)
+        self._option = option
+        self._reached = reached or ReachedLimits()
+        self._budget = Budget(math.inf, self._reached) if budget is None else budget
+        self._counts: dict[Hashable, int] | None = None
         self._slots: dict[Slot, None] = {}
         self._idle: trio.Event | None = None
         self.closed = False
@@ -152,24 +189,66 @@ class Admission:
     def __iter__(self) -> Iterator[Slot]:
         return iter(tuple(self._slots))
 
-    def admit(self, request_id: RequestId, table: InFlight | None) -> Slot:
+    def admit(self, request_id: RequestId, table: InFlight | None, whose: Owned) -> Slot:
         """Take a place for a request.
 
+        Args:
+            request_id: Its id.
+            table: Among which ones its id must be unique.
+            whose: Tells to whom it is counted.
+
         Raises:
-            Overloaded: There is none left, or nobody may come in; see `check`.
+            Overloaded: There is none left for its owner, or nobody may come in; see `check`.
             ProtocolError: -32600: the id is in flight already.
         """
         if self.closed or self._budget.full:
             self.check()
-        if len(self._slots) >= self._limit:
-            raise Overloaded(f"Too many requests in flight: at most {self._limit} on this server")
+        if len(self._slots) >= self._many:
+            self._check_share(whose.owner)
         if table is not None:
-            table.check(request_id)
-        slot = Slot(self, table, request_id)
+            self._check_table(table, request_id, whose)
+        slot = Slot(self, table, request_id, whose)
         self._slots[slot] = None
+        if self._counts is not None:
+            self._count(self._counts, slot)
         if table is not None:
             table._slots[request_id] = slot
         return slot
+
+    def _check_share(self, owner: Hashable) -> None:
+        if self._counts is None:
+            self._counts = {}
+            for slot in self._slots:
+                self._count(self._counts, slot)
+        own, owners = self._counts.get(owner, 0), len(self._counts)
+        try:
+            check_room(self._limit, len(self._slots), own, owners)
+        except NoRoomError as full:
+            self._reached.note(self._option, owner, "a request was refused")
+            why = f"Too many requests in flight: at most {self._limit} on this server"
+            raise overloaded(full, why) from None
+
+    def _check_table(self, table: InFlight, request_id: RequestId, whose: Owned) -> None:
+        try:
+            table.check(request_id)
+        except PastShare:
+            self._reached.note("max_requests_per_session", whose.owner, "a request was refused")
+            raise
+
+    @staticmethod
+    def _count(counts: dict[Hashable, int], slot: Slot) -> None:
+        owner = slot._counted_to = slot._whose.owner
+        counts[owner] = counts.get(owner, 0) + 1
+
+    def _discount(self, owner: Hashable) -> None:
+        """Count one request less; no more at all once they are few again."""
+        assert self._counts is not None  # noqa: S101 - whoever calls has looked
+        if len(self._slots) < self._few:
+            self._counts = None
+            return
+        left = self._counts.pop(owner, 1) - 1
+        if left:
+            self._counts[owner] = left
 
     def check(self) -> None:
         """Refuse whoever wants to come in while nobody may.

@@ -103,7 +103,8 @@ class Bus:
         self.ledger = Ledger()
         self.reached = ReachedLimits()
         self.budget = Budget(limits.memory_bytes, self.reached)
-        self.admission = Admission(limits.max_requests, self.budget)
+        self.admission = Admission(limits.max_requests, self.budget, reached=self.reached)
+        self.listens = Admission(limits.max_listens, self.budget, option="max_listens", reached=self.reached)
         self.interests = Interests()
         self.event_store = event_store
         self.parking = Parking(server.sealer, limits.max_parked, limits.parked_timeout)
@@ -359,7 +360,8 @@ class Bus:
         ledger, inside = self.ledger, self.system.statistics()
         return Statistics(
             sessions=len(self._sessions),
-            requests=len(self.admission),
+            requests=len(self.admission) + len(self.listens),
+            listens=len(self.listens),
             emitted=ledger.emitted,
             delivered=ledger.delivered,
             refused=ledger.refused,
@@ -390,18 +392,19 @@ class Bus:
                 failed. What is said last has a quarter of a second more, at most, to be written and stored.
         """
         self._drained = True
-        self.admission.closed = True
+        self.admission.closed = self.listens.closed = True
         self.parking.evict_all()
         self.tasks.close()
-        for slot in self.admission:
-            if slot.address is not None and slot.listens:
+        for slot in self.listens:
+            if slot.address is not None:
                 slot.address.tell(End("The server is shutting down"))
         for session in [*self._sessions.values()]:
             session.address.tell(EndGet())
         with trio.move_on_after(seconds):
+            await self.listens.wait_idle()
             await self.admission.wait_idle()
             await self.tasks.wait_idle()
-        for slot in self.admission:
+        for slot in (*self.listens, *self.admission):
             if slot.address is not None:
                 slot.address.tell(End("The server is shutting down"))
         for session in [*self._sessions.values(), *self._registering, *self._channels]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, overload
 import msgspec
 import trio
 
-from mcpbus.admission import Overloaded
+from mcpbus.admission import PastShare
 from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.asking.state import Binding
 from mcpbus.brief import Brief
@@ -88,7 +88,7 @@ def serve(
     rounds = method.rounds and inbound.claim is not None
     if rounds and inbound.routing.is_retry():
         return _retry(bus, inbound, caller, prepared, open_stream)
-    slot = bus.admission.admit(request.id, inbound.table())
+    slot = bus.admission.admit(request.id, inbound.table(), inbound)
     carrier = Carrier(bus, caller, request, prepared, rounds)
     if scope is None:
         return _start(inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session)), carrier)
@@ -135,7 +135,7 @@ def _retry(
     state = None
     if routing.request_state is not msgspec.UNSET:
         state = bus.parking.sealer.open(routing.request_state, Binding.of(request, inbound.principal))
-    slot = bus.admission.admit(request.id, inbound.table())
+    slot = bus.admission.admit(request.id, inbound.table(), inbound)
     parked = None
     if state is not None:
         try:
@@ -179,7 +179,7 @@ def register(
     # session must not silence the answer that says so.
     table = inbound.table() if inbound.setting is Setting.SHARED else None
     try:
-        slot = bus.admission.admit(inbound.request.id, table)
+        slot = bus.admission.admit(inbound.request.id, table, inbound)
     except ProtocolError:
         registration.abandon()
         raise
@@ -209,6 +209,8 @@ def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
     request = inbound.request
     asked = decode_params(ListenParams, request.params).notifications
     limit = bus.limits.max_listened_resources
+    if max(len(asked.resource_subscriptions), len(asked.task_ids)) > limit:
+        bus.reached.note("max_listened_resources", inbound.owner, "a listen was refused")
     if len(asked.resource_subscriptions) > limit:
         raise invalid_params(
             f"a listen may name at most {limit} resources - at `params.notifications.resourceSubscriptions`"
@@ -219,7 +221,7 @@ def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
         claim = inbound.claim
         if claim is None or not declares(claim.client_capabilities, inbound.revision):
             raise undeclared()
-    slot = bus.admission.admit(request.id, inbound.table())
+    slot = bus.listens.admit(request.id, inbound.table(), inbound)
     ticket = inbound.ticket(bus, slot, open_stream(Line.LISTEN, inbound.session))
     granted = grant(bus, asked, inbound.principal)
     bus.system.spawn(SubscriptionActor, ticket, granted, bus)
@@ -259,7 +261,8 @@ def _subscribe(session: Session, inbound: Inbound) -> bytes:
     uri = decode_params(SubscribeParams, inbound.request.params).uri
     limit = session.bus.limits.max_subscriptions_per_session
     if uri not in session.subscriptions and len(session.subscriptions) >= limit:
-        raise Overloaded(
+        session.bus.reached.note("max_subscriptions_per_session", session.owner, "a subscription was refused")
+        raise PastShare(
             f"Too many subscriptions: at most {limit} in one session; unsubscribe from some first"
         )
     session.address.tell(Subscribe(uri))

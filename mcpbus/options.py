@@ -16,8 +16,9 @@ class Limits:
         idle_timeout: Seconds without a request in flight or an open stream after which a session ends.
         initialize_timeout: Seconds within which a client must send ``initialized``.
         on_session_timeout: Seconds that the `on_session` hooks have, all together.
-        max_requests: Requests in flight on the whole bus, listens included.
-        max_requests_per_session: Requests in flight in one session, or on one shared channel.
+        max_requests: Requests in flight on the whole bus, listens apart.
+        max_listens: Listens on the whole bus.
+        max_requests_per_session: Requests in flight in one session, or on one shared channel, with its listens.
         max_subscriptions_per_session: Resources that one legacy session may subscribe to.
         max_listened_resources: Resources that one ``subscriptions/listen`` may name, and likewise tasks.
         abandoned_timeout: Seconds that a legacy request runs on after its stream was lost.
@@ -48,6 +49,7 @@ class Limits:
     initialize_timeout: float = attrs.field(default=60.0, validator=gt(0))
     on_session_timeout: float = attrs.field(default=10.0, validator=gt(0))
     max_requests: int = attrs.field(default=10_000, validator=ge(1))
+    max_listens: int = attrs.field(default=10_000, validator=ge(1))
     max_requests_per_session: int = attrs.field(default=1_000, validator=ge(1))
     max_subscriptions_per_session: int = attrs.field(default=1_000, validator=ge(0))
     max_listened_resources: int = attrs.field(default=1_000, validator=ge(0))

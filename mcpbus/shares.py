@@ -35,9 +35,23 @@ def kept(limit: int) -> int:
     return limit // 10
 
 
-def has_little(own: int, left: int) -> bool:
-    """Tell whether an owner of so many things may have one more of those that are left, once no others are."""
-    return left > 0 and own < max(1, left // 10)
+def check_room(limit: int, total: int, own: int, owners: int) -> None:
+    """Refuse somebody for whom there is no room, as long as nothing can be displaced.
+
+    Args:
+        limit: How many things there may be.
+        total: How many there are.
+        own: How many of them are theirs.
+        owners: How many owners there are, they among them if they have something.
+
+    Raises:
+        NoRoomError: There is none.
+    """
+    left = limit - total
+    if left > kept(limit) or (left > 0 and own < max(1, left // 10)):
+        return
+    others = owners > (own > 0)
+    raise NoRoomError(past_share=left > 0 or (others and own * owners > total))
 
 
 class Shares(Generic[T]):
@@ -52,14 +66,14 @@ class Shares(Generic[T]):
         always_idle: Whether all of them can be displaced at any time, so that no room has to be kept.
     """
 
-    __slots__ = ("_holdings", "_idle_since", "_kept", "_limit", "_most", "_places", "_ranks")
+    __slots__ = ("_always_idle", "_holdings", "_idle_since", "_limit", "_most", "_places", "_ranks")
 
     def __init__(
         self, limit: int, idle_since: Callable[[T], float | None], *, always_idle: bool = False
     ) -> None:
         self._limit = limit
         self._idle_since = idle_since
-        self._kept = 0 if always_idle else kept(limit)
+        self._always_idle = always_idle
         self._places: dict[T, _Holding[T]] = {}
         self._holdings: dict[Hashable, _Holding[T]] = {}
         # Who has how many. One thing comes or goes at a time, so that the most is never far from where it was.
@@ -91,16 +105,19 @@ class Shares(Generic[T]):
         Raises:
             NoRoomError: There is none, and nothing that could be displaced.
         """
-        own, left = self.held_by(owner), self._limit - len(self._places)
-        if left > self._kept or has_little(own, left):
+        total, own = len(self._places), self.held_by(owner)
+        if self._always_idle and total < self._limit:
             return None
-        for giver in self._givers(owner, own):
-            thing = giver.find_idle(self._idle_since)
-            if thing is not None:
-                self.leave(thing)
-                return thing
-        others = self.owners > (own > 0)
-        raise NoRoomError(past_share=left > 0 or (others and own * self.owners > len(self._places)))
+        try:
+            check_room(self._limit, total, own, len(self._holdings))
+        except NoRoomError:
+            for giver in self._givers(owner, own):
+                thing = giver.find_idle(self._idle_since)
+                if thing is not None:
+                    self.leave(thing)
+                    return thing
+            raise
+        return None
 
     def _givers(self, owner: Hashable, own: int) -> "list[_Holding[T]]":
         """Return whose things may make room, in this order: those of whoever has most, and the owner's."""

@@ -14,6 +14,7 @@ class Statistics:
     Attributes:
         sessions: Legacy sessions that are open.
         requests: Requests in flight, listens included.
+        listens: Those that are listens.
         emitted: Messages made for clients so far; equals all that follow together.
         delivered: Those whose write returned.
         stored: Those kept in the log of a stream that its client lost.
@@ -28,6 +29,7 @@ class Statistics:
 
     sessions: int
     requests: int
+    listens: int
     emitted: int
     delivered: int
     stored: int

@@ -43,7 +43,6 @@ class SubscriptionActor:
         self._ticket = ticket
         self._granted = granted
         self._bus = bus
-        ticket.slot.listens = True
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)

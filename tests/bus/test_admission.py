@@ -1,55 +1,68 @@
 """Requests in flight: counted, bounded, and unique by id where ids must be."""
 
+from collections import Counter
+
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.admission import Admission, InFlight, Overloaded
+from mcpbus.admission import Admission, InFlight, Overloaded, PastShare
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.shares import kept
+
+
+class Somebody:
+    """Whoever something is counted to."""
+
+    def __init__(self, owner):
+        self.owner = owner
+
+
+ALICE, BOB = Somebody("alice"), Somebody("bob")
 
 
 async def test_ids_compare_by_type_and_value_within_one_table_and_not_across():
     admission, table, other = Admission(10), InFlight(10), InFlight(10)
-    admission.admit(1, table)
-    admission.admit("1", table)
-    admission.admit(1, other)
-    admission.admit(1, None)
-    admission.admit(1, None)
+    admission.admit(1, table, BOB)
+    admission.admit("1", table, BOB)
+    admission.admit(1, other, BOB)
+    admission.admit(1, None, BOB)
+    admission.admit(1, None, BOB)
     with pytest.raises(ProtocolError, match="still in flight") as error:
-        admission.admit(1, table)
+        admission.admit(1, table, BOB)
     assert error.value.code == -32600
     assert (len(admission), len(table), len(other)) == (5, 2, 1)
 
 
 async def test_an_id_may_be_used_again_once_its_place_was_given_back():
     admission, table = Admission(10), InFlight(10)
-    slot = admission.admit(1, table)
+    slot = admission.admit(1, table, BOB)
     slot.occupy("address")
     assert table.find(1) == "address"
     assert table.find("1") is None
     slot.release()
     slot.release()
     assert table.find(1) is None
-    admission.admit(1, table)
+    admission.admit(1, table, BOB)
     assert (len(admission), len(table)) == (1, 1)
 
 
 @pytest.mark.parametrize(("whole", "one"), [(1, 5), (5, 1)])
 async def test_past_a_bound_a_request_is_refused_and_leaves_no_trace(whole, one):
     admission, table = Admission(whole), InFlight(one)
-    admission.admit(1, table)
+    admission.admit(1, table, BOB)
     with pytest.raises(Overloaded, match="at most 1"):
-        admission.admit(2, table)
+        admission.admit(2, table, BOB)
     assert (len(admission), len(table)) == (1, 1)
 
 
 async def test_a_closed_admission_refuses_everybody_and_waits_for_the_rest(autojump_clock):
     admission, table = Admission(5), InFlight(5)
-    slot = admission.admit(1, table)
+    slot = admission.admit(1, table, BOB)
     admission.closed = True
     with pytest.raises(Overloaded, match="shutting down"):
-        admission.admit(2, table)
+        admission.admit(2, table, BOB)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(admission.wait_idle)
         nursery.start_soon(admission.wait_idle)
@@ -72,7 +85,7 @@ def test_the_counts_are_those_of_the_places_that_are_taken(program):
                     table is not None and (len(mine) >= 3 or any(t[2] == number for t in mine))
                 )
                 try:
-                    taken.append((admission.admit(number, table), table, number))
+                    taken.append((admission.admit(number, table, BOB), table, number))
                 except ProtocolError:
                     assert must_fail
                 else:
@@ -82,5 +95,53 @@ def test_the_counts_are_those_of_the_places_that_are_taken(program):
             assert len(admission) == len(list(admission)) == len(taken)
             for table in tables:
                 assert len(table) == sum(t[1] is table for t in taken)
+
+    trio.run(main)
+
+
+async def test_of_the_last_tenth_those_have_some_who_have_little():
+    admission = Admission(20)
+    slots = [admission.admit(number, None, BOB) for number in range(18)]
+    with pytest.raises(PastShare, match="at most 20 on this server"):
+        admission.admit(18, None, BOB)
+    admission.admit(1, None, ALICE)
+    with pytest.raises(PastShare):
+        admission.admit(2, None, ALICE)
+    admission.admit(1, None, Somebody("carol"))
+    with pytest.raises(Overloaded) as full:
+        admission.admit(1, None, Somebody("dora"))
+    assert full.value.status == 503
+    with pytest.raises(PastShare):
+        admission.admit(18, None, BOB)
+    for slot in slots[:4]:
+        slot.release()
+    admission.admit(2, None, ALICE)
+
+
+STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 50), st.sampled_from("abc")), max_size=150)
+
+
+@given(st.integers(1, 30), STEPS)
+def test_whose_requests_are_in_flight_is_known_while_they_are_many_and_forgotten_after(limit, steps):
+    async def main():
+        admission, taken = Admission(limit), []
+        for admits, number, owner in steps:
+            if admits:
+                mine, left = sum(who == owner for who, _ in taken), limit - len(taken)
+                try:
+                    taken.append((owner, admission.admit(number, None, Somebody(owner))))
+                except Overloaded:
+                    assert left <= kept(limit)
+                    assert mine or not left
+                else:
+                    assert left > 0
+            elif taken:
+                taken.pop(number % len(taken))[1].release()
+            if admission._counts is not None:
+                assert admission._counts == Counter(who for who, _ in taken)
+            assert admission._counts is not None or len(taken) <= limit - kept(limit)
+        for _, slot in taken:
+            slot.release()
+        assert not admission._counts
 
     trio.run(main)

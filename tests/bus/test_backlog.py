@@ -129,7 +129,7 @@ class Crowded:
         self.call = await stage.call()
         self.stream = self.call.ctx._carrier.stream
         self.session = stage.bus.sessions[self.client.id]
-        [self.listening] = [slot.address for slot in stage.bus.admission if slot.listens]
+        [self.listening] = [slot.address for slot in stage.bus.listens]
         self.subscription = self.listening._cell._actor
 
     def request(self, request_id):

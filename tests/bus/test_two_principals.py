@@ -1,7 +1,7 @@
 """Whatever one principal has, another one finds room."""
 
 import trio
-from staging import HELLO, staged
+from staging import HELLO, staged, tool
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
 
@@ -55,3 +55,56 @@ async def test_owners_vanish_with_their_last_session(autojump_clock):
             await session.delete().ended()
         await stage.quiet()
         assert (len(stage.bus.shares), stage.bus.shares.owners) == (0, 0)
+
+
+async def test_one_principals_requests_leave_a_tenth_to_others(autojump_clock, caplog):
+    async with staged(limits={"max_requests": 20}, authenticate=authenticate) as stage:
+        taken = [
+            stage.probe.request("tools/call", tool(f"{number}"), headers=as_("bob")) for number in range(18)
+        ]
+        await stage.quiet()
+        refused = await stage.probe.request("tools/call", tool("more"), headers=as_("bob")).ended()
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert refused.messages[0]["error"]["code"] == -32603
+        assert caplog.messages == ["max_requests was reached by bob: a request was refused"]
+        alice = stage.probe.request("tools/call", tool("alice"), headers=as_("alice"))
+        (await stage.call("alice")).finish()
+        assert "result" in await alice.reply()
+        taken[0].disconnect()
+        await stage.quiet()
+        (await stage.call("1")).finish()
+        assert "result" in await taken[1].reply()
+
+
+async def test_listens_have_bounds_of_their_own_and_take_no_room_from_requests(autojump_clock):
+    filters = {"notifications": {"toolsListChanged": True}}
+    async with staged(limits={"max_requests": 1, "max_listens": 20}, authenticate=authenticate) as stage:
+        for _ in range(18):
+            await stage.probe.request("subscriptions/listen", filters, headers=as_("bob")).begun()
+        refused = await stage.probe.request("subscriptions/listen", filters, headers=as_("bob")).ended()
+        assert (refused.status, stage.bus.statistics().limits_reached) == (429, {"max_listens": 1})
+        await stage.probe.request("subscriptions/listen", filters, headers=as_("alice")).begun()
+        statistics = stage.bus.statistics()
+        assert (statistics.requests, statistics.listens) == (19, 19)
+        call = stage.probe.request("tools/call", tool("x", "quick"), headers=as_("bob"))
+        assert "result" in await call.reply()
+
+
+async def test_in_one_session_past_its_bound_a_client_is_told_to_slow_down(autojump_clock):
+    async with staged(limits={"max_requests_per_session": 1}, authenticate=authenticate) as stage:
+        session = await stage.probe.initialize(headers=as_("bob"))
+        session.request("tools/call", tool("1"))
+        await stage.quiet()
+        refused = await session.request("tools/call", tool("2")).ended()
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert stage.bus.statistics().limits_reached == {"max_requests_per_session": 1}
+
+
+async def test_past_its_subscriptions_a_session_is_told_to_slow_down(autojump_clock):
+    async with staged(limits={"max_subscriptions_per_session": 1}, authenticate=authenticate) as stage:
+        session = await stage.probe.initialize(headers=as_("bob"))
+        assert "result" in await session.request("resources/subscribe", {"uri": "res://a"}).reply()
+        await stage.quiet()
+        refused = await session.request("resources/subscribe", {"uri": "res://b"}).ended()
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert stage.bus.statistics().limits_reached == {"max_subscriptions_per_session": 1}

@@ -33,6 +33,7 @@ from mcpbus.asking.errors import InvalidAnswerError, cannot_ask
 from mcpbus.asking.parking import Parked, Parking
 from mcpbus.asking.required import InputRequired
 from mcpbus.asking.state import Binding
+from mcpbus.budget import Account, weigh
 from mcpbus.fate import Reason
 from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import Request
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from mcpbus.stream import Stream
 
 _log = logging.getLogger("mcpbus")
+
+_SHORT_BYTES = 1024
+"""Of arguments that are not counted among what is kept for clients: the number of requests bounds them well enough."""
 
 _TRAVELLING_BYTES = 1024 * 1024
 """Of answers in a state. It has to fit into the body of a retry, beside the new answers."""
@@ -135,8 +139,28 @@ class Carrier(msgspec.Struct, eq=False):
     used: dict[str, bytes] = msgspec.field(default_factory=dict)
     state: Any = None
     _keys: dict[str, int] = msgspec.field(default_factory=dict)
+    _account: Account | None = None
     _call: Address[object] | None = None
     _address: Address[object] | None = None
+
+    def count(self, end: Callable[[], object], asked: int = 0) -> None:
+        """Count what the call keeps in memory while it waits: its arguments, and what it asked. A little is not worth it.
+
+        Args:
+            end: Ends it, where it has no actor of its own.
+            asked: Bytes of the questions that its client is to come back with answers to.
+        """
+        params = self.request.params
+        if self._account is None:
+            if len(params) + asked <= _SHORT_BYTES:
+                return
+            self._account = self.bus.budget.account("a call", lambda: self.cancel() or end())
+        self._account.hold_now(weigh(params) + asked)
+
+    def let_go(self) -> None:
+        """Count nothing any more: the call has ended."""
+        if self._account is not None:
+            self._account.close()
 
     def carry(self, caller: "Caller", request: Request) -> None:
         """Speak through another request from now on, which can be answered with questions as well."""
@@ -336,16 +360,18 @@ class CallActor:
         name, sealed = self._parking.sealer.seal(
             carrier.binding(), self._name, answers, self._parking.timeout, author, again=again
         )
-        if not again:
-            parked = Parked(name, carrier, lambda: self._cell.address.tell(_Lapse()))
-            self._parking.park(self._name, parked)
         requests = {
             key: {"method": ask.questions[key].method, "params": ask.params[key]}
             for ask in asks
             for key in ask.open
         }
         body: dict[str, Any] = {"inputRequests": requests} if requests else {}
-        return jsontypes.encode(body | {"requestState": sealed})[:-1] + carrier.caller.tail.input_required
+        result = jsontypes.encode(body | {"requestState": sealed})[:-1] + carrier.caller.tail.input_required
+        if not again:
+            parked = Parked(name, carrier, lambda: self._cell.address.tell(_Lapse()))
+            self._parking.park(self._name, parked)
+            carrier.count(parked.evict, len(result))
+        return result
 
     def _resume(self, message: Resume) -> None:
         self._leave()
@@ -380,6 +406,7 @@ class CallActor:
     def _ended(self, reason: StopReason) -> None:
         self._leave()
         self._fail_asks()
+        self._carrier.let_go()
         if reason is StopReason.FAILED:
             self._carrier.address.tell(Finished(internal_error()))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from mcpbus.budget import weigh
 from mcpbus.call import Carrier
 from mcpbus.methods import initialize_result
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
@@ -34,6 +35,8 @@ class Registration:
         session.client_info = msgspec.to_builtins(params.client_info)
         session.client_capabilities = params.capabilities
         session.stage = Stage.REGISTERING
+        self._size = weigh(msgspec.json.encode([params.capabilities, params.client_info]))
+        session.account.hold(self._size)
 
     async def run(self, _carrier: Carrier) -> bytes:
         """Run the hooks in the present task, and return the encoded InitializeResult.
@@ -53,6 +56,8 @@ class Registration:
         if self._session.setting is Setting.SHARED:
             self._session.stage = Stage.CONNECTED
             self._session.revision = None
+            if not self._session.address.stopped:
+                self._session.account.release(self._size)
         else:
             self._session.address.tell(Close(None))
 

@@ -3,8 +3,9 @@
 from collections import deque
 from collections.abc import Callable
 
+from mcpbus.budget import Account
 from mcpbus.fate import Place, Reason
-from mcpbus.outbox import Outgoing
+from mcpbus.outbox import OVERHEAD_BYTES, Outgoing
 
 
 class Held:
@@ -15,14 +16,19 @@ class Held:
 
     Args:
         limit: How many messages there may be.
+        max_bytes: How many bytes of them.
         timeout: For how many seconds each is kept.
+        account: Where they are counted.
     """
 
-    __slots__ = ("_limit", "_queue", "_timeout")
+    __slots__ = ("_account", "_bytes", "_limit", "_max_bytes", "_queue", "_timeout")
 
-    def __init__(self, limit: int, timeout: float) -> None:
+    def __init__(self, limit: int, max_bytes: int, timeout: float, account: Account) -> None:
         self._limit = limit
+        self._max_bytes = max_bytes
         self._timeout = timeout
+        self._account = account
+        self._bytes = 0
         self._queue: deque[tuple[float, Outgoing]] = deque()
 
     def __len__(self) -> int:
@@ -40,21 +46,28 @@ class Held:
             return
         if message.key is not None:
             self.discard(Reason.SUPERSEDED, lambda held: held.key == message.key)
-        if len(self._queue) >= self._limit:
-            self._queue.popleft()[1].receipt.discard(Reason.OVERFLOW)
+        size = _size(message)
+        if size > self._max_bytes:
+            message.receipt.discard(Reason.OVERFLOW)
+            return
+        while len(self._queue) >= self._limit or self._bytes + size > self._max_bytes:
+            self._pop().receipt.discard(Reason.OVERFLOW)
         message.receipt.move(Place.HELD)
         self._queue.append((now + self._timeout, message))
+        self._bytes += size
+        self._account.hold(size)
 
     def take(self) -> list[Outgoing]:
         """Take everything, in order, to be sent."""
         taken = [message for _, message in self._queue]
         self._queue.clear()
+        self._give_back(self._bytes)
         return taken
 
     def expire(self, now: float) -> None:
         """Discard what has been kept for too long."""
         while self._queue and self._queue[0][0] <= now:
-            self._queue.popleft()[1].receipt.discard(Reason.EXPIRED)
+            self._pop().receipt.discard(Reason.EXPIRED)
 
     def discard(self, reason: Reason, unwanted: Callable[[Outgoing], bool] = lambda _: True) -> None:
         """Discard what is `unwanted`; everything, unless told otherwise."""
@@ -62,6 +75,20 @@ class Held:
         for entry in self._queue:
             if unwanted(entry[1]):
                 entry[1].receipt.discard(reason)
+                self._give_back(_size(entry[1]))
             else:
                 kept.append(entry)
         self._queue = kept
+
+    def _pop(self) -> Outgoing:
+        oldest = self._queue.popleft()[1]
+        self._give_back(_size(oldest))
+        return oldest
+
+    def _give_back(self, size: int) -> None:
+        self._bytes -= size
+        self._account.release(size)
+
+
+def _size(message: Outgoing) -> int:
+    return len(message.data) + OVERHEAD_BYTES

@@ -1,10 +1,13 @@
 """Who wants to hear of which change: an index from lists, resources and tasks to actors."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from actors import Address
 
 _Address = Address[object]
+_ENTRY_BYTES: Final = 512
+"""Of an interest beside its URI: entries of a set and of two dictionaries."""
 
 
 def covering(uri: str) -> Iterator[str]:
@@ -23,6 +26,11 @@ def covering(uri: str) -> Iterator[str]:
 def covers(subscribed: Iterable[str], uri: str) -> bool:
     """Tell whether somebody who subscribed to these hears of `uri`."""
     return any(candidate in subscribed for candidate in covering(uri))
+
+
+def weigh_uri(uri: str) -> int:
+    """Return how many bytes it takes to keep somebody's interest in a resource, roughly."""
+    return len(uri) + _ENTRY_BYTES
 
 
 class Interests:

@@ -40,6 +40,7 @@ from mcpbus.voice import LogThreshold, Voice
 if TYPE_CHECKING:
     from mcpbus.session import Session
 
+_TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
 _log = logging.getLogger("mcpbus")
 
 
@@ -178,6 +179,7 @@ class RequestActor:
             cell.adopt(guest)
         elif carrier.running is None:
             carrier.running = cell.start_task(run_rounds, carrier, context=contextvars.copy_context())
+        carrier.count(partial(cell.address.tell, End(_TOO_MUCH)))
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
@@ -351,6 +353,7 @@ class RequestActor:
         for question_id in tuple(self._questions or ()):
             self._forget(question_id)
         if not self._parked:
+            self._carrier.let_go()
             self._carrier.cancel()
             # They know each other, and should not wait for the garbage collector.
             self._carrier.running = None

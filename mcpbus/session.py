@@ -117,6 +117,7 @@ class Session:
         "_asked",
         "_awaited",
         "_own",
+        "account",
         "address",
         "bus",
         "client_capabilities",
@@ -157,6 +158,7 @@ class Session:
         self.questions: dict[RequestId, Address[object]] = {}
         self.streams = ResumableStreams()
         self.subscriptions: set[str] = set()
+        self.account = bus.budget.account("a session", self._make_room, owner=owner)
         self.stage = Stage.CONNECTED if setting is Setting.SHARED else Stage.REGISTERING
         self.listening = False
         self.last_active = trio.current_time()
@@ -278,6 +280,11 @@ class Session:
     def close(self) -> None:
         """End the session; what it has in flight is answered with an error first."""
         self.address.tell(Close("The session was closed by the server"))
+
+    def _make_room(self) -> None:
+        self.address.tell(
+            Close("The session ended because the server keeps too much in memory, and for it the most")
+        )
 
     def _say(self, said: Emission) -> Receipt:
         if self.address.stopped:

@@ -10,7 +10,7 @@ from actors import Cell, Stopped, StopReason
 from mcpbus.emission import Emission
 from mcpbus.fate import Reason
 from mcpbus.held import Held
-from mcpbus.interest import covers
+from mcpbus.interest import covers, weigh_uri
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.request import Cancel, Drop, End
@@ -114,17 +114,21 @@ class SessionActor:
             self._shared.address.tell(Finish())
         if self._held is not None:
             self._held.discard(Reason.SESSION_ENDED)
+        session.account.close()
 
     # -- what the client says --------------------------------------------------------------------
 
     def _subscribe(self, message: Subscribe) -> None:
         if message.uri not in self._session.subscriptions:
             self._session.subscriptions.add(message.uri)
+            self._session.account.hold(weigh_uri(message.uri))
             self._session.bus.interests.add(self._cell.address, uris=[message.uri])
 
     def _unsubscribe(self, message: Unsubscribe) -> None:
         session = self._session
-        session.subscriptions.discard(message.uri)
+        if message.uri in session.subscriptions:
+            session.subscriptions.discard(message.uri)
+            session.account.release(weigh_uri(message.uri))
         session.bus.interests.remove(self._cell.address, uris=[message.uri])
         if self._held is not None:
             self._held.discard(Reason.NOT_SUBSCRIBED, self._not_subscribed)
@@ -208,7 +212,8 @@ class SessionActor:
 
     def _hold(self, message: Outgoing) -> None:
         if self._held is None:
-            self._held = Held(self._limits.held_items, self._limits.held_timeout)
+            limits, account = self._limits, self._session.account
+            self._held = Held(limits.held_items, limits.outbox_bytes, limits.held_timeout, account)
         self._held.put(message, trio.current_time())
         self._await_expiry()
 

@@ -5,11 +5,13 @@ before it. Every message of the subscription is stamped with the id of the liste
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from actors import Cell, Stopped, StopReason
 from mcpbus.emission import Emission
 from mcpbus.fate import Receipt
+from mcpbus.interest import weigh_uri
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+_TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
 _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 
 
 class SubscriptionActor:
     """See the module."""
 
-    __slots__ = ("_bus", "_cell", "_granted", "_ticket")
+    __slots__ = ("_account", "_bus", "_cell", "_granted", "_ticket")
 
     def __init__(
         self,
@@ -46,6 +49,8 @@ class SubscriptionActor:
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
+        self._account = bus.budget.account("a listen", partial(cell.address.tell, End(_TOO_MUCH)))
+        self._account.hold(sum(map(weigh_uri, (*granted.resource_subscriptions, *granted.task_ids))))
         self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta()})
         bus.interests.add(
             cell.address,
@@ -94,6 +99,7 @@ class SubscriptionActor:
     def _ended(self, reason: StopReason) -> None:
         ticket = self._ticket
         ticket.slot.release()
+        self._account.close()
         granted = self._granted
         self._bus.interests.remove(
             self._cell.address,

@@ -1,18 +1,26 @@
 """What a session keeps for a stream that is not open."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbus.budget import Budget
 from mcpbus.fate import DELIVERED, Ledger, Place, Reason
 from mcpbus.held import Held
-from mcpbus.outbox import Outgoing
+from mcpbus.outbox import OVERHEAD_BYTES, Outgoing
 from mcpbus.protocol.revisions import Era
+from mcpbus.reached import ReachedLimits
 from mcpbus.routing import Kind
 
 
-def make(ledger, key=None):
-    return Outgoing(Kind.LIST_CHANGED, Era.LEGACY, b"{}", ledger.enter("m"), key=key)
+def make(ledger, key=None, data=b"{}"):
+    return Outgoing(Kind.LIST_CHANGED, Era.LEGACY, data, ledger.enter("m"), key=key)
+
+
+def account():
+    return Budget(math.inf, ReachedLimits()).account("a session")
 
 
 def reasons(messages):
@@ -32,7 +40,7 @@ def reasons(messages):
     ],
 )
 def test_a_newer_message_replaces_its_like_and_the_oldest_makes_room(limit, keys, become):
-    ledger, held = Ledger(), Held(limit, 10)
+    ledger, held = Ledger(), Held(limit, 10**6, 10, account())
     messages = [make(ledger, key) for key in keys]
     for message in messages:
         held.put(message, 0)
@@ -41,8 +49,21 @@ def test_a_newer_message_replaces_its_like_and_the_oldest_makes_room(limit, keys
     assert ledger.balance() == 0
 
 
+def test_what_is_held_has_a_bound_in_bytes():
+    ledger, mine = Ledger(), account()
+    held = Held(100, 2 * (OVERHEAD_BYTES + 10), 10, mine)
+    messages = [make(ledger, data=b"x" * size) for size in (5, 10, 10, 500, 1)]
+    for message in messages:
+        held.put(message, 0)
+    # What is larger than all of it takes nobody's place.
+    assert reasons(messages) == [Reason.OVERFLOW, Reason.OVERFLOW, None, Reason.OVERFLOW, None]
+    assert mine.held == 2 * OVERHEAD_BYTES + 11
+    held.take()
+    assert mine.held == 0
+
+
 def test_each_message_expires_on_its_own():
-    ledger, held = Ledger(), Held(5, 10)
+    ledger, held = Ledger(), Held(5, 10**6, 10, account())
     messages = [make(ledger) for _ in range(3)]
     for now, message in enumerate(messages):
         held.put(message, now)
@@ -57,7 +78,7 @@ def test_each_message_expires_on_its_own():
 
 
 def test_some_can_be_discarded_and_the_rest_keeps_its_order():
-    ledger, held = Ledger(), Held(5, 10)
+    ledger, held = Ledger(), Held(5, 10**6, 10, account())
     messages = [make(ledger, key) for key in "abc"]
     for message in messages:
         held.put(message, 0)
@@ -77,7 +98,8 @@ def test_some_can_be_discarded_and_the_rest_keeps_its_order():
     st.integers(0, 4),
 )
 def test_the_bound_the_order_and_the_books_hold(program, limit):
-    ledger, held, made, now = Ledger(), Held(limit, 10), [], 0.0
+    ledger, mine, made, now = Ledger(), account(), [], 0.0
+    held = Held(limit, 10**6, 10, mine)
     for verb, key, elapsed in program:
         now += elapsed
         if verb == "put":
@@ -96,3 +118,4 @@ def test_the_bound_the_order_and_the_books_hold(program, limit):
         assert len(held) == len(waiting) == ledger.pending[Place.HELD] <= limit
         assert len(keys) == len(set(keys))
         assert ledger.balance() == 0
+        assert mine.held == len(held) * (OVERHEAD_BYTES + 2)

@@ -3,12 +3,13 @@
 import json
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 import trio.testing
-from staging import CLAIM, staged, tool
+from staging import CLAIM, HELLO, staged, tool
 
-from mcpbus import Limits, Reason, Server
-from mcpbus.testing import open_bus, settle
+from mcpbus import Context, Limits, Reason, Server
+from mcpbus.testing import open_bus, open_probe, settle
 from mcpbus.transport.channel import Channel
 
 
@@ -65,14 +66,15 @@ async def remote(bus, **options):
 
 async def test_what_waits_on_a_stream_counts_until_it_is_written(autojump_clock):
     async with staged() as stage, stage.wire("2025-11-25") as wire:
+        before = stage.bus.statistics().held_bytes
         wire.stall()
         for n in range(3):
             await wire.say("tools/call", tool(name="quick"), n)
         await settle(stage.bus)
-        assert stage.bus.statistics().held_bytes > 3 * 128
+        assert stage.bus.statistics().held_bytes > before + 3 * 128
         wire.resume()
         await settle(stage.bus)
-        assert stage.bus.statistics().held_bytes == 0
+        assert stage.bus.statistics().held_bytes == before
         assert len(wire.got) == 3
 
 
@@ -108,3 +110,136 @@ async def test_what_is_ended_as_its_writer_takes_it_is_not_written(autojump_cloc
         assert client.got == []
         now = bus.statistics()
         assert (now.discarded[Reason.LOST], now.held_bytes) == (2, 0)
+
+
+# -- what a client makes the bus keep ------------------------------------------------------------------------------------
+
+LARGE = 20_000
+
+
+def keeper():
+    """A server whose clients can make it keep something of each kind."""
+    server = Server("keeper", version="1")
+
+    @server.resource("res://{+path}")
+    async def resource(path: str) -> str:
+        return path
+
+    @server.tool
+    async def wait(data: str) -> str:
+        await trio.sleep(1000)
+        return data
+
+    @server.tool
+    async def ask(data: str, ctx: Context) -> str:
+        await ctx.elicit("?" * LARGE, str)
+        return data
+
+    return server
+
+
+def uris(count):
+    return [f"res://{n}/" + "x" * (LARGE // count) for n in range(count)]
+
+
+async def capabilities(probe):
+    await probe.initialize(capabilities={"experimental": {"x": "x" * LARGE}})
+
+
+async def subscriptions(probe):
+    session = await probe.initialize()
+    for uri in uris(4):
+        await session.request("resources/subscribe", {"uri": uri}).ended()
+
+
+async def held(probe):
+    await probe.initialize()
+    [session] = probe.bus.sessions.values()
+    session.notify("notifications/x", {"x": "x" * LARGE})
+
+
+async def arguments(probe):
+    probe.request("tools/call", {"name": "wait", "arguments": {"data": "x" * LARGE}})
+
+
+async def legacy_arguments(probe):
+    session = await probe.initialize()
+    session.request("tools/call", {"name": "wait", "arguments": {"data": "x" * LARGE}})
+
+
+async def questions(probe):
+    params = {"name": "ask", "arguments": {"data": ""}}
+    await probe.request("tools/call", params, capabilities={"elicitation": {}}).ended()
+
+
+async def listen(probe):
+    probe.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris(4)}})
+
+
+KINDS = [capabilities, subscriptions, held, arguments, legacy_arguments, questions, listen]
+
+
+@asynccontextmanager
+async def kept(**limits):
+    async with (
+        open_bus(keeper(), limits=Limits(**limits), drain_seconds=0) as bus,
+        open_probe(bus.asgi()) as probe,
+    ):
+        probe.bus = bus
+        yield bus, probe
+    assert bus.budget.held == 0
+
+
+@pytest.mark.parametrize("keep", KINDS)
+async def test_what_a_client_makes_the_bus_keep_counts_until_it_is_gone(keep, autojump_clock):
+    async with kept() as (bus, probe):
+        await keep(probe)
+        await settle(bus)
+        assert LARGE < bus.statistics().held_bytes < 2 * LARGE
+
+
+@pytest.mark.parametrize("keep", KINDS)
+async def test_whatever_is_the_largest_goes_when_there_is_too_much(keep, autojump_clock):
+    async with kept(memory_bytes=LARGE - 1) as (bus, probe):
+        await keep(probe)
+        await settle(bus)
+        # Questions and acknowledgements are written, too, and meanwhile are there for the client's sake twice over.
+        assert set(bus.statistics().limits_reached) == {"memory_bytes"}
+        assert bus.statistics().held_bytes < 2_000
+        reply = await probe.request("tools/call", {"name": "ask", "arguments": {"data": ""}}).reply()
+        assert "elicitation" in reply["error"]["message"], "served like any other"
+
+
+async def test_while_too_much_is_kept_that_may_not_end_newcomers_are_refused(autojump_clock):
+    async with kept(memory_bytes=1000) as (bus, probe):
+        output = bus.budget.account("standard output")
+        output.hold(1001)
+        for recording in (
+            probe.request("tools/call", {"name": "wait", "arguments": {"data": ""}}),
+            probe.request("subscriptions/listen", {"notifications": {}}),
+        ):
+            assert (await recording.ended()).status == 503
+            assert "try again later" in recording.messages[0]["error"]["message"]
+        assert (await probe.request("server/discover").ended()).status == 200, (
+            "what keeps nothing is answered"
+        )
+        with pytest.raises(AssertionError, match="answered 503"):
+            await probe.initialize()
+        output.close()
+        await probe.initialize()
+
+
+async def test_a_session_that_could_not_be_registered_gives_back_what_was_counted_for_it(autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.on_session
+        async def refuse(session):
+            assert session.account.held
+            raise RuntimeError
+
+        async with stage.wire() as wire:
+            for _ in range(2):
+                await wire.say("initialize", {**HELLO, "capabilities": {"x": {}}}, 1)
+                await settle(stage.bus)
+            assert [message["error"]["code"] for message in wire.got] == [-32603, -32603]
+            assert stage.bus.budget.held == 0

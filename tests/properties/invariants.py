@@ -47,6 +47,9 @@ def judge_now(world: Any, *, brief: bool = False) -> None:
     for stream in world.streams:
         if stream._outbox.waiting_bytes > world.bus.limits.outbox_bytes:
             world.fault("0", "an outbox is past its bounds")
+    budget = world.bus.budget
+    if budget.held != sum(account.held for account in budget.accounts()):
+        world.fault("0", "the memory that is held is not that of the accounts")
     world.streams = [stream for stream in world.streams if not stream.over]
     if not brief:
         _judge(world, BEFORE_LEAVING)
@@ -54,6 +57,8 @@ def judge_now(world: Any, *, brief: bool = False) -> None:
 
 def judge(world: Any) -> None:
     """Look at everything, when all is over."""
+    if world.bus.budget.held:
+        world.fault("0", f"memory is still held: {world.bus.budget.accounts()}")
     _judge(world, AFTERWARDS)
 
 

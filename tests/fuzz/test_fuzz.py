@@ -4,7 +4,7 @@ import pytest
 
 from tests.fuzz.fuzz_targets import TARGETS
 
-SHORT = 4
+SHORT = 2
 """The part of a batch that is run."""
 
 

@@ -40,6 +40,7 @@ from mcpbus.session import Close, EndGet, Session, Stage
 from mcpbus.session_actor import SessionActor
 from mcpbus.shares import NoRoomError, Shares
 from mcpbus.statistics import Statistics
+from mcpbus.stores.breaker import Breaker
 from mcpbus.stores.forgetting import Forgetting
 from mcpbus.stores.log import EventLog
 from mcpbus.stores.protocol import EventStore
@@ -79,6 +80,7 @@ class Bus:
         shares: The same by owner, with those that have not been initialized, and the connections that may never be.
         tasks: The calls that became tasks; their number is its length.
         budget: What is kept in memory for clients, in bytes.
+        event_breaker: Through which the event store is asked to keep something.
         reached: Which of the limits were reached, and how often.
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
     """
@@ -107,6 +109,10 @@ class Bus:
         self.listens = Admission(limits.max_listens, self.budget, option="max_listens", reached=self.reached)
         self.interests = Interests()
         self.event_store = event_store
+        self.event_breaker = Breaker("event store", limits)
+        self._forgetting = (
+            None if event_store is None else Forgetting(system, event_store, limits.store_pause)
+        )
         self.parking = Parking(server.sealer, limits.max_parked, limits.parked_timeout)
         self.tasks = TaskDirectory(self, MemoryTaskStore() if task_store is None else task_store)
         self._sessions: dict[str, Session] = {}
@@ -257,8 +263,8 @@ class Bus:
         self._sessions.pop(session.id, None)
         self.shares.leave(session)
         self.interests.remove(session.address, uris=session.subscriptions)
-        if self.event_store is not None and session.setting is not Setting.SHARED and not self.system.closed:
-            self.system.spawn(Forgetting, self.event_store, session.id)
+        if session.streams.close() and self._forgetting is not None and not self.system.closed:
+            self._forgetting.add(session.id)
 
     def open_stream(self, line: Line, session: Session | None = None) -> Stream:
         """Open a stream. For transports.
@@ -270,9 +276,7 @@ class Bus:
         log = None
         if self.event_store is not None and session is not None and session.revision is not None:
             primes = session.revision.priming
-            log = EventLog(
-                self.event_store, session.id, line, primes=primes, deadline=self.limits.write_deadline
-            )
+            log = EventLog(self.event_store, self.event_breaker, session.id, line, primes=primes)
         owner = session.address if session is not None and line is Line.GET else None
         stream = open_stream(self.system, line, self.limits, self._streams, self.budget, owner=owner, log=log)
         if log is not None and session is not None:

@@ -41,6 +41,9 @@ class Limits:
         keep_alive: Seconds of silence after which a comment is sent on an SSE stream; an answer that has not
             begun by then begins as one.
         write_deadline: Seconds within which a client must take what is written to it.
+        store_deadline: Seconds within which a store must have kept what it is given; past it, as where it fails, live streams
+            go on without it.
+        store_pause: Seconds for which a store is then left alone.
         log_level: The level from which logs go to a legacy client that has not set one.
     """
 
@@ -69,4 +72,6 @@ class Limits:
     held_timeout: float = attrs.field(default=300.0, validator=gt(0))
     keep_alive: float = attrs.field(default=15.0, validator=gt(0))
     write_deadline: float = attrs.field(default=30.0, validator=gt(0))
+    store_deadline: float = attrs.field(default=1.0, validator=gt(0))
+    store_pause: float = attrs.field(default=30.0, validator=gt(0))
     log_level: LogLevel = LogLevel.INFO

@@ -1,17 +1,15 @@
 """The log of one stream: it numbers events, names them, and knows whether a client could come back."""
 
-import logging
 import re
 import secrets
 from collections.abc import Sequence
-
-import trio
+from functools import partial
 
 from mcpbus.outbox import Outgoing
 from mcpbus.routing import Line
+from mcpbus.stores.breaker import Breaker, StoreDownError
 from mcpbus.stores.protocol import EventStore
 
-_log = logging.getLogger("mcpbus")
 _EVENT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,15})")
 _GET, _REQUEST = "g", "r"
 
@@ -32,40 +30,49 @@ class EventLog:
 
     Args:
         store: Keeps it.
+        breaker: Calls the store.
         session: The id of the session that it belongs to.
         line: What kind of stream it is.
         primes: Whether it begins with an id without data, as 2025-11-25 has it.
-        deadline: Seconds that the store may take.
 
     Attributes:
         name: The stream's name in the store, and in its events' ids.
-        primes: Whether the stream begins with an id without data, as 2025-11-25 has it.
         offered: Whether an event id has gone out: only then can a client come back.
         finished: Whether the last message of the stream was kept.
+        used: Whether the store may have something of it.
     """
 
     __slots__ = (
+        "_breaker",
         "_broken",
-        "_deadline",
         "_last",
+        "_primes",
         "_session",
         "_store",
         "finished",
         "name",
         "offered",
-        "primes",
+        "used",
     )
 
-    def __init__(self, store: EventStore, session: str, line: Line, *, primes: bool, deadline: float) -> None:
+    def __init__(
+        self, store: EventStore, breaker: Breaker, session: str, line: Line, *, primes: bool
+    ) -> None:
         self._store = store
+        self._breaker = breaker
         self._session = session
-        self._deadline = deadline
+        self._primes = primes
         self._last = 0
         self._broken = False
         self.name = (_GET if line is Line.GET else _REQUEST) + secrets.token_urlsafe(12)
-        self.primes = primes
         self.offered = False
         self.finished = False
+        self.used = False
+
+    @property
+    def primes(self) -> bool:
+        """Whether the stream begins with an id without data, as 2025-11-25 has it, and as long as its client can come back."""
+        return self._primes and not self._broken and not self._breaker.open
 
     @property
     def resumable(self) -> bool:
@@ -82,21 +89,28 @@ class EventLog:
         self.offered = True
         return f"{self.name}.{self._last}"
 
+    def end(self) -> None:
+        """Keep nothing any more: nobody can come back."""
+        self._broken = True
+
     async def append(self, batch: Sequence[Outgoing]) -> list[str] | None:
         """Keep messages, and return their ids; None if they were not kept, which ends the resumability.
 
-        A cancellation waits for the store, for no longer than its deadline: afterwards it is known what is kept.
+        A cancellation waits for the store, for no longer than its deadline: afterwards it is known what is kept. What a store
+        keeps only after that is not asked for any more, since nobody comes back to a stream with a gap.
         """
         if self._broken:
             return None
         first = self._last + 1
         events = [message.data for message in batch]
+        self.used = True
+        append = self._store.append
         try:
-            with trio.CancelScope(shield=True), trio.fail_after(self._deadline):
-                await self._store.append(self._session, self.name, first, events, final=batch[-1].final)
-        except Exception:  # noqa: BLE001 - a store is somebody else's code, and live writing goes on
+            await self._breaker.call(
+                partial(append, self._session, self.name, first, events, final=batch[-1].final)
+            )
+        except StoreDownError:
             self._broken = True
-            _log.exception("the event store failed; stream %s can no longer be resumed", self.name)
             return None
         self._last += len(batch)
         self.finished = batch[-1].final

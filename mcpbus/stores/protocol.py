@@ -24,7 +24,9 @@ class EventStore(Protocol):
 
     Every call names the session: a store never gives one session's events to another. Streams are named by
     unguessable texts. A store may drop the oldest events to keep its bounds; it then knows that they are gone.
-    Whatever it raises ends the resumability of that stream; live writing goes on.
+    Whatever it raises ends the resumability of that stream, as does an `append` that is cancelled at its deadline, and
+    the store is left alone for a while; live writing goes on. After that it is asked for nothing of that stream again, so
+    it may keep what it was given, or not.
     """
 
     async def append(
@@ -36,4 +38,4 @@ class EventStore(Protocol):
         """Return what followed event `after`; None if the stream is not known, or part of that was dropped."""
 
     async def forget(self, session: str) -> None:
-        """Drop all streams of a session."""
+        """Drop all streams of a session, in a time that grows with what these have, and not with what others have."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
@@ -27,11 +27,18 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE INDEX IF NOT EXISTS events_by_age ON events (stored);
 """
 
+_BUSY_MS: Final = 100
+"""For how long a statement waits for another process that has the file: live streams wait with it."""
+
+_AT_ONCE: Final = 1_000
+"""So many events go at most before it is another statement's turn, however many are to go: others wait for that."""
+
 
 class SqliteEventStore:
     """Keeps events in an SQLite file, the newest of them, within bounds over all streams together.
 
-    Its statements run in a worker thread, one at a time.
+    Its statements run in a worker thread, one at a time. One that is cancelled goes on in its thread: it is not known then
+    whether it is kept, and those that come later wait for it.
 
     Args:
         path: The file; made if it is not there.
@@ -56,6 +63,7 @@ class SqliteEventStore:
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA)
         self._items, self._bytes = self._measure()
+        self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
         self._turn = trio.CapacityLimiter(1)
 
     async def append(
@@ -69,15 +77,19 @@ class SqliteEventStore:
         return await self._run(partial(self._replay, session, stream, after))
 
     async def forget(self, session: str) -> None:
-        """See `EventStore.forget`."""
-        await self._run(partial(self._forget, session))
+        """See `EventStore.forget`. It costs what that session stored, and others have their turn meanwhile."""
+        while await self._run(partial(self._forget_some, session)):
+            pass
 
     def close(self) -> None:
         """Close the file. The store cannot be used any more."""
         self._connection.close()
 
     async def _run(self, function: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(function, limiter=self._turn)
+        # An abandoned thread keeps its place at the limiter until it ends, so that there is never a second one.
+        return await trio.to_thread.run_sync(function, limiter=self._turn, abandon_on_cancel=True)
+
+    # -- in the thread ---------------------------------------------------------------------------
 
     def _append(self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool) -> None:
         now = time.time()
@@ -91,9 +103,8 @@ class SqliteEventStore:
                 "INSERT INTO events (session, stream, number, data, final, stored) VALUES (?, ?, ?, ?, ?, ?)",
                 rows,
             )
-            self._items += len(events)
-            self._bytes += sum(map(len, events))
-            self._evict(now)
+            counts = self._evict(now, self._items + len(events), self._bytes + sum(map(len, events)))
+        self._items, self._bytes = counts
 
     def _replay(self, session: str, stream: str, after: int) -> Replay | None:
         cutoff = time.time() - self._max_age
@@ -107,26 +118,33 @@ class SqliteEventStore:
             return None
         return Replay([data for number, data, _ in rows if number > after], bool(rows[-1][2]))
 
-    def _forget(self, session: str) -> None:
+    def _forget_some(self, session: str) -> bool:
+        """Drop some of a session's events, and return whether there may be more."""
         with self._transaction():
-            self._connection.execute("DELETE FROM events WHERE session = ?", (session,))
-            self._items, self._bytes = self._measure()
+            # By the index that the uniqueness of events needs.
+            gone = self._delete("SELECT position FROM events WHERE session = ? LIMIT ?", session, _AT_ONCE)
+        self._items, self._bytes = self._items - len(gone), self._bytes - sum(gone)
+        return len(gone) == _AT_ONCE
 
-    def _evict(self, now: float) -> None:
-        """Drop the oldest events until the bounds hold, the newest stay."""
-        old = self._connection.execute(
-            "DELETE FROM events WHERE stored < ? RETURNING length(data)", (now - self._max_age,)
-        ).fetchall()
-        self._count_out(old)
-        while self._items > self._max_items or self._bytes > self._max_bytes:
-            oldest = self._connection.execute(
-                "DELETE FROM events WHERE position = (SELECT min(position) FROM events) RETURNING length(data)"
-            ).fetchall()
-            self._count_out(oldest)
+    def _evict(self, now: float, items: int, size: int) -> tuple[int, int]:
+        """Drop the oldest events until the bounds hold, the newest stay; return how many are left, and their bytes."""
+        evicted = 0
+        old = "SELECT position FROM events WHERE stored < ? ORDER BY stored LIMIT ?"
+        gone = self._delete(old, now - self._max_age, _AT_ONCE)
+        while True:
+            evicted += len(gone)
+            items, size = items - len(gone), size - sum(gone)
+            if evicted >= _AT_ONCE or (items <= self._max_items and size <= self._max_bytes):
+                return items, size
+            most = min(max(1, items - self._max_items), _AT_ONCE)
+            gone = self._delete("SELECT position FROM events ORDER BY position LIMIT ?", most)
+            if not gone:
+                return 0, 0  # another process has the file too, and has dropped what is counted here
 
-    def _count_out(self, sizes: list[tuple[int]]) -> None:
-        self._items -= len(sizes)
-        self._bytes -= sum(size for (size,) in sizes)
+    def _delete(self, which: str, *values: object) -> list[int]:
+        """Delete the events at those positions, and return their sizes."""
+        statement = f"DELETE FROM events WHERE position IN ({which}) RETURNING length(data)"  # noqa: S608 - written above
+        return [length for (length,) in self._connection.execute(statement, values).fetchall()]
 
     def _measure(self) -> tuple[int, int]:
         items, total = self._connection.execute("SELECT count(*), total(length(data)) FROM events").fetchone()

@@ -62,7 +62,11 @@ async def _follow_up(
 ) -> None:
     """Answer a client that comes back to a stream that has ended."""
     name, after = named
-    complete = session.streams.ended_with(name, after)
+    streams = session.streams
+    if streams.has_gap(name):
+        await http.answer(_unknown())
+        return
+    complete = streams.ended_with(name, after)
     missed = _NOTHING if complete else await _fetch(bus, session, name, after)
     if not is_get_stream(name):
         if missed is not None and not missed.events:
@@ -104,6 +108,8 @@ async def _replay(
 
 async def _fetch(bus: "Bus", session: Session, name: str, after: int) -> Replay | None:
     assert bus.event_store is not None  # noqa: S101 - the caller looked
+    if bus.event_breaker.open:
+        return None  # which ends only that stream; to wait for the store would end nothing else
     try:
         with trio.fail_after(bus.limits.write_deadline):
             return await bus.event_store.replay(session.id, name, after)

@@ -39,7 +39,7 @@ async def lost_get(session):
 async def test_what_a_slow_store_still_keeps_of_a_stream_that_ends_is_stored_and_replayed(
     *, taken_over, autojump_clock
 ):
-    limits = Limits(abandoned_timeout=10)
+    limits = Limits(abandoned_timeout=10, store_deadline=5)
     async with (
         open_bus(make_server(), limits=limits, event_store=Slow()) as bus,
         open_probe(bus.asgi()) as probe,

@@ -1,0 +1,112 @@
+"""A store that is down is left alone, by all together."""
+
+import contextlib
+import logging
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from mcpbus import Limits
+from mcpbus.stores.breaker import Breaker, StoreDownError
+
+LIMITS = Limits(store_deadline=2, store_pause=30)
+
+
+@pytest.fixture
+def breaker():
+    return Breaker("event store", LIMITS)
+
+
+async def answer(value="kept", seconds=0.0):
+    await trio.sleep(seconds)
+    return value
+
+
+async def fail():
+    await trio.lowlevel.checkpoint()
+    raise OSError("disk full")
+
+
+async def is_down(breaker, function):
+    with pytest.raises(StoreDownError):
+        await breaker.call(function)
+    return True
+
+
+async def test_what_a_store_answers_is_passed_on(breaker, autojump_clock):
+    assert await breaker.call(partial(answer, 7, seconds=1.9)) == 7
+    assert not breaker.open
+
+
+@pytest.mark.parametrize("function", [fail, trio.sleep_forever])
+async def test_after_a_failure_nobody_waits_and_one_line_says_so(function, breaker, autojump_clock, caplog):
+    assert await is_down(breaker, function)
+    start = trio.current_time()
+    for _ in range(100):
+        assert breaker.open
+        assert await is_down(breaker, answer)
+    assert trio.current_time() == start
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "event store" in caplog.text
+
+
+@pytest.mark.parametrize("function", [fail, trio.sleep_forever])
+async def test_those_who_wait_already_are_let_go_with_the_first(function, breaker, autojump_clock, caplog):
+    ended = []
+
+    async def call(function, begin):
+        await trio.sleep(begin)
+        await is_down(breaker, function)
+        ended.append(trio.current_time() - start)
+
+    start = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call, function, 0.5)
+        for _ in range(10):
+            nursery.start_soon(call, trio.sleep_forever, 0.2 if function is fail else 0.6)
+    assert ended == pytest.approx([0.5 if function is fail else 2.5] * 11)
+    assert len(caplog.records) == 1
+
+
+async def test_past_the_pause_one_call_tries_while_others_are_still_refused(breaker, autojump_clock, caplog):
+    caplog.set_level(logging.INFO)
+    await is_down(breaker, fail)
+    await trio.sleep(30)
+    assert not breaker.open
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(breaker.call, partial(answer, seconds=1))
+        await trio.testing.wait_all_tasks_blocked()
+        assert breaker.open
+        assert await is_down(breaker, answer)
+    assert await breaker.call(answer) == "kept"
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+async def test_a_try_that_fails_begins_the_pause_anew_without_another_line(breaker, autojump_clock, caplog):
+    await is_down(breaker, fail)
+    await trio.sleep(30)
+    await is_down(breaker, trio.sleep_forever)
+    assert breaker.open
+    await trio.sleep(29)
+    assert breaker.open
+    await trio.sleep(1)
+    assert await breaker.call(answer) == "kept"
+    assert len(caplog.records) == 1
+
+
+async def test_a_cancellation_waits_for_the_store_but_not_past_its_deadline(breaker, autojump_clock):
+    start, kept = trio.current_time(), []
+
+    async def keep(seconds):
+        kept.append(await answer(seconds, seconds))
+
+    for seconds, until in ((1, 1), (60, 2)):
+        with trio.move_on_after(0.5):
+            with contextlib.suppress(StoreDownError):
+                await breaker.call(partial(keep, seconds))
+            await trio.sleep_forever()
+        assert trio.current_time() - start == until
+        start = trio.current_time()
+    assert kept == [1]

@@ -1,0 +1,113 @@
+"""What the end of a session costs does not depend on what others stored. Counted, not timed."""
+
+import sys
+
+import pytest
+import trio
+
+from mcpbus.stores import MemoryEventStore, SqliteEventStore
+from mcpbus.stores import memory as memory_module
+
+
+class Counted:
+    """Counts what runs in a store's own code, in steps of the interpreter, or of SQLite's."""
+
+    def __init__(self):
+        self.steps = 0
+
+    def trace(self, frame, event, _):
+        if frame.f_code.co_filename != memory_module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        self.steps += event == "opcode"
+        return self.trace
+
+    def step(self):
+        self.steps += 1
+        return 0
+
+
+async def cost_of_forgetting(store, session):
+    counted = Counted()
+    if isinstance(store, MemoryEventStore):
+        before = sys.gettrace()
+        sys.settrace(counted.trace)
+        try:
+            await store.forget(session)
+        finally:
+            sys.settrace(before)
+    else:
+        store._connection.set_progress_handler(counted.step, 1)
+        await store.forget(session)
+        store._connection.set_progress_handler(None, 0)
+    assert counted.steps
+    return counted.steps
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryEventStore()
+        return
+    made = SqliteEventStore(tmp_path / "events.db")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("own", [0, 3])
+async def test_a_session_is_forgotten_at_the_cost_of_its_own_events(own, store):
+    costs = []
+    for others in (10, 4_000):
+        if own:
+            await store.append("mine", "a", 1, [b"x"] * own, final=False)
+        await store.append(f"theirs {others}", "b", 1, [b"x"] * others, final=False)
+        costs.append(await cost_of_forgetting(store, "mine"))
+    few, many = costs
+    assert many < few * 1.5 + 100  # a deeper tree costs a little more
+
+
+async def test_a_session_with_very_many_events_lets_others_have_their_turn(store):
+    await store.append("much", "a", 1, [b"x"] * 20_000, final=False)
+    order = []
+
+    async def forget():
+        await store.forget("much")
+        order.append("forgotten")
+
+    async def append():
+        await store.append("other", "b", 1, [b"y"], final=False)
+        order.append("stored")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(forget)
+        await trio.lowlevel.checkpoint()
+        nursery.start_soon(append)
+    assert order == ["stored", "forgotten"]
+    assert (await store.replay("other", "b", 0)).events == [b"y"]
+    assert await store.replay("much", "a", 0) is None
+
+
+async def test_an_append_evicts_so_many_at_most(tmp_path):
+    path = tmp_path / "events.db"
+    store = SqliteEventStore(path)
+    await store.append("s", "a", 1, [b"x"] * 5_000, final=False)
+    store.close()
+    store = SqliteEventStore(path, max_items=10)
+    left = []
+    for number in range(7):
+        await store.append("s", "b", number + 1, [b"y"], final=False)
+        left.append(store._connection.execute("SELECT count(*) FROM events").fetchone()[0])
+    assert left == [4_001, 3_002, 2_003, 1_004, 10, 10, 10]
+    store.close()
+
+
+async def test_a_file_that_another_process_empties_stops_nobody(tmp_path):
+    store, other = (SqliteEventStore(tmp_path / "events.db", max_items=2) for _ in range(2))
+    await store.append("s", "a", 1, [b"x"] * 2, final=False)
+    await other.forget("s")
+    with trio.fail_after(10):
+        await store.append("s", "b", 1, [b"y"], final=False)
+        await store.append("s", "b", 2, [b"z"], final=False)
+        await store.append("s", "b", 3, [b"z"] * 2, final=False)
+    store.close()
+    other.close()

@@ -53,7 +53,7 @@ from mcpbus.protocol.messages import (
     ToolAnnotations,
 )
 from mcpbus.server import Server
-from mcpbus.serving import ServeOptions
+from mcpbus.serving import ServeOptions, shutdown_on_signals
 from mcpbus.session import Session
 from mcpbus.statistics import Statistics
 from mcpbus.sync_context import SyncContext
@@ -120,4 +120,5 @@ __all__ = [
     "ToolUseResult",
     "Unauthorized",
     "Verdict",
+    "shutdown_on_signals",
 ]

@@ -327,12 +327,23 @@ class Bus:
         app = self.asgi(response=response, **http)
         await serve(app, options, shutdown=shutdown, task_status=_WithPath(task_status, app.path))
 
-    async def stdio(self) -> None:
+    async def stdio(self, *, shutdown: trio.Event | None = None, drain_seconds: float = 5.0) -> bool:
         """Serve the process's standard input and output until the input ends.
 
-        Meanwhile what the program prints goes to standard error.
+        Meanwhile what the program prints goes to standard error. However slowly the client reads, all that is said is
+        written; only after the end, and when it has taken nothing for `Limits.write_deadline`, is the rest given up.
+
+        Args:
+            shutdown: Set it to drain the bus, with all that is attached to it, and return.
+            drain_seconds: How long requests may go on then.
+
+        Returns:
+            Whether the client took all that was said to it; what it did not take is told in the log.
+
+        Raises:
+            StdioClosedError: Standard input or output was closed when the process began.
         """
-        await run_stdio(self)
+        return await run_stdio(self, shutdown=shutdown, drain_seconds=drain_seconds)
 
     def connect(
         self,

@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import click
 
 from mcpbus.nursery import background
 from mcpbus.serving import shutdown_on_signals
+from mcpbus.transport.stdio import StdioClosedError
 
 # A request makes some hundred objects and leaves none to the garbage collector, which by default looks for some at
 # every 700. With these thresholds, and what was loaded set aside, a short call costs a sixth less processor time.
@@ -17,25 +18,37 @@ _THRESHOLDS = (10_000, 20, 20)
 
 
 async def until_signalled(name: str, serve: Callable[..., Any]) -> None:
-    """Serve until SIGTERM or Ctrl-C, and say where on standard error; a second signal does not wait for the drain.
+    """Serve until SIGTERM, SIGHUP or Ctrl-C, and say where on standard error; a second signal does not wait for the drain.
 
     For a program whose main thread this is: it takes the process's signals and tunes its garbage collector.
 
     Args:
         name: What is served.
         serve: `Server.serve` or the like, with its other arguments.
+    """
+    async with shutdown_on_signals() as shutdown, background() as nursery:
+        for url in await nursery.start(partial(serve, shutdown=shutdown)):
+            click.echo(f"{name} is served at {url} (Ctrl-C to stop)", err=True)
+        _tune_collector()
+
+
+async def until_input_ends(serve: Callable[..., Awaitable[bool]]) -> None:
+    """Serve standard input and output until the input ends, or a signal comes; a second one does not wait for the drain.
+
+    For a program whose main thread this is: it takes the process's signals.
+
+    Args:
+        serve: `Bus.stdio` or the like, with its other arguments.
 
     Raises:
-        SystemExit: With status 1, after a second signal.
+        SystemExit: With a status other than 0: standard input or output is closed, or did not take all that was said.
     """
-    drained = False
-    async with shutdown_on_signals() as shutdown:
-        async with background() as nursery:
-            for url in await nursery.start(partial(serve, shutdown=shutdown)):
-                click.echo(f"{name} is served at {url} (Ctrl-C to stop)", err=True)
-            _tune_collector()
-        drained = True
-    if not drained:
+    try:
+        async with shutdown_on_signals() as shutdown:
+            whole = await serve(shutdown=shutdown)
+    except StdioClosedError as closed:
+        sys.exit(str(closed))
+    if not whole:
         sys.exit(1)
 
 

@@ -19,7 +19,7 @@ from mcpbus.features.results import tail_for
 from mcpbus.features.run import Middleware, Runner
 from mcpbus.features.tool import Tool, ToolOptions, Visible
 from mcpbus.options import Limits
-from mcpbus.program import until_signalled
+from mcpbus.program import until_input_ends, until_signalled
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.revisions import REVISIONS, Revision
 from mcpbus.serving import ServeOptions
@@ -359,24 +359,29 @@ class Server:
             )
 
     def run(self, transport: Literal["http", "stdio"] = "http", **options: Any) -> None:
-        """Run the server as a program, until SIGTERM, Ctrl-C, or on stdio the end of the input.
+        """Run the server as a program, until SIGTERM, SIGHUP, Ctrl-C, or on stdio the end of the input.
 
-        Over HTTP it says on standard error where it is served, and tunes the process's garbage collector.
+        What goes on is drained then, and the lifespan is left; a second signal does not wait for that. Over HTTP it says on
+        standard error where it is served, and tunes the process's garbage collector.
 
         Args:
             transport: "http" or "stdio".
-            **options: As for `serve`; none for stdio but `limits`.
+            **options: As for `serve`; for stdio `limits`, and the `drain_seconds` of `Bus.stdio`.
+
+        Raises:
+            SystemExit: On stdio, with a status other than 0: standard input or output is closed, or did not take all that
+                was said.
         """
         if transport == "stdio":
-            trio.run(partial(self._run_stdio, **options))
+            trio.run(until_input_ends, partial(self._serve_stdio, **options))
         elif transport == "http":
             trio.run(until_signalled, self.name, partial(self.serve, **options))
         else:
             raise ValueError(f"transport is {transport!r}: it must be 'http' or 'stdio'")
 
-    async def _run_stdio(self, *, limits: Limits | None = None) -> None:
+    async def _serve_stdio(self, *, limits: Limits | None = None, **options: Any) -> bool:
         async with self.open(limits=limits) as bus:
-            await bus.stdio()
+            return await bus.stdio(**options)
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"

@@ -8,11 +8,9 @@ from pathlib import Path
 import attrs
 import httpx
 import pytest
-import trio
 from click.testing import CliRunner
 
 from mcpbus.cli import load_server, main
-from mcpbus.program import until_signalled
 from mcpbus.serving import ServeOptions
 from mcpbus.transport.gate import HttpOptions
 
@@ -158,19 +156,6 @@ def test_a_server_is_served_until_it_is_told_to_stop(arguments, path, weather):
         assert httpx.post(url, json=ping, headers=accept).json()["jsonrpc"] == "2.0"
         cli.process.send_signal(signal.SIGTERM)
         assert cli.process.wait(timeout=10) == 0
-
-
-async def test_a_second_signal_does_not_wait_and_is_told_by_the_exit_status():
-    async def never_drains(*, shutdown, task_status):
-        task_status.started(["http://127.0.0.1:1/mcp"])
-        os.kill(os.getpid(), signal.SIGTERM)
-        await shutdown.wait()
-        os.kill(os.getpid(), signal.SIGTERM)
-        await trio.sleep_forever()
-
-    with trio.fail_after(5), pytest.raises(SystemExit) as ended:
-        await until_signalled("weather", never_drains)
-    assert ended.value.code == 1
 
 
 def test_stdio_serves_until_its_input_ends(weather):

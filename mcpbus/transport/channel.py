@@ -5,8 +5,9 @@ their own ``_meta``. Both may be in flight at once, and their ids are unique acr
 so does the session, and all that is in flight is cancelled.
 """
 
-from collections.abc import AsyncIterable, Awaitable, Callable
-from typing import TYPE_CHECKING, Self
+import math
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
@@ -48,6 +49,8 @@ _UNREADY = (Stage.CONNECTED, Stage.REGISTERING)
 # Before Python 3.12 each look-up by a class's name is a search.
 _SHARED = Setting.SHARED
 
+_SLICE: Final = 64 * 1024
+
 Send = Callable[[list[bytes]], Awaitable[None]]
 """Writes messages in one call; an empty list is due when nothing was said for the keep-alive time."""
 
@@ -58,24 +61,41 @@ async def run_channel(
     send: Callable[[bytes], Awaitable[None]],
     principal: object = None,
     peer: Peer = IN_PROCESS,
-) -> None:
+) -> bool:
     """Serve one connection of lines until its client ends it, or the bus does.
+
+    A client that does not read, or reads slowly, is waited for. Once it has ended the connection it has to take 64 KiB within
+    the write deadline, and so on.
 
     Args:
         bus: The bus to attach to.
         messages: What the client sends, one JSON-RPC message each; its end is the end of the connection.
-        send: Writes one or several messages, each followed by a line break.
+        send: Writes one or several messages, each followed by a line break, or a part of one that is very long.
         principal: Who the client is, if that is known.
         peer: From where it came.
 
     Requests in flight when the client ends the connection are cancelled; what waits to be written is written.
 
+    Returns:
+        Whether the client took all that was said.
+
     Raises:
         Overloaded: The bus takes no more connections.
     """
+    whole = ended = False
+
+    async def write_lines(lines: list[bytes]) -> None:
+        for piece in _cut(b"".join([b"%b\n" % line for line in lines])):
+            be_patient()
+            await send(piece)
+
+    def be_patient() -> None:
+        if ended:
+            nursery.cancel_scope.deadline = trio.current_time() + bus.limits.write_deadline
 
     async def write() -> None:
-        await channel.write(lambda lines: send(b"".join([b"%b\n" % line for line in lines])))
+        nonlocal whole
+        whole = await channel.write(write_lines, deadline=math.inf)
         nursery.cancel_scope.cancel()
 
     with Channel(bus, principal, peer, spared=True) as channel:
@@ -84,7 +104,18 @@ async def run_channel(
             async for message in messages:
                 await channel.receive(message)
             channel.end()
-            nursery.cancel_scope.deadline = trio.current_time() + bus.limits.write_deadline
+            ended = True
+            be_patient()
+    return whole
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    """Cut lines into pieces, between two of them wherever that is possible."""
+    start = 0
+    while start < len(data):
+        end = data.rfind(b"\n", start, start + _SLICE) + 1 or start + _SLICE
+        yield data[start:end]
+        start = end
 
 
 class Channel:
@@ -128,25 +159,27 @@ class Channel:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def write(self, send: Send, keep_alive: float = float("inf")) -> bool:
+    async def write(self, send: Send, keep_alive: float = math.inf, *, deadline: float | None = None) -> bool:
         """Write what is said, until the channel ends or its client takes nothing for the write deadline.
 
         Args:
             send: Writes it; may raise what trio's streams raise for a connection that is broken.
             keep_alive: Seconds of silence after which `send` is called with nothing.
+            deadline: Seconds that `send` may take; if not given, those of `Limits.write_deadline`.
 
         Returns:
             Whether the client took everything.
         """
+        seconds = self._bus.limits.write_deadline if deadline is None else deadline
         try:
             while (batch := await self._writer.take(keep_alive)) is not None:
-                with trio.move_on_after(self._bus.limits.write_deadline) as deadline:
-                    self._writer.connection = deadline
+                with trio.move_on_after(seconds) as writing:
+                    self._writer.connection = writing
                     await send([message.data for message in batch])
                     # A write to a connection that has ended meanwhile may return as if nothing were.
                     await trio.lowlevel.checkpoint_if_cancelled()
                 self._writer.connection = None
-                if deadline.cancelled_caught:
+                if writing.cancelled_caught:
                     return False
                 if batch:
                     self._writer.written()

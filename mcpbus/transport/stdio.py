@@ -4,37 +4,79 @@ While the server runs, standard output belongs to the protocol alone: what the p
 error instead.
 """
 
+import logging
 import os
 import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
+from mcpbus.nursery import background
 from mcpbus.owners import STDIO
 from mcpbus.transport.channel import run_channel
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
+_log = logging.getLogger("mcpbus")
+
 _CHUNK_BYTES = 64 * 1024
 TOO_LONG = b"\x00"
 """What stands for a line that was longer than it may be: no JSON, so it is answered with a parse error."""
 
+_LAST_WORDS_SECONDS: Final = 0.25
+"""After the drain: for a client that is slow to read what was said last."""
 
-async def run_stdio(bus: "Bus", max_line_bytes: int = 4 * 1024 * 1024) -> None:
-    """Serve the process's standard input and output until the input ends.
+_STANDARD: Final = ("input", "output")
+
+
+class StdioClosedError(Exception):
+    """Standard input or output was closed when the process began, so that nobody can be served there."""
+
+
+async def run_stdio(
+    bus: "Bus",
+    max_line_bytes: int = 4 * 1024 * 1024,
+    *,
+    shutdown: trio.Event | None = None,
+    drain_seconds: float = 5.0,
+) -> bool:
+    """Serve the process's standard input and output until the input ends; see `Bus.stdio`.
 
     Args:
         bus: The bus to attach to.
         max_line_bytes: The longest message that is read; a longer one is answered with an error.
+        shutdown: Drains the bus, and ends this.
+        drain_seconds: How long requests may go on then.
+
+    Returns:
+        Whether the client took all that was said.
+
+    Raises:
+        StdioClosedError: Standard input or output was closed when the process began.
     """
+    whole = False
     with _take_over() as (stdin, stdout):
         source, sink = _open(stdin), _open(stdout)
-        async with source, sink:
-            await run_channel(bus, read_lines(source, max_line_bytes), sink.send_all, None, STDIO)
+        async with source, sink, background() as nursery:
+            if shutdown is not None:
+                nursery.start_soon(_drain, bus, shutdown, drain_seconds, nursery.cancel_scope)
+            whole = await run_channel(bus, read_lines(source, max_line_bytes), sink.send_all, None, STDIO)
+            nursery.cancel_scope.cancel()
+    if not whole:
+        _log.error(
+            "the client did not take all that was said to it: it has closed standard output, or does not read it"
+        )
+    return whole
+
+
+async def _drain(bus: "Bus", shutdown: trio.Event, seconds: float, serving: trio.CancelScope) -> None:
+    await shutdown.wait()
+    await bus.drain(seconds)
+    serving.deadline = trio.current_time() + _LAST_WORDS_SECONDS
 
 
 async def read_lines(
@@ -44,7 +86,10 @@ async def read_lines(
     buffer = bytearray()
     skipping = False
     while True:
-        chunk = await source.receive_some(_CHUNK_BYTES)
+        try:
+            chunk = await source.receive_some(_CHUNK_BYTES)
+        except trio.BrokenResourceError:
+            chunk = b""  # a terminal that was hung up, say
         if not chunk:
             if buffer.strip() and not skipping:
                 yield bytes(buffer)
@@ -69,12 +114,18 @@ async def read_lines(
 @contextmanager
 def _take_over() -> Iterator[tuple[int, int]]:
     """Lend out descriptors of standard input and output; meanwhile 1 is standard error and 0 is empty."""
+    # Not the descriptors: the number of one that is closed may be somebody else's by now.
+    for name, file in zip(_STANDARD, (sys.__stdin__, sys.__stdout__), strict=True):
+        if file is None:
+            raise StdioClosedError(
+                f"standard {name} is closed, and a server on stdio needs both: start it with pipes, or serve it over HTTP"
+            )
     sys.stdout.flush()
     stdin, stdout = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
+    null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
+    os.dup2(null if sys.__stderr__ is None else 2, 1)
     os.close(null)
-    os.dup2(2, 1)
     try:
         yield stdin, stdout
     finally:
@@ -88,10 +139,10 @@ def _take_over() -> Iterator[tuple[int, int]]:
 def _open(descriptor: int) -> "trio.lowlevel.FdStream | _Blocking":
     """Open a copy of a descriptor: without threads where that disturbs nobody."""
     copy = os.dup(descriptor)
-    status, error = os.fstat(copy), os.fstat(2)
+    status = os.fstat(copy)
     pipe = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
     # Non-blocking mode belongs to the open file, not to the descriptor: standard error must not share it.
-    if pipe and (status.st_dev, status.st_ino) != (error.st_dev, error.st_ino):
+    if pipe and (sys.__stderr__ is None or not os.path.samestat(status, os.fstat(2))):
         return trio.lowlevel.FdStream(copy)
     return _Blocking(copy)
 
@@ -103,12 +154,20 @@ class _Blocking:
         self._descriptor = descriptor
 
     async def receive_some(self, max_bytes: int) -> bytes:
-        return await trio.to_thread.run_sync(os.read, self._descriptor, max_bytes, abandon_on_cancel=True)
+        try:
+            return await trio.to_thread.run_sync(os.read, self._descriptor, max_bytes, abandon_on_cancel=True)
+        except OSError as error:
+            raise trio.BrokenResourceError from error
 
     async def send_all(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            written = await trio.to_thread.run_sync(os.write, self._descriptor, view, abandon_on_cancel=True)
+            try:
+                written = await trio.to_thread.run_sync(
+                    os.write, self._descriptor, view, abandon_on_cancel=True
+                )
+            except OSError as error:
+                raise trio.BrokenResourceError from error
             view = view[written:]
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: the program drains, and is gone within the drain's deadline plus a second, whatever clients do."""
+"""SIGTERM, SIGHUP and Ctrl-C: the program drains, and is gone within the drain's deadline plus a second, whatever clients do."""
 
 import signal
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ from wire import DEADLINE, LEGACY, MODERN, Served, call, modernized, program
 
 DRAIN = 1.0
 SOON = DEADLINE / 2  # without waiting for the drain's deadline, where that is longer
-SIGNALS = pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+SIGNALS = pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 
 
 class Running:
@@ -26,6 +26,10 @@ class Running:
             assert data, self.errors.decode()
             self.errors += data
 
+    async def rest(self):
+        """What it writes to standard error from now on, until it ends."""
+        return b"".join([data async for data in self.process.stderr])
+
     async def ended(self):
         """Wait for its end; returns after how many seconds it came."""
         begun = trio.current_time()
@@ -41,14 +45,14 @@ async def running(drain=DRAIN):
     arguments = ("program_app", "http", drain, f"127.0.0.1:{port}")
     async with program("-m", *arguments) as process:
         served = Served(None, f"http://127.0.0.1:{port}/mcp")
-        await _until_it_listens(process, port)
+        await until_it_listens(process, port)
         try:
             yield Running(process, served)
         finally:
             served.close()
 
 
-async def _until_it_listens(process, port):
+async def until_it_listens(process, port):
     with trio.fail_after(DEADLINE):
         while process.returncode is None:
             try:
@@ -145,6 +149,7 @@ async def test_a_second_signal_ends_it_at_once():
         await _until_it_refuses(run)
         run.process.send_signal(signal.SIGINT)
         assert await run.ended() < SOON
+        assert run.process.returncode == -signal.SIGINT
 
 
 async def _until_it_refuses(run):

@@ -59,6 +59,32 @@ async def test_what_is_said_before_the_client_ends_its_input_is_written(autojump
         await home.assert_nothing_is_left()
 
 
+@pytest.mark.parametrize(("seconds", "whole"), [(29, True), (31, False)])
+async def test_a_slow_client_is_waited_for_after_the_end_as_long_as_it_moves(seconds, whole, autojump_clock):
+    """Before the end it is waited for in any case."""
+    async with house() as home:
+        into, source = trio.open_memory_channel(10)
+        written = []
+
+        async def write(data):
+            if not written:
+                await trio.sleep(1000)
+                into.close()
+            await trio.sleep(seconds)
+            written.append(bytes(data))
+
+        async def large() -> str:
+            return "x" * 500_000
+
+        home.bus.server.add_tool(large)
+        into.send_nowait(json.dumps(call(1, "large", modern=True)).encode())
+        assert await run_channel(home.bus, source, write) is whole
+        if whole:
+            assert json.loads(b"".join(written))["id"] == 1
+            assert len(written) > 3
+        await home.assert_nothing_is_left()
+
+
 @pytest.mark.parametrize("limits", [{"max_sessions": 1}, {}])
 async def test_a_channel_that_is_refused_leaves_nothing(limits, autojump_clock):
     async with house(limits=limits) as home, lines(home):

@@ -139,5 +139,7 @@ async def test_a_question_that_waits_for_initialized_ends_with_its_session(autoj
         call = post(probe, session, "tools/call", {"name": "tool"})
         await settle(bus)
         await probe.send("DELETE", headers=session).ended()
-        assert (await call.ended()).status == 404
+        answer = await call.ended()
+        # Its client has left, and would take an error for that of another session.
+        assert (answer.status, answer.body) == (200, b"")
         assert bus.statistics().requests == 0

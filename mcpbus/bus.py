@@ -113,7 +113,7 @@ class Bus:
         self._forgetting = (
             None if event_store is None else Forgetting(system, event_store, limits.store_pause)
         )
-        self.parking = Parking(server.sealer, limits.max_parked, limits.parked_timeout)
+        self.parking = Parking(server.sealer, limits.max_parked, limits.parked_timeout, self.reached)
         self.tasks = TaskDirectory(self, MemoryTaskStore() if task_store is None else task_store)
         self._sessions: dict[str, Session] = {}
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)

@@ -303,6 +303,9 @@ class CallActor:
     def _answer_with_questions(self, message: Required) -> None:
         self._finish(self._require([message.ask], message.state))
 
+    def _give_way(self) -> None:
+        self._cell.address.tell(_Lapse())
+
     def _cancel(self, _message: CancelCall | _Lapse) -> None:
         self._leave()
         if self._result is None and self._task is not None:
@@ -368,9 +371,9 @@ class CallActor:
         body: dict[str, Any] = {"inputRequests": requests} if requests else {}
         result = jsontypes.encode(body | {"requestState": sealed})[:-1] + carrier.caller.tail.input_required
         if not again:
-            parked = Parked(name, carrier, lambda: self._cell.address.tell(_Lapse()))
+            parked = Parked(name, carrier, self._give_way, carrier.caller.owner)
             self._parking.park(self._name, parked)
-            carrier.count(parked.evict, len(result))
+            carrier.count(self._give_way, len(result))
         return result
 
     def _resume(self, message: Resume) -> None:

@@ -72,11 +72,15 @@ class Inbound(msgspec.Struct, frozen=True):
         tail, session, claim = server.tails[revision], self.session, self.claim
         if claim is not None:
             capabilities, info = claim.client_capabilities, claim.client_info
-            return Caller(server, bus.features, revision, tail, principal, None, capabilities, info)
+            return Caller(
+                server, bus.features, revision, tail, self.peer, principal, None, capabilities, info
+            )
         if session is not None:
             capabilities, info = session.client_capabilities, session.client_info
-            return Caller(server, session.features, revision, tail, principal, session, capabilities, info)
-        return Caller(server, bus.features, revision, tail, principal)
+            return Caller(
+                server, session.features, revision, tail, self.peer, principal, session, capabilities, info
+            )
+        return Caller(server, bus.features, revision, tail, self.peer, principal)
 
     def threshold(self, bus: "Bus") -> LogThreshold:
         """Return from which level its client wants log lines."""

@@ -10,6 +10,7 @@ of what is left. However much of it is taken, somebody who has nothing finds roo
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -62,18 +63,14 @@ class Shares(Generic[T]):
     Args:
         limit: How many there may be.
         idle_since: Tells since when one of them has been idle, by a clock that does not matter; None while it is at work, and
-            cannot be displaced.
-        always_idle: Whether all of them can be displaced at any time, so that no room has to be kept.
+            cannot be displaced. Where there is no such function all are idle since they came.
     """
 
-    __slots__ = ("_always_idle", "_holdings", "_idle_since", "_limit", "_most", "_places", "_ranks")
+    __slots__ = ("_holdings", "_idle_since", "_limit", "_most", "_places", "_ranks")
 
-    def __init__(
-        self, limit: int, idle_since: Callable[[T], float | None], *, always_idle: bool = False
-    ) -> None:
+    def __init__(self, limit: int, idle_since: Callable[[T], float | None] | None = None) -> None:
         self._limit = limit
         self._idle_since = idle_since
-        self._always_idle = always_idle
         self._places: dict[T, _Holding[T]] = {}
         self._holdings: dict[Hashable, _Holding[T]] = {}
         # Who has how many. One thing comes or goes at a time, so that the most is never far from where it was.
@@ -96,8 +93,12 @@ class Shares(Generic[T]):
         holding = self._holdings.get(owner)
         return 0 if holding is None else len(holding)
 
-    def make_room(self, owner: Hashable) -> T | None:
+    def make_room(self, owner: Hashable, *, of_its_own: bool = True) -> T | None:
         """See to it that there is room for one more thing of an owner's, which is to be entered next.
+
+        Args:
+            owner: The owner.
+            of_its_own: Whether an older thing of this owner's may make room, too.
 
         Returns:
             The thing that is displaced, and is no longer here: it is to be ended. None if there was room.
@@ -106,12 +107,12 @@ class Shares(Generic[T]):
             NoRoomError: There is none, and nothing that could be displaced.
         """
         total, own = len(self._places), self.held_by(owner)
-        if self._always_idle and total < self._limit:
-            return None
+        if self._idle_since is None and total < self._limit:
+            return None  # for somebody else it will be made
         try:
             check_room(self._limit, total, own, len(self._holdings))
         except NoRoomError:
-            for giver in self._givers(owner, own):
+            for giver in self._givers(owner, own, of_its_own=of_its_own):
                 thing = giver.find_idle(self._idle_since)
                 if thing is not None:
                     self.leave(thing)
@@ -119,10 +120,14 @@ class Shares(Generic[T]):
             raise
         return None
 
-    def _givers(self, owner: Hashable, own: int) -> "list[_Holding[T]]":
+    def find_idle(self, owner: Hashable) -> T | None:
+        """Return what would make room first among the things of an owner that has some; None if all are at work."""
+        return self._holdings[owner].find_idle(self._idle_since)
+
+    def _givers(self, owner: Hashable, own: int, *, of_its_own: bool) -> "list[_Holding[T]]":
         """Return whose things may make room, in this order: those of whoever has most, and the owner's."""
         givers = [next(iter(self._ranks[self._most]))] if self._most > own + 1 else []
-        return [*givers, self._holdings[owner]] if own else givers
+        return [*givers, self._holdings[owner]] if own and of_its_own else givers
 
     def enter(self, owner: Hashable, thing: T) -> None:
         """Enter a thing, for which room was made. Until it is `established` it is displaced before all that are."""
@@ -194,8 +199,10 @@ class _Holding(Generic[T]):
         """Take a thing out."""
         (self.fresh if thing in self.fresh else self.established).pop(thing)
 
-    def find_idle(self, idle_since: Callable[[T], float | None]) -> T | None:
+    def find_idle(self, idle_since: Callable[[T], float | None] | None) -> T | None:
         """Return what has been idle for longest, among those looked at; who looks next looks at others first."""
+        if idle_since is None:
+            return next(chain(self.fresh, self.established))
         for things in (self.fresh, self.established):
             found: Any = None
             longest = float("inf")

@@ -1,13 +1,15 @@
 """Calls that wait for their client to come back, and rounds that can be used once."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from mcpbus.asking.state import RoundState, Sealer
 from mcpbus.protocol.errors import ProtocolError, invalid_params
+from mcpbus.reached import ReachedLimits
+from mcpbus.shares import NoRoomError, Shares
 
 if TYPE_CHECKING:
     from mcpbus.call import Carrier
@@ -22,29 +24,36 @@ class Parked(msgspec.Struct, frozen=True):
         round: The round that goes on with it.
         carrier: What its context speaks through.
         evict: Ends it.
+        owner: To whom it is counted.
     """
 
     round: bytes
     carrier: "Carrier"
     evict: Callable[[], object]
+    owner: Hashable = None
 
 
 class Parking:
     """The calls of one bus that wait, oldest first.
 
-    Nothing assumes that a retry comes: each call has its own time limit, and beyond `limit` the oldest goes.
+    Nothing assumes that a retry comes: each call has its own time limit, and beyond `limit` the oldest goes of whoever has
+    most.
 
     Args:
         sealer: Seals their states.
         limit: How many may wait.
         timeout: For how many seconds each waits, and its state is good.
+        reached: Where it is noted that there were more.
     """
 
-    def __init__(self, sealer: Sealer, limit: int, timeout: float) -> None:
+    def __init__(
+        self, sealer: Sealer, limit: int, timeout: float, reached: ReachedLimits | None = None
+    ) -> None:
         self.sealer = sealer
         self.timeout = timeout
-        self._limit = limit
-        self._calls: OrderedDict[str, Parked] = OrderedDict()
+        self._reached = reached
+        self._shares: Shares[str] = Shares(limit)
+        self._calls: dict[str, Parked] = {}
         self._consumed: OrderedDict[bytes, float] = OrderedDict()  # used rounds, and when they lapse
         self._forgotten = 0.0
 
@@ -53,9 +62,29 @@ class Parking:
 
     def park(self, call: str, parked: Parked) -> None:
         """Enter a call."""
+        if call not in self._calls and not self._make_room(parked.owner):
+            parked.evict()
+            return
         self._calls[call] = parked
-        if len(self._calls) > self._limit:
-            self.leave(next(iter(self._calls))).evict()
+        self._shares.leave(call)
+        self._shares.enter(parked.owner, call)
+
+    def _make_room(self, owner: Hashable) -> bool:
+        """Make room for one more call, and return whether there is some: not where all others have but one, too."""
+        try:
+            displaced = self._shares.make_room(owner)
+        except NoRoomError:
+            self._note(owner)
+            return False
+        if displaced is not None:
+            gone = self._calls.pop(displaced)
+            self._note(gone.owner)
+            gone.evict()
+        return True
+
+    def _note(self, owner: Hashable) -> None:
+        if self._reached is not None:
+            self._reached.note("max_parked", owner, "a call that waited for its client was given up")
 
     def leave(self, call: str) -> Parked:
         """Take a call out.
@@ -63,11 +92,14 @@ class Parking:
         Raises:
             KeyError: It is not here.
         """
-        return self._calls.pop(call)
+        parked = self._calls.pop(call)
+        self._shares.leave(call)
+        return parked
 
     def discard(self, call: str) -> None:
         """Take a call out, if it is here."""
-        self._calls.pop(call, None)
+        if call in self._calls:
+            self.leave(call)
 
     def claim(self, state: RoundState) -> Parked | None:
         """Use up a round, and return the call that waits for it; None if that is gone.
@@ -95,8 +127,8 @@ class Parking:
 
     def evict_all(self) -> None:
         """End every call that waits."""
-        while self._calls:
-            self._calls.popitem(last=False)[1].evict()
+        for call in tuple(self._calls):
+            self.leave(call).evict()
 
 
 def _used() -> ProtocolError:

@@ -5,7 +5,7 @@ client, everything else for the server's log alone.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
 import msgspec
@@ -22,6 +22,7 @@ from mcpbus.features.resource import Resource
 from mcpbus.features.results import Tail
 from mcpbus.features.run import sole_cause
 from mcpbus.features.tool import Tool, error_result
+from mcpbus.owners import IN_PROCESS, Peer, owner_of
 from mcpbus.protocol.errors import (
     INTERNAL_ERROR,
     ProtocolError,
@@ -49,10 +50,17 @@ class Caller(msgspec.Struct, frozen=True):
     revision: Revision
     tail: Tail
     """What ends each result for them."""
+    peer: Peer = IN_PROCESS
+    """From where they come."""
     principal: Any = None
     session: "Session | None" = None
     client_capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict)
     client_info: dict[str, Any] | None = None
+
+    @property
+    def owner(self) -> Hashable:
+        """To whom what is done for them is counted."""
+        return owner_of(self.principal, self.peer) if self.session is None else self.session.owner
 
 
 class Prepared(Protocol):

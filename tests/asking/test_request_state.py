@@ -13,6 +13,7 @@ from mcpbus import ProtocolError, Unauthorized
 from mcpbus.asking.parking import Parked, Parking
 from mcpbus.asking.state import Binding, Sealer
 from mcpbus.protocol.jsonrpc import Request
+from mcpbus.reached import ReachedLimits
 
 OLD, NEW, OTHER = "o" * 32, "n" * 32, "x" * 32
 
@@ -151,9 +152,9 @@ def test_a_large_answer_does_not_make_a_state_that_cannot_be_brought_back():
 # -- rounds --------------------------------------------------------------------------------------
 
 
-def park(parking, sealer, call, gone):
+def park(parking, sealer, call, gone, owner=None):
     name, state = sealer.seal(BOUND, call, {}, 60)
-    parking.park(call, Parked(name, None, lambda: gone.append(call)))
+    parking.park(call, Parked(name, None, lambda: gone.append(call), owner))
     return sealer.open(state, BOUND)
 
 
@@ -166,6 +167,26 @@ def test_the_oldest_call_makes_room():
     assert parking.claim(states[2]) is not None
     parking.evict_all()
     assert (gone, len(parking)) == (["a", "b"], 0)
+
+
+async def test_calls_make_room_for_those_of_owners_that_have_fewer(autojump_clock):
+    reached, sealer, gone = ReachedLimits(), Sealer(), []
+    parking = Parking(sealer, 4, 60, reached)
+    state = park(parking, sealer, "a1", gone, "alice")
+    for number in range(1, 6):
+        park(parking, sealer, f"b{number}", gone, "bob")
+    assert (gone, len(parking)) == (["b1", "b2"], 4)
+    park(parking, sealer, "a2", gone, "alice")
+    assert (gone[2:], parking.claim(state) is not None) == (["b3"], True)
+    park(parking, sealer, "c1", gone, "carol")
+    park(parking, sealer, "d1", gone, "dora")
+    assert (gone[3:], len(parking)) == (["b4"], 4)
+    # All have one now: who comes last would take somebody's only one.
+    park(parking, sealer, "e1", gone, "eve")
+    assert (gone[4:], len(parking)) == (["e1"], 4)
+    assert reached.counts == {"max_parked": 5}
+    parking.evict_all()
+    assert (len(parking), len(parking._shares), parking._shares.owners) == (0, 0, 0)
 
 
 def test_a_round_is_used_once_whether_its_call_is_there_or_not():

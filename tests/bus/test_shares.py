@@ -22,7 +22,7 @@ class Table:
     """Shares, and what is in them by another count."""
 
     def __init__(self, limit, *, always_idle=False):
-        self.shares = Shares(limit, lambda thing: thing.since, always_idle=always_idle)
+        self.shares = Shares(limit, None if always_idle else lambda thing: thing.since)
         self.things = []
         self.clock = 0.0
 
@@ -133,12 +133,21 @@ def test_who_has_nothing_finds_room_in_what_is_kept_however_much_others_take_of_
 
 
 def test_a_newcomer_looks_at_so_many_things_and_the_next_one_at_others():
-    table = Table(200, always_idle=True)
-    table.fill("bob", 200)
+    table = Table(200)
+    table.fill("bob", 180)
     for thing in table.things[:150]:
         thing.since = None
-    results = [table.come("alice") for _ in range(5)]
+    results = [table.come("bob") for _ in range(5)]
     assert [isinstance(result, NoRoomError) for result in results] == [True] * 4 + [False]
+
+
+def test_what_is_an_owners_own_may_be_kept_from_making_room():
+    table = Table(4)
+    table.fill("bob", 3)
+    table.fill("alice", 1)
+    with pytest.raises(NoRoomError):
+        table.shares.make_room("bob", of_its_own=False)
+    assert table.shares.make_room("alice", of_its_own=False).owner == "bob"
 
 
 def test_an_equal_part_is_nobodys_excess():

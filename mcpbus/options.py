@@ -23,12 +23,14 @@ class Limits:
         max_listened_resources: Resources that one ``subscriptions/listen`` may name, and likewise tasks.
         abandoned_timeout: Seconds that a legacy request runs on after its stream was lost.
         ask_timeout: Seconds to wait at most for a legacy client's answer to a question.
-        max_parked: Calls that may wait for a modern client to come back with answers; beyond it the oldest goes.
+        max_parked: Calls that may wait for a modern client to come back with answers; beyond it the oldest goes of
+            whoever has most.
         parked_timeout: Seconds that each of them waits, and that the state which the client carries is good for.
         max_running_tasks: Tasks whose handler runs, at once; a call that would be one more runs within its request,
             or is refused where its tool requires a task.
-        max_tasks: Tasks at once, with those that have ended and whose result is kept; beyond it likewise.
-        task_bytes: Bytes of such results; once there are as many, no call becomes a task.
+        max_tasks: Tasks at once, with those that have ended and whose result is kept; beyond it the oldest result makes
+            room of whoever has most, if that is not the newcomer, who is served as above if there is none.
+        task_bytes: Bytes of such results; once there are as many, likewise.
         task_ttl: Seconds that a task may run, and then for which its result is kept.
         task_poll_interval: Seconds between two looks at a task that clients are advised to wait.
         memory_bytes: Bytes that are kept in memory for clients, of whatever kind: what waits to be read, and what a client has made

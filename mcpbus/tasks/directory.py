@@ -3,31 +3,35 @@
 import logging
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
 from actors import Address
-from mcpbus.admission import Overloaded
+from mcpbus.admission import Overloaded, overloaded
 from mcpbus.call import Carrier, HandOver, Park
 from mcpbus.emission import TASK_STATUS, Emission
 from mcpbus.features.calls import ToolCall
+from mcpbus.owners import owner_stored
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.routing import Kind
+from mcpbus.shares import NoRoomError, Shares
 from mcpbus.tasks.extension import TaskSupport, declares, unknown_task
 from mcpbus.tasks.owner import Owner
 from mcpbus.tasks.record import TaskRecord, TaskStatus
 from mcpbus.tasks.stores.protocol import TaskStore
-from mcpbus.tasks.task import Close, Follow, Say, Task, TaskActor
+from mcpbus.tasks.task import Close, Expire, Follow, Say, Task, TaskActor
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 _log = logging.getLogger("mcpbus")
 _SHUTDOWN = "The server is shutting down"
+_STILL_KEPT = "Too many tasks: the results of earlier ones are still kept"
 
 
 class TaskDirectory:
@@ -44,9 +48,11 @@ class TaskDirectory:
     def __init__(self, bus: "Bus", store: TaskStore) -> None:
         self.store = store
         self._bus = bus
+        limits = bus.limits
         self._tasks: dict[str, Task] = {}
-        self._running: dict[Task, None] = {}
-        self._beginning = 0
+        self._kept = Shares(limits.max_tasks, Task.idle_since)
+        self._running = Shares(limits.max_running_tasks, _is_at_work)
+        self._sizes: dict[Hashable, int] = {}
         self._size = 0
         self._closed = False
         self._changed = trio.Event()
@@ -87,7 +93,8 @@ class TaskDirectory:
     async def recover(self) -> None:
         """Take up what the store has. What was running when it was left is reported failed."""
         for record in await self.store.load():
-            task = Task(record, Owner.stored(record.owner), record.ttl_ms / 1000)
+            ttl, counted_to = record.ttl_ms / 1000, owner_stored(record.owner)
+            task = Task(record, Owner.stored(record.owner), ttl, counted_to)
             self._bus.system.spawn(
                 TaskActor, task, self, None, "The server stopped while the task was running"
             )
@@ -116,39 +123,79 @@ class TaskDirectory:
             raise RuntimeError(
                 "begin_task(): this call waits for its client, or begins already, in another of its tasks"
             )
-        full = self._full()
-        if full is not None:
+        owner = carrier.caller.owner
+        try:
+            self._make_room(owner)
+        except Overloaded:
             if support.required:
-                raise Overloaded(full)
+                raise
             return False
-        task = self._make(carrier, support)
+        task = self._make(carrier, support, owner)
         carrier.beginning = True
-        self._beginning += 1
+        self._kept.enter(owner, task)
+        self._running.enter(owner, task)
         try:
             await self._keep(task)
         except BaseException:
+            self._forget(task)
             carrier.beginning = False
             carrier.tell_call(Park())
             raise
-        finally:
-            self._beginning -= 1
         carrier.task = task.record.id
         created = task.record.encode()[:-1] + carrier.caller.tail.task
         self._bus.system.spawn(TaskActor, task, self, carrier)
         carrier.call.tell(HandOver(task.address, created))
         return True
 
-    def _full(self) -> str | None:
-        limits = self._bus.limits
-        if self._closed:
-            return _SHUTDOWN
-        if len(self._running) + self._beginning >= limits.max_running_tasks:
-            return f"Too many tasks: at most {limits.max_running_tasks} run at once"
-        if len(self._tasks) + self._beginning >= limits.max_tasks or self._size >= limits.task_bytes:
-            return "Too many tasks: the results of earlier ones are still kept"
-        return None
+    def _make_room(self, owner: Hashable) -> None:
+        """Make room for a task, if need be with results of whoever has most.
 
-    def _make(self, carrier: Carrier, support: TaskSupport) -> Task:
+        Raises:
+            Overloaded: There is none for one of this owner's.
+        """
+        if self._closed:
+            raise Overloaded(_SHUTDOWN)
+        limit = self._bus.limits.max_running_tasks
+        with self._noted("max_running_tasks", owner, f"Too many tasks: at most {limit} run at once"):
+            self._running.make_room(owner)
+        with self._noted("task_bytes", owner, _STILL_KEPT):
+            self._make_room_in_bytes(owner)
+        with self._noted("max_tasks", owner, _STILL_KEPT):
+            displaced = self._kept.make_room(owner, of_its_own=False)
+        if displaced is not None:
+            self._displaced("max_tasks", displaced)
+
+    @contextmanager
+    def _noted(self, option: str, owner: Hashable, why: str) -> Iterator[None]:
+        try:
+            yield
+        except NoRoomError as full:
+            self._bus.reached.note(option, owner, "a task was refused")
+            raise overloaded(full, why) from None
+
+    def _make_room_in_bytes(self, owner: Hashable) -> None:
+        sizes, own = self._sizes, self._sizes.get(owner, 0)
+        while self._size >= self._bus.limits.task_bytes:
+            largest = max(sizes, key=sizes.__getitem__)
+            displaced = self._kept.find_idle(largest) if sizes[largest] > own else None
+            if displaced is None:
+                raise NoRoomError(past_share=len(sizes) > (own > 0) and own * len(sizes) > self._size)
+            self._kept.leave(displaced)
+            self._displaced("task_bytes", displaced)
+
+    def _displaced(self, option: str, task: Task) -> None:
+        self._add(task, -task.record.size)
+        self._bus.reached.note(option, task.counted_to, "the result of a task made room")
+        task.address.tell(Expire())
+
+    def _add(self, task: Task, size: int) -> None:
+        """Count so many bytes more of a task's result."""
+        self._size += size
+        total = self._sizes.pop(task.counted_to, 0) + size
+        if total:
+            self._sizes[task.counted_to] = total
+
+    def _make(self, carrier: Carrier, support: TaskSupport, counted_to: Hashable) -> Task:
         limits = self._bus.limits
         ttl = limits.task_ttl if support.ttl is None else support.ttl
         poll = limits.task_poll_interval if support.poll_interval is None else support.poll_interval
@@ -157,7 +204,7 @@ class TaskDirectory:
         record = TaskRecord(
             task_id, owner.digest, TaskStatus.WORKING, None, now, now, round(ttl * 1000), round(poll * 1000)
         )
-        return Task(record, owner, ttl)
+        return Task(record, owner, ttl, counted_to)
 
     async def _keep(self, task: Task) -> None:
         try:
@@ -178,18 +225,20 @@ class TaskDirectory:
     def enter(self, task: Task, *, running: bool) -> None:
         """Enter a task. For its actor."""
         self._tasks[task.record.id] = task
-        self._size += task.record.size
-        if running:
-            self._running[task] = None
+        self._add(task, task.record.size)
+        if task not in self._kept:
+            self._kept.enter(task.counted_to, task)
+        if running and task not in self._running:
+            self._running.enter(task.counted_to, task)
 
     def finished(self, task: Task) -> None:
         """Note that a task's handler has ended. For its actor."""
-        self._running.pop(task, None)
+        self._running.leave(task)
         self._wake()
 
     def changed(self, task: Task, grown: int) -> None:
         """Tell those who listen how a task is now, and that `grown` more bytes are kept of it. For its actor."""
-        self._size += grown
+        self._add(task, grown)
         listeners = self._bus.interests.in_task(task.record.id)
         if listeners:
             self.tell(listeners, task.record.id, task.record.encode(task.payload))
@@ -210,11 +259,16 @@ class TaskDirectory:
     def leave(self, task: Task, *, failed: bool) -> None:
         """Take out a task whose actor has ended; if that failed, another one reports it. For its actor."""
         del self._tasks[task.record.id]
-        self._size -= task.record.size
-        self._running.pop(task, None)
-        self._wake()
+        if task in self._kept:
+            self._add(task, -task.record.size)
+        self._forget(task)
         if failed and not self._bus.system.closed:
             self._bus.system.spawn(TaskActor, task, self, None)
+
+    def _forget(self, task: Task) -> None:
+        self._kept.leave(task)
+        self._running.leave(task)
+        self._wake()
 
     def say(self, carrier: Carrier, message: str | None) -> None:
         """Show what a call that is a task is doing; harmless if it is none."""
@@ -248,3 +302,7 @@ class TaskDirectory:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _is_at_work(_task: Task) -> None:
+    """Say that a task whose handler runs is never idle."""

@@ -8,7 +8,7 @@ handler ends: what a task had to run, its result has to be fetched.
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -41,6 +41,7 @@ class Task:
         record: What is known of it now.
         owner: Whose it is.
         ttl: Seconds that it has, and then its result.
+        counted_to: Who has one task more with it.
         address: Its actor.
         payload: The encoded questions, result or error that belong to its status; None if there are none, or if
             the store has them.
@@ -49,8 +50,13 @@ class Task:
     record: TaskRecord
     owner: Owner
     ttl: float
+    counted_to: Hashable
     address: Address[object] = attrs.field(init=False, repr=False)
     payload: bytes | None = attrs.field(default=None, repr=False)
+
+    def idle_since(self) -> float | None:
+        """Tell since when its result is there, in seconds since 1970; None while its handler runs."""
+        return self.record.updated if self.record.status.final else None
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -87,8 +93,8 @@ class Close(msgspec.Struct, frozen=True):
     waiting: bool = False
 
 
-class _Expire(msgspec.Struct, frozen=True):
-    """The time to live is over."""
+class Expire(msgspec.Struct, frozen=True):
+    """The time to live is over, or others need the room of a result."""
 
 
 class TaskActor:
@@ -120,11 +126,12 @@ class TaskActor:
         self._writing: actors.Task | None = None
         self._deleting: actors.Task | None = None
         self._reading: dict[actors.Task, Address[object]] = {}
+        self._expired = False
         self._closing = False
         task.address = cell.address
         tasks.enter(task, running=carrier is not None)
         cell.on_stop(self._ended)
-        self._timer: Timer = cell.after(max(0.0, task.record.expires - time.time()), _Expire())
+        self._timer: Timer = cell.after(max(0.0, task.record.expires - time.time()), Expire())
         if carrier is None and not task.record.status.final:
             self._fail(ProtocolError(INTERNAL_ERROR, lost))
 
@@ -243,7 +250,7 @@ class TaskActor:
         lived = max(0.0, time.time() - task.record.created)
         task.record = msgspec.structs.replace(task.record, ttl_ms=math.ceil((lived + task.ttl) * 1000))
         self._timer.cancel()
-        self._timer = self._cell.after(task.ttl, _Expire())
+        self._timer = self._cell.after(task.ttl, Expire())
         self._change(status, payload, message)
         self._write()
 
@@ -274,17 +281,23 @@ class TaskActor:
             self._task.payload = None  # the store has it; where it failed, this is all there is
         if self._closing:
             self._cell.stop()
+        elif self._expired:
+            self._delete()
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def _expire(self, _message: _Expire) -> None:
+    def _expire(self, _message: Expire) -> None:
         if self._task.record.status.final:
-            if self._deleting is None:
-                delete = self._tasks.store.delete
-                self._deleting = self._cell.start_task(delete, self._task.record.id, context=Context())
+            self._expired = True
+            if self._writing is None and self._deleting is None:
+                self._delete()
             return
         self._fail(ProtocolError(INTERNAL_ERROR, f"The task did not end within {self._task.ttl:g} s"))
         self._cancel_call()
+
+    def _delete(self) -> None:
+        delete = self._tasks.store.delete
+        self._deleting = self._cell.start_task(delete, self._task.record.id, context=Context())
 
     def _close(self, message: Close) -> None:
         status = self._task.record.status
@@ -320,7 +333,7 @@ class TaskActor:
         CancelTask: _cancel,
         Follow: _follow,
         TaskEnded: _task_ended,
-        _Expire: _expire,
+        Expire: _expire,
         Close: _close,
     }
 

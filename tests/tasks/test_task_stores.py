@@ -174,7 +174,12 @@ async def test_what_is_kept_counts_after_a_restart_too(autojump_clock):
     await store.put(kept, b"x" * 5_000)
     opened = tasking(store=store, limits={"task_bytes": 5_000})
     async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
-        assert (await client.call_tool("typed", {"number": 3}))["resultType"] == "complete"
+        # It is somebody else's, who has more than this client would have, and makes room.
+        assert (await client.call_tool("typed", {"number": 3}))["resultType"] == "task"
+        assert stage.bus.statistics().limits_reached == {"task_bytes": 1}
+        await settle(stage.bus)
+        assert [kept.id for kept in await store.load()] == [*stage.bus.tasks._tasks]
+        assert "big" not in stage.bus.tasks._tasks
 
 
 # -- whose they are ----------------------------------------------------------------------------------------------------

@@ -98,23 +98,24 @@ class Outbox:
     Attributes:
         closed: Whether nothing is put in any more.
         held: How many bytes wait, of whatever kind.
+        max_bytes: As given.
     """
 
     __slots__ = (
         "_bytes",
         "_items",
         "_logs_from",
-        "_max_bytes",
         "_max_items",
         "_queue",
         "_said",
         "closed",
         "held",
+        "max_bytes",
     )
 
     def __init__(self, max_items: int, max_bytes: int) -> None:
         self._max_items = max_items
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._queue: list[Outgoing] | tuple[()] = ()  # most outboxes are empty, and share that
         self._items = 0  # of the bounded kinds only, like _bytes
         self._bytes = 0
@@ -137,7 +138,7 @@ class Outbox:
     @property
     def crowded(self) -> bool:
         """Whether half of what may wait does."""
-        return self._items * 2 >= self._max_items or self._bytes * 2 >= self._max_bytes
+        return self._items * 2 >= self._max_items or self._bytes * 2 >= self.max_bytes
 
     def put(self, message: Outgoing) -> None:
         """Queue a message, or discard it where there is no room; other notifications may go in its favour."""
@@ -179,10 +180,10 @@ class Outbox:
         return gone
 
     def _fits(self, size: int) -> bool:
-        return self._items < self._max_items and self._bytes + size <= self._max_bytes
+        return self._items < self._max_items and self._bytes + size <= self.max_bytes
 
     def _make_room(self, newcomer: Outgoing, size: int) -> bool:
-        if size > self._max_bytes:
+        if size > self.max_bytes:
             return False
         self._supersede(newcomer)
         while not self._fits(size) and (log := self._take_log()) is not None:

@@ -161,6 +161,7 @@ class Stream:
         "_outbox",
         "_patience",
         "_ready",
+        "_relief",
         "_start",
         "_writer",
         "_writing",
@@ -203,6 +204,7 @@ class Stream:
         self._writing_bytes = 0
         self._writer: Writer | None = None
         self._ready: trio.Event | None = None
+        self._relief: trio.Event | None = None
 
     @property
     def address(self) -> Address[object]:
@@ -234,6 +236,7 @@ class Stream:
         if message.final:
             self.owed -= 1
             message.final = self.finishing = not self.owed
+            self._relieve()
         self._outbox.put(message)
         self.wake(final=self.finishing)
         if self._writing or self._outbox.held:
@@ -245,6 +248,7 @@ class Stream:
             self._writing, self._writing_bytes = (), 0
             if self._account is not None:
                 self.count()
+                self._relieve()
         settle_all([message.receipt for message in batch], DELIVERED)
 
     def let_go(self) -> Sequence[Outgoing]:
@@ -271,6 +275,7 @@ class Stream:
     def close(self) -> None:
         """Take nothing any more. For its actor, and for its writer while there is none."""
         self._outbox.closed = True
+        self._relieve()
         if self._account is not None:
             self._account.close()
         self.wake(final=True)
@@ -287,6 +292,22 @@ class Stream:
     def waiting(self) -> int:
         """How many messages wait for its writer."""
         return len(self._outbox)
+
+    @property
+    def laden(self) -> bool:
+        """Whether more waits for its writer, and for the end of a write, replies included, than of notifications alone may."""
+        return self._outbox.held + self._writing_bytes > self._outbox.max_bytes
+
+    async def relieved(self) -> None:
+        """Wait until a reply has come, something was written, or it has ended."""
+        if self._relief is None:
+            self._relief = trio.Event()
+        await self._relief.wait()
+
+    def _relieve(self) -> None:
+        if self._relief is not None:
+            self._relief.set()
+            self._relief = None
 
     @property
     def crowded(self) -> bool:

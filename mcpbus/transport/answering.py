@@ -164,12 +164,19 @@ class Rendering:
     @property
     def is_patient(self) -> bool:
         """Whether it must not begin for the sake of keeping the connection alive."""
-        return not self.started and (self._form.patient or not self._form.sse)
+        return self.is_array or (not self.started and (self._form.patient or not self._form.sse))
 
     @property
     def may_become_array(self) -> bool:
-        """Whether replies may be held back, to become a JSON array with those that are still to come."""
-        return self._form.array and self._form.json and not self.started and self._stream.owed > 0
+        """Whether replies may be held back, to become a JSON array with those that are still to come: not if they are long."""
+        if not self._form.array or not self._form.json or self.started:
+            return False
+        return self._stream.owed > 0 and not self._stream.laden
+
+    @property
+    def is_array(self) -> bool:
+        """Whether replies that were not held back go out as a JSON array in pieces: their client takes no stream of events."""
+        return self._form.array and not self._form.sse
 
 
 class Answering:
@@ -224,6 +231,8 @@ class Answering:
         batch, self._batch = self._batch, []
         if not batch and batch is not None and not rendering.is_early:
             batch = await self._writer.take(float("inf") if rendering.is_patient else limits.keep_alive)
+            if not batch and batch is not None and rendering.is_patient:
+                return True  # what woke it was purged, and there is nothing else to say
         if batch and self._may_wait(batch):
             self._writer.hold_back()
             return True
@@ -243,6 +252,8 @@ class Answering:
         if self._rendering.is_whole(batch):
             await self._http.answer(self._rendering.whole(batch))
             return False
+        if self._rendering.is_array:
+            return await self._write_elements(batch)
         retry = self._writer.retry
         events = await self._start(batch, retry)
         ids = await self._writer.keep() if batch else None
@@ -267,9 +278,20 @@ class Answering:
             return encode_event(b"", id=log.offer(), retry=wait)
         return b""
 
+    async def _write_elements(self, batch: list[Outgoing]) -> bool:
+        """Write replies as elements of an array, which is JSON like any other at its end."""
+        before = b"," if self._rendering.started else b"["
+        if not self._rendering.started:
+            self._rendering.started = True
+            await self._http.start_stream(answers.JSON_HEADERS)
+        more = not batch[-1].final
+        elements = b",".join([reply.data for reply in batch])
+        await self._http.write(b"%b%b%b" % (before, elements, b"" if more else b"]"), more=more)
+        return more
+
     async def _end(self) -> None:
         if self._rendering.started:
-            await self._http.write(b"", more=False)
+            await self._http.write(b"]" if self._rendering.is_array else b"", more=False)
         else:
             await self._http.answer(self._rendering.unanswered())
 

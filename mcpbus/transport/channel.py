@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 # Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
 _MODERN_METHODS = frozenset({"server/discover", LISTEN})
+_IN_A_ROW = 16
+"""After so many messages what they have begun goes on before more is taken: what it says may be too much already."""
 _UNREADY = (Stage.CONNECTED, Stage.REGISTERING)
 # Before Python 3.12 each look-up by a class's name is a search.
 _SHARED = Setting.SHARED
@@ -145,6 +147,7 @@ class Channel:
         # More than this waits only for a client that goes on asking and does not read what it is answered.
         self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
         self._taken = trio.Event()
+        self._in_a_row = 0
         self._used = False
 
     def __enter__(self) -> Self:
@@ -220,24 +223,36 @@ class Channel:
             data: The message.
             faults: Where to put an answer that names no request, if not on the channel.
         """
+        await self.take(data, faults)
+        await self.room()
+
+    async def take(self, data: bytes, faults: list[bytes] | None = None) -> None:
+        """Take one message of the client, as `receive`; if it is a batch, wait between its parts."""
         try:
             self._take(decode(data))
         except Undecodable as fault:
-            unread = self._take_batch(data) if fault.array and self._has_batches else [fault]
+            unread = await self._take_batch(data) if fault.array and self._has_batches else [fault]
             for part in unread:
                 answer = encode_error(part.id, part.error)
                 if part.id is None and faults is not None:
                     faults.append(answer)
                 else:
                     self._answer(None, ASSUMED, answer)
-        while 0 < self._room < self._stream.waiting:
+
+    async def room(self) -> None:
+        """Wait while there is too much that the client has not read, be it many messages or long ones."""
+        self._in_a_row += 1
+        if self._in_a_row == _IN_A_ROW:
+            self._in_a_row = 0
+            await trio.lowlevel.checkpoint()
+        while self._room and (self._stream.waiting > self._room or self._stream.laden):
             await self._taken.wait()
 
     @property
     def _has_batches(self) -> bool:
         return self.session.revision is not None and self.session.revision.batches
 
-    def _take_batch(self, data: bytes) -> list[Undecodable]:
+    async def _take_batch(self, data: bytes) -> list[Undecodable]:
         """Take an array of messages as if each had come by itself; return what in it is none."""
         try:
             members = decode_batch(data)
@@ -246,6 +261,7 @@ class Channel:
         for member in members:
             if not isinstance(member, Undecodable):
                 self._take(member, alone=False)
+                await self.room()
         return [member for member in members if isinstance(member, Undecodable)]
 
     def _take(self, message: Request | Notification | Response, *, alone: bool = True) -> None:

@@ -125,13 +125,14 @@ class HttpSse:
         channel = self._find(http.head, principal)
         if channel is None:
             return _unknown()
+        await channel.room()  # before there is a body to keep
         body = await http.read_body(content.limit)
         if body is None:
             return self._exchange.too_large()
         if self._find(http.head, principal) is None:
             return _unknown()  # it ended while the body came
         faults: list[bytes] = []
-        await channel.receive(body, faults)
+        await channel.take(body, faults)
         if not faults:
             return _ACCEPTED
         # Several can only be parts of one batch, whose other parts have been taken.

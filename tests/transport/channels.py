@@ -84,6 +84,11 @@ def make_server(outcomes, **options):
             outcomes.append(f"{key} ended")
 
     @server.tool
+    async def swell(size: int, seconds: float = 0.01) -> str:
+        await trio.sleep(seconds)
+        return "x" * size
+
+    @server.tool
     async def nap(seconds: float) -> str:
         await trio.sleep(seconds)
         return "rested"

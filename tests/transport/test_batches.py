@@ -312,6 +312,101 @@ async def test_the_longest_batch_is_served(autojump_clock):
         assert len(answer.messages) == MAX_BATCH
 
 
+def large(number, size):
+    """A batch of calls whose answers are as long as one says."""
+    return [call(n, "swell", {"size": size}) for n in range(number)]
+
+
+async def test_requests_are_served_some_at_a_time_and_all_are_answered(autojump_clock):
+    async with house() as home:
+        session = await home.probe.initialize(B)
+        most = 0
+
+        async def watch():
+            nonlocal most
+            while True:
+                most = max(most, home.bus.statistics().requests)
+                await trio.sleep(0.1)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            batch = [call(n, "nap", {"seconds": 1}) for n in range(100)]
+            answer = await post(home, session, batch).ended()
+            nursery.cancel_scope.cancel()
+        assert by_id(answer) == dict.fromkeys(range(100), "result")
+        assert most == 16
+        assert answer.headers["content-type"] == "application/json"
+
+
+async def test_what_is_no_request_does_not_wait_for_those_that_are(autojump_clock):
+    async with house() as home:
+        session = await home.probe.initialize(B)
+        hangs = [call(n, "hang") for n in range(20)]
+        cancels = [notification("notifications/cancelled", {"requestId": n}) for n in range(20)]
+        answer = post(home, session, [*hangs, *cancels])
+        await trio.sleep(1)
+        # Those that had not begun could not be cancelled, and have begun in the place of the others.
+        assert home.bus.statistics().requests == 4
+        await post(home, session, cancels).ended()
+        await answer.ended()
+        assert by_id(answer) == {}
+
+
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
+async def test_replies_that_are_long_together_are_not_held_back_for_the_array(accept, autojump_clock):
+    async with house(limits={"outbox_bytes": 10_000}) as home:
+        session = await home.probe.initialize(B)
+        answer = post(home, session, large(50, 1_000), accept=accept)
+        answer.stall()
+        await trio.sleep(1)
+        # What the client does not take, and what is served at once: no more is made before that.
+        assert home.bus.budget.held < 2 * 10_000 + 20 * 1_500
+        answer.resume()
+        await answer.ended()
+        assert by_id(answer) == dict.fromkeys(range(50), "result")
+        assert answer.streams == ("event-stream" in accept)
+        if not answer.streams:
+            assert answer.headers["content-type"] == "application/json"
+            assert len(json.loads(answer.body)) == 50
+        assert home.bus.ledger.balance() == 0
+
+
+async def test_an_array_in_pieces_is_whole_also_when_its_last_requests_are_cancelled(autojump_clock):
+    async with house(limits={"outbox_bytes": 5_000}) as home:
+        session = await home.probe.initialize(B)
+        answer = post(home, session, [*large(10, 1_000), call("h", "hang")], accept="application/json")
+        await trio.sleep(1)
+        await session.notify("notifications/cancelled", {"requestId": "h"}).ended()
+        await answer.ended()
+        assert sorted(message["id"] for message in json.loads(answer.body)) == list(range(10))
+
+
+async def test_a_deleted_session_ends_the_answer_for_those_that_had_not_begun(autojump_clock):
+    async with house() as home:
+        session = await home.probe.initialize(B)
+        answer = post(home, session, [call(n, "hang") for n in range(40)])
+        await trio.sleep(1)
+        await session.delete().ended()
+        await answer.ended()
+        assert answer.complete
+        await trio.sleep(1)
+        now = home.bus.statistics()
+        assert (now.requests, now.sessions, now.actors) == (0, 0, 0)
+
+
+async def test_requests_that_had_not_begun_when_their_client_left_run_like_the_others(autojump_clock):
+    async with house() as home:
+        session = await home.probe.initialize(B)
+        answer = post(home, session, [call(n, "nap", {"seconds": 5}) for n in range(40)])
+        await trio.sleep(1)
+        answer.disconnect()
+        await trio.sleep(1)
+        assert home.bus.statistics().requests == 40
+        await trio.sleep(5)
+        now = home.bus.statistics()
+        assert (now.requests, now.actors) == (0, now.sessions)
+
+
 @pytest.mark.parametrize("revision", OTHERS)
 async def test_other_revisions_have_none(revision, autojump_clock):
     async with house() as home:

@@ -16,6 +16,8 @@ class Lines:
 
     def __init__(self):
         self.got = []
+        self.reads = trio.Event()
+        self.reads.set()
         self.into, self.source = trio.open_memory_channel(10_000)
 
     def say(self, *messages):
@@ -23,16 +25,16 @@ class Lines:
             self.into.send_nowait(json.dumps(message).encode())
 
     async def write(self, data):
-        await trio.lowlevel.checkpoint()
+        await self.reads.wait()
         self.got += [json.loads(line) for line in data.splitlines()]
 
 
 @asynccontextmanager
-async def lines(home):
+async def lines(home, revision="2025-11-25"):
     client = Lines()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_channel, home.bus, client.source, client.write)
-        client.say(initialize("2025-11-25"), INITIALIZED)
+        client.say(initialize(revision), INITIALIZED)
         await home.quiet()
         yield client
         client.into.close()
@@ -104,3 +106,20 @@ async def test_a_channel_that_nobody_serves_ends_with_its_block(autojump_clock):
             await channel.receive(json.dumps(request(1, "ping")).encode())
             assert home.bus.statistics().actors == 2
         await home.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("batched", [False, True])
+async def test_whoever_does_not_read_long_answers_is_not_read_further(batched, autojump_clock):
+    most, number = 50_000, 500
+    async with house(limits={"outbox_bytes": most}) as home, lines(home, "2025-03-26") as client:
+        client.got.clear()
+        client.reads = trio.Event()
+        calls = [call(n, "swell", {"size": 1_000, "seconds": 0}) for n in range(1, number + 1)]
+        client.say(*([calls] if batched else calls))
+        await trio.sleep(5)
+        # What may wait, what was begun before it did, and what is being written, which is there twice.
+        assert most < home.bus.budget.held < 2 * (most + 3 * 16 * 1_200)
+        assert home.bus.statistics().requests == 0
+        client.reads.set()
+        await trio.sleep(5)
+        assert sorted(message["id"] for message in client.got) == list(range(1, number + 1))

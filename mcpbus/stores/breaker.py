@@ -66,7 +66,9 @@ class Breaker:
             self._calls.discard(scope)
             if tries:
                 self._trying = False
-        if failure is not None or scope.cancelled_caught:
+        if scope.cancelled_caught:
+            failure = TimeoutError(f"no answer within {self._deadline:g} s")
+        if failure is not None:
             if tries or not self._down:  # else somebody else found out in the same moment
                 self._trip(failure)
             raise StoreDownError(f"the {self._store} failed, or was too slow") from failure
@@ -75,11 +77,11 @@ class Breaker:
             _log.info("the %s answers again", self._store)
         return result
 
-    def _trip(self, error: Exception | None) -> None:
+    def _trip(self, failure: Exception) -> None:
         if not self._down:
-            why = "failed" if error is not None else f"did not answer within {self._deadline:g} s"
-            fault = "the %s %s, and is left alone for %g s; what it would have kept cannot be come back to"
-            _log.error(fault, self._store, why, self._pause, exc_info=error)
+            _log.error(
+                "the %s failed, and is left alone for %g s", self._store, self._pause, exc_info=failure
+            )
         self._down = True
         self._until = trio.current_time() + self._pause
         for call in self._calls:

@@ -27,9 +27,11 @@ class WitnessStore(MemoryEventStore):
     ) -> None:
         self._turns += 1
         if self._manner == "slow":
-            await trio.sleep((0, 0.5, 2)[self._turns % 3])
+            await trio.sleep((0, 0.5, 0.9)[self._turns % 3])
         if self._manner == "failing" and self._turns % 7 == 0:
-            raise OSError("disk full")
+            if self._turns % 2:
+                raise OSError("disk full")
+            await trio.sleep_forever()
         await super().append(session, stream, first, events, final=final)
         kept = self.record.setdefault((session, stream), [])
         assert first == len(kept) + 1, "the events of a stream are numbered one by one"
@@ -39,5 +41,5 @@ class WitnessStore(MemoryEventStore):
 
     def __contains__(self, stream: tuple[str, str]) -> bool:
         """Tell whether nothing of a stream was dropped, nor forgotten with its session."""
-        kept = self._streams.get(stream)
+        kept = self._sessions.get(stream[0], {}).get(stream[1])
         return kept is not None and kept.first == 1

@@ -36,6 +36,12 @@ def kept(limit: int) -> int:
     return limit // 10
 
 
+def has_room(limit: int, total: int, own: int) -> bool:
+    """Tell whether there is room for one more of somebody's things, as long as nothing can be displaced; see `check_room`."""
+    left = limit - total
+    return left > kept(limit) or (left > 0 and own < max(1, left // 10))
+
+
 def check_room(limit: int, total: int, own: int, owners: int) -> None:
     """Refuse somebody for whom there is no room, as long as nothing can be displaced.
 
@@ -48,11 +54,9 @@ def check_room(limit: int, total: int, own: int, owners: int) -> None:
     Raises:
         NoRoomError: There is none.
     """
-    left = limit - total
-    if left > kept(limit) or (left > 0 and own < max(1, left // 10)):
-        return
-    others = owners > (own > 0)
-    raise NoRoomError(past_share=left > 0 or (others and own * owners > total))
+    if not has_room(limit, total, own):
+        others = owners > (own > 0)
+        raise NoRoomError(past_share=total < limit or (others and own * owners > total))
 
 
 class Shares(Generic[T]):

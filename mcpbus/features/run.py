@@ -14,6 +14,7 @@ from mcpbus.call import Carrier
 from mcpbus.context import Context
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.signature import Signature
+from mcpbus.features.threads import Threads
 
 
 @attrs.frozen
@@ -80,9 +81,9 @@ class Runner:
         self.inline = False
         self._threads = threads
         self._middleware = tuple(reversed(middleware))
-        # A limiter counts the threads of one trio run: one that was abandoned when its run ended never gives its
+        # The threads of one trio run are counted: one that was abandoned when its run ended never gives its
         # place back, and must not take it from the next run.
-        self._limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("mcpbus threads")
+        self._places: trio.lowlevel.RunVar[Threads] = trio.lowlevel.RunVar("mcpbus threads")
 
     def waits(self, function: Function) -> bool:
         """Whether a call of `function` may wait for something, itself or in the middleware around it."""
@@ -107,13 +108,14 @@ class Runner:
             Exception: whatever the function raises.
         """
         if self._middleware or function.timeout is not None:
-            return self._call_wrapped(function, Invocation(Context(carrier), method, name, arguments))
+            invocation = Invocation(Context(carrier), method, name, arguments)
+            return self._call_wrapped(function, carrier, invocation)
         if function.signature.context is not None:
             arguments = function.with_context(arguments, Context(carrier))
-        return self._call(function, arguments)
+        return self._call(function, carrier, arguments)
 
-    async def _call_wrapped(self, function: Function, invocation: Invocation) -> Any:
-        step: CallNext = partial(self._call_invoked, function)
+    async def _call_wrapped(self, function: Function, carrier: Carrier, invocation: Invocation) -> Any:
+        step: CallNext = partial(self._call_invoked, function, carrier)
         for middleware in self._middleware:
             step = partial(_wrap, middleware, step)
         if function.timeout is None:
@@ -123,27 +125,30 @@ class Runner:
         assert scope.cancelled_caught  # noqa: S101  # nothing else leaves the block without a result
         raise CallTimeoutError(function.timeout)
 
-    def _call_invoked(self, function: Function, invocation: Invocation) -> Awaitable[Any]:
-        return self._call(function, function.with_context(invocation.arguments, invocation.context))
+    def _call_invoked(self, function: Function, carrier: Carrier, invocation: Invocation) -> Awaitable[Any]:
+        arguments = function.with_context(invocation.arguments, invocation.context)
+        return self._call(function, carrier, arguments)
 
-    def _call(self, function: Function, arguments: Mapping[str, Any]) -> Awaitable[Any]:
+    def _call(self, function: Function, carrier: Carrier, arguments: Mapping[str, Any]) -> Awaitable[Any]:
         if function.signature.asynchronous:
             return function.signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
-        return self._call_plain(function, arguments)
+        return self._call_plain(function, carrier, arguments)
 
-    async def _call_plain(self, function: Function, arguments: Mapping[str, Any]) -> Any:
+    async def _call_plain(self, function: Function, carrier: Carrier, arguments: Mapping[str, Any]) -> Any:
         call = partial(function.signature.function, **arguments)
         if self.inline or not function.thread:
             return call()
-        return await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._workers())
+        place: Any = self.workers().place(carrier.caller.owner, carrier.bus.reached)
+        return await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=place)
 
-    def _workers(self) -> trio.CapacityLimiter:
+    def workers(self) -> Threads:
+        """Return the threads of this trio run."""
         try:
-            return self._limiter.get()
+            return self._places.get()
         except LookupError:
-            limiter = trio.CapacityLimiter(self._threads)
-            self._limiter.set(limiter)
-            return limiter
+            threads = Threads(self._threads)
+            self._places.set(threads)
+            return threads
 
 
 def _may_wait(function: Callable[..., Any]) -> bool:

@@ -11,6 +11,7 @@ from mcpbus.methods import METHODS, Caller
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Revision
+from mcpbus.reached import ReachedLimits
 from mcpbus.server import Server
 
 
@@ -37,7 +38,7 @@ class Client:
         row = METHODS[method]
         row.check(self.caller)
         assert row.prepare is not None
-        bus: Any = SimpleNamespace(clock=float)
+        bus: Any = SimpleNamespace(clock=float, reached=ReachedLimits())
         prepared = row.prepare(self.params(method, params), self.caller)
         return await prepared.run(Carrier(bus, self.caller, Request(1, "test"), prepared, rounds=False))
 

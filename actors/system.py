@@ -192,3 +192,5 @@ async def open_system(
             yield system
         finally:
             system.close()
+    if nursery.cancel_scope.cancelled_caught:
+        raise RuntimeError(f"the system {name!r} was ended by a cancellation that was not meant for it")

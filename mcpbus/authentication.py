@@ -7,6 +7,7 @@ any value that compares by ``==``. A session may be used by the principal that o
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from mcpbus.containment import ExceptionsOnly
 from mcpbus.transport.decisions import Head
 
 Authenticate = Callable[[Head], Awaitable[Any]]
@@ -26,3 +27,14 @@ class Unauthorized(Exception):  # noqa: N818 - HTTP's own word
             raise ValueError(f"status is {status}: it must be 401 or 403")
         self.challenge = challenge
         self.status = status
+
+
+async def identify(authenticate: Authenticate, head: Head) -> Any:
+    """Ask the author's function who is behind a request.
+
+    Raises:
+        Unauthorized: It refused the request.
+        Exception: It failed.
+    """
+    with ExceptionsOnly("authenticate"):
+        return await authenticate(head)

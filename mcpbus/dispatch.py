@@ -4,6 +4,7 @@
 what does. The transports differ only in the stream that the reply goes to.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import cache
@@ -20,7 +21,7 @@ from mcpbus.call import Carrier, Resume
 from mcpbus.handshake import Registration
 from mcpbus.inbound import Inbound, OpenStream
 from mcpbus.methods import METHODS, Caller, Prepared
-from mcpbus.protocol.errors import ProtocolError, invalid_params, method_not_found
+from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import Notification, Response
 from mcpbus.protocol.messages import (
     CancelledParams,
@@ -41,6 +42,8 @@ from mcpbus.tasks.extension import declares, undeclared
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
+
+_log = logging.getLogger("mcpbus")
 
 _EMPTY = b"{}"
 LISTEN = "subscriptions/listen"
@@ -70,37 +73,43 @@ def serve(
         on which the reply comes.
 
     Raises:
-        ProtocolError: What to answer instead.
+        ProtocolError: What to answer instead; anything else that went wrong has been logged.
     """
     request, session = inbound.request, inbound.session
-    if session is not None:
-        session.touch()
-    method = METHODS.get(request.method)
-    if method is None:
-        return _serve_apart(bus, inbound, open_stream)
-    caller = inbound.caller(bus)
-    method.check(caller)
-    params = decode_params(method.params, request.params)
-    if method.answer is not None:
-        return method.answer(params, caller)
-    assert method.prepare is not None  # noqa: S101 - a method has the one or the other
-    prepared = method.prepare(params, caller)
-    rounds = method.rounds and inbound.claim is not None
-    if rounds and inbound.routing.is_retry():
-        return _retry(bus, inbound, caller, prepared, open_stream)
-    slot = bus.admission.admit(request.id, inbound.table(), inbound)
-    carrier = Carrier(bus, caller, request, prepared, rounds)
-    if scope is None:
-        return _start(inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session)), carrier)
-    brief = carrier.brief = slot.brief = Brief(
-        scope,
-        coroutine=run_rounds(carrier),
-        context=copy_context(),
-        inbound=inbound,
-        slot=slot,
-        carrier=carrier,
-        open_stream=open_stream,
-    )
+    try:
+        if session is not None:
+            session.touch()
+        method = METHODS.get(request.method)
+        if method is None:
+            return _serve_apart(bus, inbound, open_stream)
+        caller = inbound.caller(bus)
+        method.check(caller)
+        params = decode_params(method.params, request.params)
+        if method.answer is not None:
+            return method.answer(params, caller)
+        assert method.prepare is not None  # noqa: S101 - a method has the one or the other
+        prepared = method.prepare(params, caller)
+        rounds = method.rounds and inbound.claim is not None
+        if rounds and inbound.routing.is_retry():
+            return _retry(bus, inbound, caller, prepared, open_stream)
+        slot = bus.admission.admit(request.id, inbound.table(), inbound)
+        carrier = Carrier(bus, caller, request, prepared, rounds)
+        if scope is None:
+            return _start(inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session)), carrier)
+        brief = carrier.brief = slot.brief = Brief(
+            scope,
+            coroutine=run_rounds(carrier),
+            context=copy_context(),
+            inbound=inbound,
+            slot=slot,
+            carrier=carrier,
+            open_stream=open_stream,
+        )
+    except (ProtocolError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # of the author's, such as how a principal compares; or there is no memory
+        _log.error("%s failed", request.method, exc_info=error)
+        raise internal_error() from error
     return brief
 
 
@@ -221,9 +230,9 @@ def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
         claim = inbound.claim
         if claim is None or not declares(claim.client_capabilities, inbound.revision):
             raise undeclared()
+    granted = grant(bus, asked, inbound.principal)
     slot = bus.listens.admit(request.id, inbound.table(), inbound)
     ticket = inbound.ticket(bus, slot, open_stream(Line.LISTEN, inbound.session))
-    granted = grant(bus, asked, inbound.principal)
     bus.system.spawn(SubscriptionActor, ticket, granted, bus)
     return ticket.stream
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from actors import split_failure
 from mcpbus.budget import weigh
 from mcpbus.call import Carrier
 from mcpbus.methods import initialize_result
@@ -75,7 +76,9 @@ class Registration:
             for hook in self._bus.server.session_hooks:
                 try:
                     await hook(self._session)
-                except Exception as error:
+                except BaseException as error:
+                    if split_failure(error)[1] is not None:
+                        raise
                     _log.exception("on_session hook %r failed; the session is refused", hook)
                     raise ProtocolError(INTERNAL_ERROR, "The session could not be registered") from error
         if scope.cancelled_caught:

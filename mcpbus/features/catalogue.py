@@ -224,7 +224,9 @@ class Features:
             return all(
                 visible(principal, item) for visible in (self._visible, item.visible) if visible is not None
             )
-        except Exception:  # noqa: BLE001  # who may see it cannot be told, so nobody may
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  # who may see it cannot be told, so nobody may
             _log.exception("visible= failed for tool %s, which stays hidden", item.name)
             return False
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import trio
 from h2.exceptions import DenialOfServiceError
 
+from mcpbus.containment import Contained, run_lasting
 from mcpbus.owners import LOCAL, Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp
 from mcpbus.serving.connection import Connection, Service, Stream
@@ -94,24 +95,32 @@ class Accepted:
         """Keep what is raised in a connection from reaching the others."""
         whole = False
         try:
-            await function(*args)
-            whole = True
-        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
-            _logger.debug("connection from %s was lost: %s", self._name, _reasons(gone))
-        except* DenialOfServiceError as abuse:
-            self._guard.counters.abusive += 1
-            _logger.warning("connection from %s was ended for abuse: %s", self._name, _reasons(abuse))
-        except* Exception as failure:
-            self._guard.counters.failed += 1
-            _logger.warning(
-                "connection from %s was ended by %s",
-                self._name,
-                _reasons(failure),
-                exc_info=failure if _logger.isEnabledFor(logging.DEBUG) else None,
-            )
+            with Contained(self._report):
+                try:
+                    await function(*args)
+                    whole = True
+                except* (
+                    OSError,
+                    trio.BrokenResourceError,
+                    trio.ClosedResourceError,
+                    trio.TooSlowError,
+                ) as gone:
+                    _logger.debug("connection from %s was lost: %s", self._name, _reasons(gone))
+                except* DenialOfServiceError as abuse:
+                    self._guard.counters.abusive += 1
+                    _logger.warning("connection from %s was ended for abuse: %s", self._name, _reasons(abuse))
         finally:
             if not whole:
                 self._guard.closed(self)
+
+    def _report(self, failure: BaseException) -> None:
+        self._guard.counters.failed += 1
+        _logger.warning(
+            "connection from %s was ended by %s",
+            self._name,
+            _reasons(failure),
+            exc_info=failure if _logger.isEnabledFor(logging.DEBUG) else None,
+        )
 
     def close(self) -> None:
         """See `Owner`. What TLS has to say in the end is said by a task."""
@@ -209,9 +218,9 @@ class Guard:
     async def run(self) -> None:
         """Do what is done for all connections together, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.service.flusher.run)
+            nursery.start_soon(run_lasting, self.service.flusher.run, "what writes for connections")
             if self.lane is not None:
-                nursery.start_soon(self.lane.run)
+                nursery.start_soon(run_lasting, self.lane.run, "what serves HTTP/1.1")
 
     async def retire(self) -> None:
         """Close idle connections now, and the others when their last request has ended."""
@@ -245,13 +254,13 @@ def _peer(stream: trio.SocketStream) -> tuple[Peer, str]:
     return Peer.at(address[0]), f"{address[0]}:{address[1]}"
 
 
-def _reasons(group: BaseExceptionGroup[BaseException]) -> str:
-    return "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(group))
+def _reasons(error: BaseException) -> str:
+    return "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(error))
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

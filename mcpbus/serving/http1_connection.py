@@ -88,16 +88,25 @@ class Http1Connection(Http1Work):
         if not self._watched:
             return None  # it was due before that
         try:
-            data = self._stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a poll knows
-        except GONE:
-            data = b""
-        if self._doing is SERVING:
-            self._read_ahead(data)
-        elif data:
+            data = self._read()
+            if self._doing is SERVING:
+                self._read_ahead(data)
+                return None
+        except Exception as failure:  # noqa: BLE001 - there is no memory, and the other connections are not to blame
+            self._report_turn(failure, None)
+            self.lose()
+            return None
+        if data:
             return self._look(data)
-        elif data is not None:
+        if data is not None:
             self._close()
         return None
+
+    def _read(self) -> bytes | None:
+        try:
+            return self._stream.receive_now()  # type: ignore[attr-defined, no-any-return]  # whoever gave a poll knows
+        except GONE:
+            return b""
 
     def _read_ahead(self, data: bytes | None) -> None:
         """Keep what comes while a request is served, up to a bound."""
@@ -132,7 +141,9 @@ class Http1Connection(Http1Work):
             self._go_on()
         except RequestError as fault:
             self._end_with(self._refuse, fault)
-        except Exception as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
             self.fail(failure, None if head is None else head.judged)
         return None
 
@@ -219,11 +230,14 @@ class Http1Connection(Http1Work):
             if not self._watched:
                 self._watch()
 
-    def fail(self, failure: Exception, head: Head | None) -> None:
+    def fail(self, failure: BaseException, head: Head | None) -> None:
         """End a connection whose request could not be answered, and tell its client if nothing was said to it."""
-        where = ("a request", "") if head is None else (head.verb, head.path)
-        self._lane.report(ExceptionGroup("in a turn of a connection", [failure]), *where)
+        self._report_turn(failure, head)
         if self._push is None and self._task is None:
             self._end_with(self._refuse, FAILED)
         else:
             self.lose()
+
+    def _report_turn(self, failure: BaseException, head: Head | None) -> None:
+        where = ("a request", "") if head is None else (head.verb, head.path)
+        self._lane.report(BaseExceptionGroup("in a turn of a connection", [failure]), *where)

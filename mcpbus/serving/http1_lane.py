@@ -6,6 +6,7 @@ from contextvars import copy_context
 
 import trio
 
+from mcpbus.containment import run_lasting
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.held import Flusher
 from mcpbus.serving.http1_head import Heads, RequestHead, Terms
@@ -62,9 +63,9 @@ class Lane:
         """Serve the connections, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.flusher.run)
+                nursery.start_soon(run_lasting, self.flusher.run, "what writes for connections of the lane")
                 if self.poll is not None:
-                    nursery.start_soon(self.poll.run)
+                    nursery.start_soon(run_lasting, self.poll.run, "what waits for connections of the lane")
                 await self._watch_deadlines()
         finally:
             for connection in tuple(self._connections):
@@ -87,9 +88,16 @@ class Lane:
         soonest = math.inf
         for connection in tuple(self._connections):
             if connection.expires <= now:
-                connection.expire()
+                self._expire(connection)
             soonest = min(soonest, connection.expires)
         return soonest
+
+    def _expire(self, connection: Http1Wire) -> None:
+        try:
+            connection.expire()
+        except Exception:
+            _logger.exception("a connection could not be ended in order")
+            connection.lose()
 
     def look_at(self, time: float) -> None:
         """Have `run` look at this time too."""
@@ -113,6 +121,6 @@ class Lane:
         """Stop to watch them."""
         self._connections.discard(connection)
 
-    def report(self, failure: BaseExceptionGroup[Exception], verb: str, path: str) -> None:
+    def report(self, failure: BaseException, verb: str, path: str) -> None:
         """Tell that the application raised while it served a request, which is then answered 500."""
         _logger.error("the application raised while it served %s %s", verb, path, exc_info=failure)

@@ -109,10 +109,9 @@ class Push:
         request = self._request
         try:
             data = self._end() if batch is None else self._say(batch)
+            self._send(data, said=bool(batch), last=request.ended)
         except Exception as failure:  # noqa: BLE001 - a field of the head may be one that HTTP cannot say
             self._connection.fail(failure, request.head)
-        else:
-            self._send(data, said=bool(batch), last=request.ended)
 
     def _say(self, batch: list[Outgoing]) -> bytes:
         rendering, request = self._rendering, self._request

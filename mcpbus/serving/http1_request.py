@@ -85,7 +85,7 @@ class Http1Request(msgspec.Struct, eq=False):
         self._reply = answer
         poll.write_soon(self)
 
-    def fail(self, failure: Exception) -> None:
+    def fail(self, failure: BaseException) -> None:
         """See `ReadyOutlet`."""
         self._connection.fail(failure, self.head)
 

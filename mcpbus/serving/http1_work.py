@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors import Guest
+from mcpbus.containment import Contained
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1_poll import Poll
@@ -165,14 +166,11 @@ class Http1Work(Http1Wire):
     async def _serve(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> bool:
         """Serve one request, and return whether there may be another one for this task."""
         scope = self._task
-        try:
-            await answer()
-        except* trio.BrokenResourceError:
-            pass  # of the client, which is seen below
-        except* Exception as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
-            self._lane.report(failure, request.head.verb, request.head.path)
-            if not request.started:
-                self.fault = FAILED
+        with Contained(partial(self._report, request)):
+            try:
+                await answer()
+            except* trio.BrokenResourceError:
+                pass  # of the client, which is seen below
         if self._task is not scope:
             return False
         if self.fault is not None:
@@ -184,6 +182,12 @@ class Http1Work(Http1Wire):
                 await self._linger()
             return False
         return self.requests.body is None or await self._discard_body()
+
+    def _report(self, request: Http1Request, failure: BaseException) -> None:
+        """Tell that the application failed: it is somebody else's code, and its client gets an answer."""
+        self._lane.report(failure, request.head.verb, request.head.path)
+        if not request.started:
+            self.fault = FAILED
 
     async def _next_head(self) -> RequestHead | None:
         head, self._head = self._head, None

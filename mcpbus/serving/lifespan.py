@@ -11,6 +11,7 @@ from typing import Literal
 
 import trio
 
+from actors import split_failure
 from mcpbus.serving.asgi import AsgiApp, Message
 from mcpbus.serving.errors import LifespanError
 
@@ -69,6 +70,11 @@ class _Life:
                 _logger.warning(
                     "the application raised in its lifespan; it is served without one", exc_info=error
                 )
+        except trio.Cancelled as error:
+            if split_failure(error)[1] is not None:
+                raise
+            # The nursery that this runs in would take it for its own, and end all that is served, without a word.
+            raise LifespanError(f"the application's lifespan raised {error!r}, which it has kept") from error
         finally:
             for done in self._done.values():
                 done.set()

@@ -4,6 +4,7 @@ import logging
 
 import trio
 
+from mcpbus.containment import run_lasting
 from mcpbus.serving.asgi import AsgiApp, Drainable
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.errors import CannotListenError
@@ -50,12 +51,13 @@ async def serve(
         raise CannotListenError(
             f"cannot use the certificate {options.certfile} with the key {options.keyfile}: {error}"
         ) from error
+    in_order = False
     with listening(options) as sockets:
         urls = [url_of(sock, secure=tls is not None) for sock in sockets]
         async with lifespan(app) as state, trio.open_nursery() as connections:
             counters = Counters() if counters is None else counters
             guard = Guard(app, options, state, connections, tls=tls, counters=counters)
-            connections.start_soon(guard.run)
+            connections.start_soon(run_lasting, guard.run, "what serves connections")
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
             try:
                 async with trio.open_nursery() as accepting:
@@ -65,9 +67,12 @@ async def serve(
                     await (trio.Event() if shutdown is None else shutdown).wait()
                     accepting.cancel_scope.cancel()
                 await _drain(app, guard, options.drain_seconds)
+                in_order = True
                 connections.cancel_scope.cancel()
             finally:
                 guard.abort()
+    if not in_order:
+        raise RuntimeError("what serves connections was ended by a cancellation that was not meant for it")
 
 
 async def _drain(app: AsgiApp, guard: Guard, seconds: float) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from mcpbus.containment import Contained
 from mcpbus.serving.asgi import AsgiApp, Message, Receive, Scope, Send
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.intake import Intake, Taken
@@ -138,10 +139,13 @@ class Tasks:
         await send(None)
 
     async def _run(self, app: AsgiApp, scope: Scope, receive: Receive, send: Send) -> None:
+        def report(failure: BaseException) -> None:
+            what = scope["type"], scope["path"]
+            _logger.error("the application raised while it served %s %s", *what, exc_info=failure)
+
         try:
-            await app(scope, receive, send)
-        except* Exception:
-            _logger.exception("the application raised while it served %s %s", scope["type"], scope["path"])
+            with Contained(report):
+                await app(scope, receive, send)
         finally:
             if self._ended is not None:
                 self._ended()

@@ -52,7 +52,7 @@ class _StrictLane(Lane):
         super().__init__(app, options)
         self._nursery = nursery
 
-    def report(self, failure: BaseExceptionGroup[Exception], verb: str, path: str) -> None:  # noqa: ARG002
+    def report(self, failure: BaseException, verb: str, path: str) -> None:  # noqa: ARG002
         # In a task of its own: whoever reports may be a handler's task, where an exception is the handler's.
         self._nursery.start_soon(_raise, failure)
 

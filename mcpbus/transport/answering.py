@@ -61,7 +61,7 @@ class ReadyOutlet(Outlet, Protocol):
     def finish(self, answer: Answer) -> None:
         """Write a whole answer. No schedule point."""
 
-    def fail(self, failure: Exception) -> None:
+    def fail(self, failure: BaseException) -> None:
         """Report a failure of the application's, and answer for it. No schedule point."""
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import trio
 
+from mcpbus.containment import ExceptionsOnly
 from mcpbus.owners import Peer
 from mcpbus.remembered import Remembered
 from mcpbus.transport.answering import Host
@@ -59,7 +60,8 @@ class AsgiApp:
                 self._read(scope), _peer(scope), receive, send, self._bus.limits.write_deadline
             )
             try:
-                answer = await self._endpoint.serve(request)
+                with ExceptionsOnly("a request"):
+                    answer = await self._endpoint.serve(request)
                 if answer is not None:
                     with self._endpoint.entered(answer):
                         await request.answer(answer)

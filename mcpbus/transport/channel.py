@@ -5,8 +5,9 @@ their own ``_meta``. Both may be in flight at once, and their ids are unique acr
 so does the session, and all that is in flight is cancelled.
 """
 
+import logging
 import math
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 import trio
@@ -20,6 +21,7 @@ from mcpbus.outbox import Outgoing
 from mcpbus.owners import IN_PROCESS, Peer
 from mcpbus.protocol.errors import (
     ProtocolError,
+    internal_error,
     invalid_request,
 )
 from mcpbus.protocol.jsonrpc import (
@@ -42,6 +44,8 @@ from mcpbus.stream import Stream
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
+
+_log = logging.getLogger("mcpbus")
 
 # Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
 _MODERN_METHODS = frozenset({"server/discover", LISTEN})
@@ -228,16 +232,12 @@ class Channel:
 
     async def take(self, data: bytes, faults: list[bytes] | None = None) -> None:
         """Take one message of the client, as `receive`; if it is a batch, wait between its parts."""
-        try:
-            self._take(decode(data))
-        except Undecodable as fault:
-            unread = await self._take_batch(data) if fault.array and self._has_batches else [fault]
-            for part in unread:
-                answer = encode_error(part.id, part.error)
-                if part.id is None and faults is not None:
-                    faults.append(answer)
-                else:
-                    self._answer(None, ASSUMED, answer)
+        for part in await self._take_in(data):
+            answer = encode_error(part.id, part.error)
+            if part.id is None and faults is not None:
+                faults.append(answer)
+            else:
+                self._answer(None, ASSUMED, answer)
 
     async def room(self) -> None:
         """Wait while there is too much that the client has not read, be it many messages or long ones."""
@@ -247,6 +247,17 @@ class Channel:
             await trio.lowlevel.checkpoint()
         while self._room and (self._stream.waiting > self._room or self._stream.laden):
             await self._taken.wait()
+
+    async def _take_in(self, data: bytes) -> Sequence[Undecodable]:
+        """Take a message, or an array of them; return what in it is none."""
+        try:
+            self._take(decode(data))
+        except Undecodable as fault:
+            return await self._take_batch(data) if fault.array and self._has_batches else [fault]
+        except Exception:  # noqa: BLE001 - there is no memory for it, say: the connection is none the worse
+            _log.exception("a message could not be taken")
+            return [Undecodable(internal_error())]
+        return ()
 
     @property
     def _has_batches(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors import Guest
-from mcpbus.authentication import Unauthorized
+from mcpbus.authentication import Unauthorized, identify
 from mcpbus.budget import Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.options import Limits
@@ -142,7 +142,7 @@ class Endpoint:
         """Ask who sends a request, and serve it."""
         try:
             try:
-                principal = await authenticate(head)
+                principal = await identify(authenticate, head)
             except Unauthorized as refused:
                 result: Answer | Guest | None = answers.challenge(refused)
             else:
@@ -175,7 +175,7 @@ class Endpoint:
         principal = None
         if self._bus.server.authenticate is not None:
             try:
-                principal = await self._bus.server.authenticate(head)
+                principal = await identify(self._bus.server.authenticate, head)
             except Unauthorized as refused:
                 return answers.challenge(refused)
         if verdict.verb == "POST":

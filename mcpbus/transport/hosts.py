@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 import trio
 
-from actors import Cell, Guest, System
+from actors import Cell, Directive, Failed, Guest, System, TaskEnded
 from mcpbus.methods import METHODS
 from mcpbus.protocol.revisions import Era
 
@@ -79,7 +79,8 @@ class Hosts(Generic[T]):
         self._resting: list[trio.lowlevel.Task] = []
         self.awake = False
         self.closed = False
-        self._owner = system.spawn(_Owner, self)
+        # Without its tasks, whoever asks would wait for ever.
+        self._owner = system.spawn(_Owner, self, strategy=_escalate)
 
     @trio.lowlevel.enable_ki_protection
     def put(self, thing: T) -> None:
@@ -154,6 +155,10 @@ class Hosts(Generic[T]):
         await trio.lowlevel.wait_task_rescheduled(leave)
 
 
+def _escalate(*_: object) -> Directive:
+    return Directive.ESCALATE
+
+
 class _Owner:
     """The actor whose tasks they are."""
 
@@ -167,7 +172,9 @@ class _Owner:
         if isinstance(message, _Start):
             self._tasks += 1
             self._cell.start_task(self._hosts.run, context=Context(), name="host of calls in process")
-        elif message is not None:
-            self._tasks -= 1  # one has ended
+        elif isinstance(message, TaskEnded):
+            self._tasks -= 1
+            if isinstance(message.outcome, Failed):
+                raise message.outcome.exception
         if self._hosts.closed and not self._tasks:
             self._cell.stop()

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote
 import trio
 
 from mcpbus.admission import Overloaded
-from mcpbus.authentication import Unauthorized
+from mcpbus.authentication import Unauthorized, identify
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.session import Session
@@ -58,7 +58,7 @@ class HttpSse:
         principal = None
         if self._bus.server.authenticate is not None:
             try:
-                principal = await self._bus.server.authenticate(http.head)
+                principal = await identify(self._bus.server.authenticate, http.head)
             except Unauthorized as unauthorized:
                 await http.answer(answers.challenge(unauthorized))
                 return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from mcpbus.admission import Overloaded
-from mcpbus.authentication import Unauthorized
+from mcpbus.authentication import Unauthorized, identify
 from mcpbus.owners import Peer
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.session import Session
@@ -98,7 +98,7 @@ class WebSockets:
         principal = None
         if self._bus.server.authenticate is not None:
             try:
-                principal = await self._bus.server.authenticate(head)
+                principal = await identify(self._bus.server.authenticate, head)
             except Unauthorized as unauthorized:
                 return answers.challenge(unauthorized)
         try:

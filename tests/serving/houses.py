@@ -67,8 +67,9 @@ def make_server():
 
 
 @asynccontextmanager
-async def open_house(*, limits=None, **options):
+async def open_house(*, limits=None, authenticate=None, **options):
     server = make_server()
+    server.authenticate = authenticate
     async with (
         server.open(limits=limits) as bus,
         open_lane(turns=True, app=bus.asgi(), **options) as house,

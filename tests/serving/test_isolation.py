@@ -1,0 +1,417 @@
+"""What ends one request, or one connection, and what would end a server: the first goes no further, the second does not go unsaid."""
+
+import asyncio
+import json
+
+import pytest
+import trio
+from houses import call, legacy, open_house
+from lanes import Endpoint, open_lane, post
+from peers import get, receive_until, respond, serving
+from trio.testing import wait_all_tasks_blocked
+
+from mcpbus import ProtocolError, Server, dispatch
+from mcpbus.containment import Contained, ExceptionsOnly, run_lasting
+from mcpbus.serving import LifespanError, ServeOptions, serve
+from mcpbus.serving.lifespan import lifespan
+from mcpbus.testing import open_bus, open_client
+from mcpbus.transport import channel
+from mcpbus.transport.channel import run_channel
+
+
+class OddError(BaseException):
+    """A class of somebody's own."""
+
+
+async def kept_cancelled():
+    """The `Cancelled` of a scope that is over."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.lowlevel.checkpoint()
+        except trio.Cancelled as error:
+            return error
+
+
+@pytest.fixture
+async def cancelled():
+    return await kept_cancelled()
+
+
+FAULTS = pytest.mark.parametrize(
+    "fault", [SystemExit(3), OddError(), GeneratorExit(), asyncio.CancelledError()], ids=repr
+)
+
+
+# -- the means ------------------------------------------------------------------------------------
+
+
+@FAULTS
+async def test_what_is_contained_is_reported_and_goes_no_further(fault):
+    reported = []
+    with Contained(reported.append):
+        raise fault
+    assert reported == [fault]
+
+
+async def test_a_cancellation_that_nobody_made_is_contained(cancelled):
+    reported = []
+    async with trio.open_nursery() as nursery:
+        with Contained(reported.append):
+            raise cancelled
+        await trio.lowlevel.checkpoint()
+        assert not nursery.cancel_scope.cancelled_caught
+    assert reported == [cancelled]
+
+
+async def test_of_a_group_what_concerns_the_task_goes_on():
+    reported, odd = [], OddError()
+    with trio.CancelScope() as scope:
+        with Contained(reported.append):
+            scope.cancel()
+            try:
+                await trio.lowlevel.checkpoint()
+            except trio.Cancelled as error:
+                raise BaseExceptionGroup("both", [error, odd]) from None
+        reported.append("went on")
+    assert scope.cancelled_caught
+    assert [group.exceptions for group in reported] == [(odd,)]
+
+
+async def test_an_interruption_goes_on():
+    with pytest.raises(KeyboardInterrupt), Contained(print):
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), ExceptionsOnly("it"):
+        raise KeyboardInterrupt
+
+
+@FAULTS
+async def test_what_is_no_exception_becomes_one(fault):
+    with pytest.raises(RuntimeError, match="it raised") as raised, ExceptionsOnly("it"):
+        raise fault
+    assert raised.value.__cause__ is fault
+
+
+async def test_what_serves_many_says_so_when_it_ends(cancelled):
+    async def ends():
+        pass
+
+    async def is_cancelled_by_mistake():
+        raise cancelled
+
+    for function, why in ((ends, "has ended"), (is_cancelled_by_mistake, "raised Cancelled")):
+        with pytest.raises(RuntimeError, match=f"the thing {why}"):
+            await run_lasting(function, "the thing")
+
+
+async def test_what_serves_many_is_cancelled_as_anything_else():
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await run_lasting(trio.sleep_forever, "the thing")
+    assert scope.cancelled_caught
+
+
+# -- a lane ---------------------------------------------------------------------------------------
+
+
+class Shared:
+    """Runs something once for all who want it at the same time, and raises for all what was raised for the first."""
+
+    def __init__(self):
+        self._done = None
+        self._error = None
+
+    async def get(self):
+        if self._done is not None:
+            await self._done.wait()
+            raise self._error
+        self._done = trio.Event()
+        try:
+            await trio.sleep_forever()
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            self._done.set()
+
+
+async def test_a_cancellation_that_is_shared_by_mistake_ends_its_calls_and_not_the_lane(
+    caplog, autojump_clock
+):
+    async with open_house() as house:
+        shared = Shared()
+        house.server.tool(shared.get, name="shared")
+        one, other, third = [await house.connect() for _ in range(3)]
+        await one.say(call("shared"))
+        await wait_all_tasks_blocked()
+        await other.say(call("shared"))
+        await wait_all_tasks_blocked()
+        await one.leave()
+        assert b"Tool shared failed" in (await other.answer())[2]
+        assert [record.getMessage() for record in caplog.records] == ["tools/call shared failed"]
+        for client in (other, third):
+            await client.say(call("echo", text="well"))
+            assert b"well" in (await client.answer())[2]
+
+
+def fails_once(error, function):
+    errors = [error]
+
+    def fails(*args):
+        if errors:
+            raise errors.pop()
+        return function(*args)
+
+    return fails
+
+
+async def test_no_memory_for_what_one_client_sends_is_no_harm_to_others(monkeypatch, caplog, autojump_clock):
+    async with open_house() as house:
+        one, other = await house.connect(), await house.connect()
+        monkeypatch.setattr(
+            one.wire, "receive_now", fails_once(MemoryError(), one.wire.receive_now), raising=True
+        )
+        await one.say(call("echo", text="x"))
+        await one.over.wait()
+        assert "MemoryError" in caplog.text
+        await other.say(call("echo", text="well"))
+        assert b"well" in (await other.answer())[2]
+
+
+@pytest.mark.parametrize("when", ["while it is read", "while another one is served"])
+async def test_no_memory_for_a_request_ends_its_connection(when, monkeypatch, caplog, autojump_clock):
+    async with open_house() as house:
+        one, other = await house.connect(), await house.connect()
+        if when == "while another one is served":
+            await one.say(call("wait"))
+            await wait_all_tasks_blocked()
+            requests = one.connection.requests
+            monkeypatch.setattr(type(requests), "receive", fails_once(MemoryError(), type(requests).receive))
+            await one.say(call("echo", text="x"))
+        else:
+            requests = one.connection.requests
+            monkeypatch.setattr(
+                type(requests), "take_whole", fails_once(MemoryError(), type(requests).take_whole)
+            )
+            await one.say(call("echo", text="x"))
+            assert (await one.answer())[0] == 500
+        await one.over.wait()
+        assert "MemoryError" in caplog.text
+        await other.say(call("echo", text="well"))
+        assert b"well" in (await other.answer())[2]
+        house.server.go_on.set()
+        await wait_all_tasks_blocked()
+        assert house.bus.statistics().requests == 0
+
+
+@FAULTS
+@pytest.mark.parametrize("path", ["/boom", "/wait"])
+async def test_an_application_that_raises_ends_its_request(path, fault, monkeypatch, caplog, autojump_clock):
+    def fails(*_):
+        raise fault
+
+    async def fails_later(*_):
+        raise fault
+
+    monkeypatch.setattr(Endpoint, "respond_boom", fails, raising=False)
+    monkeypatch.setattr(Endpoint, "wait", fails_later)
+    async with open_lane(turns=True) as house:
+        one, other = await house.connect(), await house.connect()
+        await one.say(post(b"x", path=path))
+        assert (await one.answer())[0] == 500
+        assert "the application raised while it served" in caplog.text
+        await other.say(post(b"x"))
+        assert (await other.answer())[0] == 200
+
+
+async def test_a_lane_whose_poll_ends_says_so(autojump_clock):
+    async def ends():
+        await trio.sleep(1)
+
+    with pytest.RaisesGroup(
+        pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="what waits for connections"))
+    ):
+        async with open_lane(turns=True) as house:
+            house.lane.poll.run = ends
+            await trio.sleep_forever()
+
+
+async def test_a_poll_that_is_cancelled_by_mistake_says_so(cancelled, autojump_clock):
+    def turn():
+        raise cancelled
+
+    with pytest.RaisesGroup(
+        pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="what waits for connections"))
+    ):
+        async with open_lane(turns=True) as house:
+            await wait_all_tasks_blocked()
+            house.lane.poll.soon(turn)
+            await trio.sleep_forever()
+
+
+# -- a server -------------------------------------------------------------------------------------
+
+
+@FAULTS
+async def test_an_asgi_application_that_raises_ends_its_request(fault, caplog):
+    async def app(scope, receive, send):
+        if scope["path"] == "/boom":
+            raise fault
+        await respond(send, b"well")
+
+    async with serving(app) as server:
+        stream = await server.connect()
+        await stream.send_all(b"GET /boom HTTP/1.1\r\nhost: test\r\n\r\n")
+        assert b" 500 " in await receive_until(stream, b"\r\n\r\n")
+        assert "the application raised while it served" in caplog.text
+        assert b"well" in await get(await server.connect(), "/")
+
+
+async def test_a_lifespan_that_raises_a_cancellation_it_has_kept_ends_the_server_with_a_word(cancelled):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        raise cancelled
+
+    with pytest.RaisesGroup(pytest.RaisesExc(LifespanError, match="has kept")):
+        async with lifespan(app):
+            await trio.sleep_forever()
+
+
+async def test_a_server_whose_connections_are_cancelled_by_mistake_says_so(cancelled, monkeypatch):
+    async def serve_nobody(scope, receive, send):
+        raise AssertionError
+
+    async def stray():
+        raise cancelled
+
+    def accept(guard, *_):
+        guard.nursery.start_soon(stray)
+        return trio.sleep_forever()  # noqa: ASYNC105 - whoever calls awaits it
+
+    monkeypatch.setattr("mcpbus.serving.guard.Guard.accept", accept)
+    with (
+        trio.fail_after(5),
+        pytest.raises(RuntimeError, match="was ended by a cancellation that was not meant"),
+    ):
+        await serve(serve_nobody, ServeOptions(bind="127.0.0.1:0"))
+
+
+async def test_a_system_that_is_cancelled_by_mistake_says_so(cancelled):
+    async def stray():
+        raise cancelled
+
+    with pytest.raises(RuntimeError, match="was ended by a cancellation that was not meant"):  # noqa: PT012
+        async with Server("it").open() as bus:
+            bus.system.dispatcher.nursery.start_soon(stray)
+            await trio.sleep_forever()
+
+
+# -- what is asked of authors beside handlers -------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", [False, True])
+@FAULTS
+async def test_an_authenticate_that_raises_lets_that_request_fail(fault, late, caplog, autojump_clock):
+    async def authenticate(head):
+        if late:
+            await trio.sleep(1)
+        if head.headers.raw(b"authorization") is None:
+            raise fault
+        return "somebody"
+
+    async with open_house(authenticate=authenticate) as house:
+        one, other = await house.connect(), await house.connect()
+        await one.say(call("echo", text="x"))
+        assert (await one.answer())[0] == 500
+        assert "authenticate raised" in caplog.text
+        await other.say(call("echo", b"authorization: x", text="well"))
+        assert b"well" in (await other.answer())[2]
+        assert house.bus.statistics().requests == 0
+
+
+@FAULTS
+async def test_what_tells_who_sees_a_tool_may_raise(fault, caplog, autojump_clock):
+    server = Server("it", version="1")
+
+    def visible(principal, item):
+        raise fault
+
+    @server.tool(visible=visible)
+    async def hidden() -> str:
+        return ""
+
+    for revision in ("2025-11-25", "2026-07-28"):
+        async with open_client(server, revision=revision) as client:
+            with pytest.raises(ProtocolError, match="unknown tool"):
+                await client.call_tool("hidden")
+            assert (await client.request("tools/list"))["tools"] == []
+    assert {record.getMessage() for record in caplog.records} == {
+        "visible= failed for tool hidden, which stays hidden"
+    }
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@FAULTS
+async def test_whatever_goes_wrong_before_the_handler_runs_is_that_requests_fault(
+    fault, revision, monkeypatch, caplog, autojump_clock
+):
+    server = Server("it", version="1")
+
+    @server.tool
+    async def echo() -> str:
+        return "well"
+
+    async with open_client(server, revision=revision) as client:
+        monkeypatch.setattr(dispatch, "decode_params", fails_once(fault, dispatch.decode_params))
+        with pytest.raises(ProtocolError, match="-32603"):
+            await client.call_tool("echo")
+        assert [record.getMessage() for record in caplog.records] == ["tools/call failed"]
+        assert (await client.call_tool("echo"))["content"][0]["text"] == "well"
+
+
+async def test_no_memory_for_a_message_on_a_channel_is_answered(monkeypatch, caplog, autojump_clock):
+    sender, receiver = trio.open_memory_channel(10)
+    said = []
+
+    async def send(data):
+        said.extend(json.loads(line) for line in data.splitlines())
+
+    server = Server("it", version="1")
+    async with open_bus(server) as bus, trio.open_nursery() as nursery:
+        nursery.start_soon(run_channel, bus, receiver, send)
+        monkeypatch.setattr(channel, "decode", fails_once(MemoryError(), channel.decode))
+        for id_ in (1, 2):
+            await sender.send(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % id_)
+        await wait_all_tasks_blocked()
+        await sender.aclose()
+    assert [(each.get("id"), each.get("error", {}).get("code")) for each in said] == [
+        (None, -32603),
+        (2, None),
+    ]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@FAULTS
+async def test_a_hook_that_raises_refuses_its_session(fault, late, caplog, autojump_clock):
+    async def hook(session):
+        if late:
+            await trio.sleep(1)
+        if session.client_info["name"] == "odd":
+            raise fault
+
+    async with open_house() as house:
+        house.server.on_session(hook)
+        client = await house.connect()
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "odd", "version": "1"},
+        }
+        await client.say(legacy("initialize", hello))
+        assert b'"code":-32603' in (await client.answer())[2]
+        assert "on_session hook" in caplog.text
+        hello["clientInfo"] = {"name": "fine", "version": "1"}
+        await client.say(legacy("initialize", hello))
+        assert "mcp-session-id" in (await client.answer())[1]
+        assert (house.bus.statistics().sessions, house.bus.statistics().requests) == (1, 0)

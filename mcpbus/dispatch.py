@@ -35,7 +35,7 @@ from mcpbus.protocol.revisions import Era
 from mcpbus.request import Answered, RequestActor, Ticket
 from mcpbus.rounds import run_rounds
 from mcpbus.routing import Line, Setting
-from mcpbus.session import CancelRequest, Initialized, Session, Subscribe, Unsubscribe
+from mcpbus.session import CancelRequest, Initialized, Session
 from mcpbus.stream import Stream
 from mcpbus.subscription import SubscriptionActor
 from mcpbus.tasks.extension import declares, undeclared
@@ -274,14 +274,14 @@ def _subscribe(session: Session, inbound: Inbound) -> bytes:
         raise PastShare(
             f"Too many subscriptions: at most {limit} in one session; unsubscribe from some first"
         )
-    session.address.tell(Subscribe(uri))
+    session.subscribe(uri)
     return _EMPTY
 
 
 def _unsubscribe(session: Session, inbound: Inbound) -> bytes:
     if not session.features.offers("resources"):
         raise method_not_found(inbound.request.method)
-    session.address.tell(Unsubscribe(decode_params(SubscribeParams, inbound.request.params).uri))
+    session.unsubscribe(decode_params(SubscribeParams, inbound.request.params).uri)
     return _EMPTY
 
 

@@ -16,7 +16,7 @@ from mcpbus.asking.errors import cannot_ask
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Reason
 from mcpbus.outbox import BOUNDED, Outgoing
-from mcpbus.stream import Returned
+from mcpbus.stream import Returned, TakeOver
 
 _LOSSES = {
     Discard.FULL: Reason.OVERFLOW,
@@ -43,6 +43,8 @@ def settle(letter: DeadLetter) -> None:
                 message.receipt.discard(reason)
         case Ask():
             message.fail(cannot_ask("its request has ended"))
+        case TakeOver():
+            message.writer.grant()
     for unsent in message.waiting if isinstance(message, Returned) else [message]:
         if isinstance(unsent, Outgoing) and unsent.receipt.fate is None:
             unsent.discard(reason)

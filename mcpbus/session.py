@@ -18,6 +18,7 @@ from mcpbus.admission import InFlight
 from mcpbus.emission import Emission
 from mcpbus.fate import Reason, Receipt
 from mcpbus.features import Features, RegistrationError, Tool
+from mcpbus.interest import weigh_uri
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
@@ -62,16 +63,8 @@ class Initialized(msgspec.Struct, frozen=True):
     """The client sent initialized."""
 
 
-class Subscribe(msgspec.Struct, frozen=True):
-    """The client subscribed to a resource."""
-
-    uri: str
-
-
-class Unsubscribe(msgspec.Struct, frozen=True):
-    """The client unsubscribed from a resource."""
-
-    uri: str
+class Unsubscribed(msgspec.Struct, frozen=True):
+    """The client unsubscribed from a resource: what waits for it is unwanted now."""
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
@@ -243,6 +236,21 @@ class Session:
         if self._own is None:
             raise RegistrationError(f"tool {name!r} is not one of this session's own; it has none")
         self._own.remove_tool(name)
+
+    def subscribe(self, uri: str) -> None:
+        """Subscribe the client to a resource, so that it hears of what is said of it as soon as it knows. For the bus."""
+        if uri not in self.subscriptions and not self.address.stopped:
+            self.subscriptions.add(uri)
+            self.account.hold(weigh_uri(uri))
+            self.bus.interests.add(self.address, uris=[uri])
+
+    def unsubscribe(self, uri: str) -> None:
+        """Take a subscription back. For the bus."""
+        if uri in self.subscriptions and not self.address.stopped:
+            self.subscriptions.discard(uri)
+            self.account.release(weigh_uri(uri))
+            self.bus.interests.remove(self.address, uris=[uri])
+            self.address.tell(Unsubscribed())
 
     async def until_initialized(self) -> None:
         """Wait until the client has sent initialized, or the session has ended. For the bus.

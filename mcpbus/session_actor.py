@@ -10,8 +10,8 @@ from actors import Cell, Stopped, StopReason
 from mcpbus.emission import Emission
 from mcpbus.fate import Reason
 from mcpbus.held import Held
-from mcpbus.interest import covers, weigh_uri
-from mcpbus.outbox import Outgoing
+from mcpbus.interest import covers
+from mcpbus.outbox import Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.request import Cancel, Drop, End
 from mcpbus.routing import ABSENT, CHANGES, Kind, Line, Situation, absent, route
@@ -28,8 +28,7 @@ from mcpbus.session import (
     Registered,
     Session,
     Stage,
-    Subscribe,
-    Unsubscribe,
+    Unsubscribed,
 )
 
 
@@ -50,6 +49,8 @@ class SessionActor:
         self._session = session
         self._limits = limits
         self._get: Stream | None = None
+        self._older: Stream | None = None  # has not returned yet what it had, when a newer one took its place
+        self._newer: Outbox | None = None  # what was said since then
         self._dropped = False
         self._shared = shared
         self._held: Held | None = None
@@ -115,23 +116,18 @@ class SessionActor:
         if self._held is not None:
             self._held.discard(Reason.SESSION_ENDED)
         session.account.close()
+        if self._newer is not None:
+            for message in self._newer.remove():
+                message.discard(Reason.SESSION_ENDED)
 
     # -- what the client says --------------------------------------------------------------------
 
-    def _subscribe(self, message: Subscribe) -> None:
-        if message.uri not in self._session.subscriptions:
-            self._session.subscriptions.add(message.uri)
-            self._session.account.hold(weigh_uri(message.uri))
-            self._session.bus.interests.add(self._cell.address, uris=[message.uri])
-
-    def _unsubscribe(self, message: Unsubscribe) -> None:
-        session = self._session
-        if message.uri in session.subscriptions:
-            session.subscriptions.discard(message.uri)
-            session.account.release(weigh_uri(message.uri))
-        session.bus.interests.remove(self._cell.address, uris=[message.uri])
+    def _unsubscribed(self, _message: Unsubscribed) -> None:
         if self._held is not None:
             self._held.discard(Reason.NOT_SUBSCRIBED, self._not_subscribed)
+        if self._newer is not None:
+            for purged in self._newer.purge(self._not_subscribed):
+                purged.discard(Reason.NOT_SUBSCRIBED)
         stream = self._shared or self._get
         if stream is not None:
             stream.address.tell(Purge(self._not_subscribed, Reason.NOT_SUBSCRIBED))
@@ -153,9 +149,10 @@ class SessionActor:
         old, self._get = self._get, message.stream
         self._session.listening = True
         if old is not None:
-            for waiting in old.hand_over():
-                message.stream.send(waiting)
             old.address.tell(Supersede())
+            if self._older is None:  # otherwise nothing was sent to that one yet
+                self._older = old
+                self._newer = Outbox(self._limits.outbox_items, self._limits.outbox_bytes)
         self._flush()
 
     def _end_get(self, _message: EndGet) -> None:
@@ -170,13 +167,20 @@ class SessionActor:
             self._session.listening = False
             self._dropped = True
             self._session.last_active = trio.current_time()
-        # What was lost is older than what waited.
+        newer: list[Outgoing] = []
+        if self._newer is not None and self._older is message.stream:
+            newer = self._newer.remove()
+            self._older = self._newer = None
+        # What was lost is older than what waited, and that than what was said since.
         for lost in message.lost:
             if lost.kind in CHANGES:
                 receipt = self._session.bus.ledger.enter(lost.receipt.method)
                 self._send(Outgoing(lost.kind, Era.LEGACY, lost.data, receipt, key=lost.key))
-        for waiting in message.waiting:
-            self._send(waiting)
+        for waiting in [*message.waiting, *newer]:
+            if self._not_subscribed(waiting):
+                waiting.discard(Reason.NOT_SUBSCRIBED)
+            else:
+                self._send(waiting)
 
     def _shared_stopped(self, _message: Stopped) -> None:
         self._end(None)
@@ -195,6 +199,9 @@ class SessionActor:
 
     def _send(self, message: Outgoing) -> None:
         way = route(message.kind, Era.LEGACY, self._session.setting)
+        if self._newer is not None and way is Line.GET:
+            self._newer.put(message)
+            return
         stream = self._get if way is Line.GET else self._shared
         if (
             self._session.stage is not Stage.READY
@@ -240,8 +247,7 @@ class SessionActor:
         EndGet: _end_get,
         Returned: _returned,
         Initialized: _initialized,
-        Subscribe: _subscribe,
-        Unsubscribe: _unsubscribe,
+        Unsubscribed: _unsubscribed,
         CancelRequest: _cancel_request,
         Close: _close,
         Stopped: _shared_stopped,

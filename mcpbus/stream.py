@@ -21,7 +21,7 @@ import trio
 
 from actors import Address
 from mcpbus.budget import Account, Budget
-from mcpbus.fate import DELIVERED, Reason, settle_all
+from mcpbus.fate import DELIVERED, STORED, Fate, Reason, settle_all
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outbox, Outgoing, Withdrawal
@@ -68,7 +68,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Supersede(msgspec.Struct, frozen=True):
-    """A newer stream has taken this one's place, and what waited; end its connection."""
+    """A newer stream takes this one's place: return what waits now, and end the connection."""
 
 
 class Purge(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class Purge(msgspec.Struct, frozen=True):
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """Told to the session by a GET stream that has ended.
+    """Told to the session by a GET stream that has ended, and before that by one that a newer one takes the place of.
 
     Attributes:
         stream: The stream.
@@ -105,9 +105,7 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The write of a batch returned."""
-
-    batch: Sequence[Outgoing]
+    """The last of the stream was written, or kept."""
 
 
 class Detached(msgspec.Struct, frozen=True):
@@ -242,20 +240,16 @@ class Stream:
         if self._writing or self._outbox.held:
             self.count()
 
-    def delivered(self, batch: Sequence[Outgoing]) -> None:
-        """Note that a batch was written. For its actor, and for its writer while there is none."""
-        if self._writing is batch:
-            self._writing, self._writing_bytes = (), 0
-            if self._account is not None:
-                self.count()
-                self._relieve()
-        settle_all([message.receipt for message in batch], DELIVERED)
+    def conclude(self, fate: Fate) -> None:
+        """Give what is being written its fate. For whoever writes it, who alone knows that, at the very moment."""
+        settle_all([message.receipt for message in self.let_go()], fate)
 
     def let_go(self) -> Sequence[Outgoing]:
-        """Return what is being written, which nobody writes any more. For its actor."""
+        """Return what is being written, which nobody writes any more."""
         given_up, self._writing, self._writing_bytes = self._writing, (), 0
         if self._account is not None:
             self.count()
+            self._relieve()
         return given_up
 
     @property
@@ -315,7 +309,7 @@ class Stream:
         return self._outbox.crowded
 
     def hand_over(self) -> list[Outgoing]:
-        """Take what waits out of the outbox, to be sent on another stream. For the session that owns it."""
+        """Take what waits out of the outbox, to be sent on another stream. For its actor."""
         taken = self._outbox.remove()
         if self._account is not None:
             self.count()
@@ -390,8 +384,16 @@ class Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._stream.over:
-            self._stream.address.tell(Detached(self))
+        stream = self._stream
+        if self._kept:
+            self.stored()
+        if not stream.over:
+            stream.address.tell(Detached(self))
+
+    def grant(self) -> None:
+        """Let whoever waits to have the stream see that it has it, or that there is none any more."""
+        if self.granted is not None:
+            self.granted.set()
 
     async def take_soon(self) -> list[Outgoing] | None:
         """Take all messages that are there after two turns of the scheduler; otherwise as `take`.
@@ -456,19 +458,22 @@ class Writer:
         self._kept = ids is not None
         return ids
 
-    @property
-    def kept(self) -> bool:
-        """Whether the batch that is being written is in the log."""
-        return self._kept
+    def stored(self) -> None:
+        """Say that nobody writes the batch any more, which is in the log."""
+        self._conclude(STORED)
 
     def written(self) -> None:
         """Say that the write of the batch returned, and no disconnect was seen."""
+        self._conclude(DELIVERED)
+
+    def _conclude(self, fate: Fate) -> None:
         stream = self._stream
         self._kept = False
-        if stream._address is not None:
-            stream._address.tell(Written(stream._writing))
+        stream.conclude(fate)
+        if not stream.done:
             return
-        # Nobody else can tell, or be told: the request that speaks is in brief.
-        stream.delivered(stream._writing)
-        if stream.done:
+        if stream._address is not None:
+            stream._address.tell(Written())
+        else:
+            # Nobody else can tell, or be told: the request that speaks is in brief.
             stream.close()

@@ -1,16 +1,16 @@
 # ruff: noqa: SLF001 - the stream, its writer and its actor share one queue
 """The stream actor: owns a stream's outbox, and decides what becomes of it when its connection goes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 
-from actors import Address, Cell, StopReason, System, Task, TaskEnded, Timer
+from actors import Address, Cell, Stopped, StopReason, System, Task, TaskEnded, Timer
 from mcpbus.budget import Budget
-from mcpbus.fate import STORED, Reason
+from mcpbus.fate import Reason
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing, Withdrawal
@@ -35,10 +35,6 @@ from mcpbus.stream import (
 
 class _Finish(msgspec.Struct, frozen=True):
     """Told by the stream to itself, so as to hear first what those were about to say who end together with it."""
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    batch: list[Outgoing]
 
 
 class _Forsaken(msgspec.Struct, frozen=True):
@@ -105,6 +101,8 @@ class StreamActor:
         self._patience: Timer | None = None
         stream._open.opened()
         cell.on_stop(self._ended)
+        if owner is not None:
+            cell.watch(owner)
         self._stop_if_done()  # it may have ended without an actor, and be asked for afterwards
 
     def handle(self, message: object) -> None:
@@ -114,8 +112,7 @@ class StreamActor:
     def _put(self, message: Outgoing) -> None:
         self._stream.put(message)
 
-    def _written(self, message: Written) -> None:
-        self._stream.delivered(message.batch)
+    def _written(self, _message: Written) -> None:
         self._stop_if_done()
 
     def _detached(self, message: Detached) -> None:
@@ -124,15 +121,8 @@ class StreamActor:
             self._next = None
         if stream._writer is not writer:
             return
-        if writer.kept:
-            stored = stream.let_go()
-            for kept in stored:
-                kept.receipt.settle(STORED)
-            if stored[-1].final:
-                self._cell.stop()
-                return
         stream._writer = None
-        if stream.log is None or not stream.log.resumable:
+        if stream.done or stream.log is None or not stream.log.resumable:
             self._cell.stop()
             return
         for lost in stream.let_go():
@@ -165,18 +155,11 @@ class StreamActor:
             if self._patience is not None:
                 self._patience.cancel()
                 self._patience = None
-            if stream._writer.granted is not None:
-                stream._writer.granted.set()
+            stream._writer.grant()
         elif stream.finishing and not self._outbox:
             self._cell.stop()
         else:
-            self._keeper = self._cell.start_task(_keep, stream, self._cell.address, context=Context())
-
-    def _kept(self, message: _Kept) -> None:
-        self._stream.let_go()
-        for kept in message.batch:
-            kept.receipt.settle(STORED)
-        self._stop_if_done()
+            self._keeper = self._cell.start_task(_keep, stream, context=Context())
 
     def _keeper_ended(self, _message: TaskEnded) -> None:
         self._keeper = None
@@ -196,7 +179,7 @@ class StreamActor:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def _last_turn(self, _message: Finish) -> None:
+    def _last_turn(self, _message: Finish | Stopped) -> None:
         # Requests that were told to end before this have sent their replies, which are in the mailbox now.
         self._cell.address.tell(_Finish())
 
@@ -218,6 +201,8 @@ class StreamActor:
             self._stop_if_done()
 
     def _supersede(self, _message: Supersede) -> None:
+        # At once, and not when the connection has let go: what is said from now on has to wait for it.
+        self._return(self._stream.hand_over(), ())
         self._stream.finishing = True
         self._leave()
 
@@ -258,19 +243,24 @@ class StreamActor:
             # Where its client cancelled, or ended the session, no reply is due.
             complete = stream.log.finished or stream.ending is not None or stream.line is Line.GET
             stream.registry.ended(stream.log, complete=complete)
-        if self._next is not None and self._next.granted is not None:
-            self._next.granted.set()
+        if self._next is not None:
+            self._next.grant()
         for message in lost:
             message.discard(Reason.LOST)
         if self._owner is None:
             failed = reason is StopReason.FAILED
             for message in waiting:
                 message.discard(Reason.FAILED if failed else stream.lapse(message))
-        elif self._owner.stopped:
+        else:
+            self._return(waiting, lost)
+
+    def _return(self, waiting: list[Outgoing], lost: Sequence[Outgoing]) -> None:
+        """Give what this stream does not send any more back to the session that it belongs to."""
+        if self._owner is not None and not self._owner.stopped:
+            self._owner.tell(Returned(self._stream, waiting, lost))
+        else:
             for message in waiting:
                 message.discard(Reason.SESSION_ENDED)
-        else:
-            self._owner.tell(Returned(stream, waiting, lost))
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Outgoing: _put,
@@ -285,13 +275,13 @@ class StreamActor:
         Purge: _purge,
         Poll: _poll,
         TakeOver: _resume,
-        _Kept: _kept,
+        Stopped: _last_turn,
         _Forsaken: _forsaken,
         TaskEnded: _keeper_ended,
     }
 
 
-async def _keep(stream: Stream, actor: Address[object]) -> None:
+async def _keep(stream: Stream) -> None:
     """Put what a stream says into its log while no connection is attached."""
     assert stream.log is not None  # noqa: S101 - the actor looked
     with Writer(stream, None) as keeper:
@@ -300,4 +290,4 @@ async def _keep(stream: Stream, actor: Address[object]) -> None:
                 continue  # what woke it was purged, or handed over to another stream
             if await keeper.keep() is None:
                 return
-            actor.tell(_Kept(batch))
+            keeper.stored()

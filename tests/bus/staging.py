@@ -158,11 +158,16 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(*, limits=None, response="auto", http=None, drain_seconds=5.0, **options):
+async def staged(*, limits=None, response="auto", http=None, drain_seconds=5.0, event_store=None, **options):
     """Open a stage; a limit is given by name."""
     stage = Stage(**options)
     async with (
-        open_bus(stage.server, limits=Limits(**(limits or {})), drain_seconds=drain_seconds) as bus,
+        open_bus(
+            stage.server,
+            limits=Limits(**(limits or {})),
+            event_store=event_store,
+            drain_seconds=drain_seconds,
+        ) as bus,
         open_probe(bus.asgi(response=response, **(http or {}))) as probe,
     ):
         stage.bus, stage.probe = bus, probe

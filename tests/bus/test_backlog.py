@@ -1,24 +1,29 @@
 """More is said than is handled at once: nothing that somebody waits for is refused, and nobody waits for long."""
 
+import json
 from collections import Counter
+from contextlib import contextmanager
 from unittest.mock import Mock
 
 import pytest
 import trio
+import trio.lowlevel
 from staging import staged, tool
 
 from mcpbus import Context
 from mcpbus.emission import Emission, Progress
-from mcpbus.fate import DELIVERED, Reason
+from mcpbus.fate import DELIVERED, STORED, Fate, Reason
 from mcpbus.mailboxes import expendable
 from mcpbus.outbox import BOUNDED, Outgoing
 from mcpbus.protocol.jsonrpc import Response
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
 from mcpbus.request import Answered, Cancel, End, RequestActor
-from mcpbus.routing import Kind
-from mcpbus.session import CancelRequest, Close, EndGet
+from mcpbus.routing import Kind, Line
+from mcpbus.session import CancelRequest, Close, EndGet, OpenGet
 from mcpbus.session_actor import SessionActor
+from mcpbus.stores import MemoryEventStore
+from mcpbus.stream import Abort, Ending, Supersede
 from mcpbus.stream_actor import StreamActor
 from mcpbus.subscription import SubscriptionActor
 
@@ -34,6 +39,25 @@ class OneTurn:
 
     def handle(self, deed):
         deed()
+
+
+class Restless:
+    """An actor that is never done: what tasks tell from now on waits until the scheduler comes round to it."""
+
+    def __init__(self, cell):
+        self._cell = cell
+
+    def handle(self, message):
+        self._cell.address.tell(message)
+
+
+@contextmanager
+def backlog(bus):
+    restless = bus.system.spawn(Restless)
+    restless.tell("go on")
+    assert bus.system.dispatcher.behind
+    yield
+    bus.system.stop(restless)
 
 
 def crowd(address, message):
@@ -231,3 +255,188 @@ async def test_a_full_mailbox_takes_what_somebody_waits_for(deed, outcome, autoj
         await outcome(it)
         await stage.quiet()
         assert stage.bus.ledger.balance() == 0
+
+
+# -- streams while there is a backlog ------------------------------------------------------------
+
+
+async def opened(stage):
+    """An HTTP session, from within, with a GET stream."""
+    client = await stage.probe.initialize()
+    get = await client.get().begun()
+    await stage.quiet()
+    return client, stage.bus.sessions[client.id], get
+
+
+def newer_get(stage, session):
+    """Open another GET stream of a session, and return its writing end."""
+    stream = stage.bus.open_stream(Line.GET, session)
+    session.address.tell(OpenGet(stream))
+    return stream, stream.attach()
+
+
+def numbers(batch):
+    return [json.loads(message.data)["params"]["n"] for message in batch]
+
+
+@pytest.mark.parametrize("newer", [1, 2])
+async def test_a_take_over_keeps_the_order_of_what_is_still_on_its_way_to_the_older_stream(
+    newer, autojump_clock
+):
+    async with staged() as stage:
+        _, session, get = await opened(stage)
+        writers, receipts = [], []
+
+        def say(numbers):
+            receipts.extend(session.notify("notifications/x", {"n": n}) for n in numbers)
+
+        def deed():
+            say(range(5))
+            for _ in range(newer):
+                writers.append(newer_get(stage, session)[1])
+                say(range(len(receipts), len(receipts) + 5))
+
+        stage.bus.system.spawn(OneTurn).tell(deed)
+        await stage.quiet()
+        assert numbers(writers[-1].take_now()) == list(range(len(receipts)))
+        writers[-1].written()
+        assert {receipt.fate for receipt in receipts} == {DELIVERED}
+        assert (get.aborted, get.messages) == (True, [])
+        assert stage.bus.ledger.balance() == 0
+
+
+async def test_an_unsubscribe_purges_what_is_between_two_streams(autojump_clock):
+    async with staged() as stage:
+        client, session, _ = await opened(stage)
+        await client.request("resources/subscribe", {"uri": "res://a"}).reply()
+        receipts, writers = [], []
+
+        def deed():
+            receipts.extend(stage.bus.resource_updated("res://a"))
+            writers.append(newer_get(stage, session)[1])
+            receipts.extend(stage.bus.resource_updated("res://a"))
+            session.unsubscribe("res://a")
+
+        stage.bus.system.spawn(OneTurn).tell(deed)
+        await stage.quiet()
+        assert [receipt.fate for receipt in receipts] == [Fate.discarded(Reason.NOT_SUBSCRIBED)] * 2
+        assert writers[0].take_now() == []
+
+
+@pytest.mark.parametrize("why", [None, "shutting down"])
+async def test_no_get_outlives_its_session(why, autojump_clock):
+    async with staged() as stage:
+        _, session, get = await opened(stage)
+        late = []
+
+        def deed():
+            session.address.tell(Close(why))
+            late.append(newer_get(stage, session)[0])
+
+        stage.bus.system.spawn(OneTurn).tell(deed)
+        late.append(newer_get(stage, session)[0])
+        await stage.quiet()
+        assert [stream.over for stream in late] == [True, True]
+        await get.ended(timeout=1)
+
+
+async def test_what_is_between_two_streams_when_its_session_ends_is_discarded(autojump_clock):
+    async with staged() as stage:
+        _, session, _ = await opened(stage)
+        receipts = []
+
+        def deed():
+            receipts.append(session.notify("notifications/x"))
+            newer_get(stage, session)
+            receipts.append(session.notify("notifications/x"))
+            session.address.tell(Close(None))
+
+        stage.bus.system.spawn(OneTurn).tell(deed)
+        await stage.quiet()
+        assert {receipt.fate for receipt in receipts} == {Fate.discarded(Reason.SESSION_ENDED)}
+        assert stage.bus.ledger.balance() == 0
+
+
+async def test_whoever_comes_back_to_a_stream_that_is_about_to_end_is_told(autojump_clock):
+    async with staged() as stage:
+        client = await stage.probe.initialize()
+        client.request("tools/call", tool(), id=7)
+        stream = (await stage.call()).ctx._carrier.stream
+        got = []
+
+        async def come_back():
+            stream.address.tell(Abort(Ending.CLOSED, Reason.FINISHED))
+            got.append(await stream.resume(trio.CancelScope()))
+
+        async with trio.open_nursery() as nursery:
+            with backlog(stage.bus):
+                nursery.start_soon(come_back)
+                await trio.lowlevel.checkpoint()
+                await trio.lowlevel.checkpoint()
+            await stage.quiet()
+            nursery.cancel_scope.cancel()
+        assert got == [None]
+
+
+async def test_what_was_written_is_delivered_whatever_its_stream_was_told_before_it_hears_of_it(
+    autojump_clock,
+):
+    async with staged() as stage:
+        _, session, _ = await opened(stage)
+        stream, writer = newer_get(stage, session)
+        receipt = session.notify("notifications/x", {"n": 1})
+        await stage.quiet()
+        assert numbers(writer.take_now()) == [1]
+        with backlog(stage.bus):
+            stream.address.tell(Supersede())
+            writer.written()
+        await stage.quiet()
+        assert (stream.over, receipt.fate) == (True, DELIVERED)
+
+
+async def test_what_was_written_when_the_system_closed_is_delivered(autojump_clock):
+    async with staged() as stage:
+        _, session, _ = await opened(stage)
+        _, writer = newer_get(stage, session)
+        receipt = session.notify("notifications/x", {"n": 1})
+        await stage.quiet()
+        writer.take_now()
+        with backlog(stage.bus):
+            writer.written()
+            stage.bus.system.close()
+    assert receipt.fate == DELIVERED
+    assert stage.bus.ledger.balance() == 0
+
+
+async def test_what_was_stored_is_stored_whatever_its_stream_was_told_before_it_hears_of_it(autojump_clock):
+    async with staged(event_store=MemoryEventStore()) as stage:
+        _, session, _ = await opened(stage)
+        stream, writer = newer_get(stage, session)
+        receipt = session.notify("notifications/x", {"n": 1})
+        await stage.quiet()
+        with backlog(stage.bus), writer:
+            writer.take_now()
+            await writer.keep()
+            stream.address.tell(Supersede())
+        await stage.quiet()
+        assert (stream.over, receipt.fate) == (True, STORED)
+
+
+async def test_a_resource_is_subscribed_as_soon_as_its_client_is_told_so(autojump_clock):
+    async with staged() as stage:
+        _, session, _ = await opened(stage)
+        with backlog(stage.bus):
+            session.subscribe("res://a")
+            assert len(stage.bus.resource_updated("res://a")) == 1
+            session.unsubscribe("res://a")
+            assert len(stage.bus.resource_updated("res://a")) == 0
+
+
+async def test_nobody_subscribes_in_a_session_that_has_ended(autojump_clock):
+    async with staged() as stage:
+        _, session, _ = await opened(stage)
+        session.subscribe("res://a")
+        session.address.tell(Close(None))
+        session.subscribe("res://b")
+        session.unsubscribe("res://a")
+        assert len(stage.bus.interests) == 0

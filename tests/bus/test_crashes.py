@@ -12,7 +12,7 @@ from mcpbus.emission import Emission
 from mcpbus.fate import Fate, Place, Reason
 from mcpbus.outbox import Outgoing
 from mcpbus.request import RequestActor
-from mcpbus.session import Subscribe
+from mcpbus.session import Unsubscribed
 from mcpbus.session_actor import SessionActor
 from mcpbus.stream_actor import StreamActor
 from mcpbus.subscription import SubscriptionActor
@@ -193,8 +193,9 @@ async def test_a_session_that_crashes_answers_what_it_had_and_is_gone(crash, aut
         post = session.request("tools/call", tool("victim"))
         await stage.call("victim")
         stage.bus.sessions[session.id].notify("notifications/x")
-        crash(SessionActor, Subscribe)
-        await session.request("resources/subscribe", {"uri": "res://a"}).ended()
+        await session.request("resources/subscribe", {"uri": "res://a"}).reply()
+        crash(SessionActor, Unsubscribed)
+        await session.request("resources/unsubscribe", {"uri": "res://a"}).ended()
         assert (await post.reply(timeout=10))["error"]["code"] == -32603
         assert (await get.ended(timeout=10)).complete
         await stage.quiet()
@@ -210,10 +211,12 @@ async def test_a_shared_session_that_crashes_answers_what_it_had_and_ends_its_ch
         async with stage.wire("2025-11-25") as wire:
             await wire.say("tools/call", tool("victim"), 1)
             await stage.call("victim")
-            crash(SessionActor, Subscribe)
             await wire.say("resources/subscribe", {"uri": "res://a"}, 2)
             await stage.quiet()
-        assert [(m["id"], m["error"]["code"]) for m in wire.got] == [(1, -32603)]
+            crash(SessionActor, Unsubscribed)
+            await wire.say("resources/unsubscribe", {"uri": "res://a"}, 3)
+            await stage.quiet()
+        assert [(m["id"], m.get("error", {}).get("code")) for m in wire.got] == [(2, None), (1, -32603)]
         await assert_unharmed(stage, others)
 
 

@@ -7,7 +7,7 @@ from staging import Stage
 
 from mcpbus import STORED, Fate, Limits, Reason, Server
 from mcpbus.routing import Line
-from mcpbus.session import OpenGet, Unsubscribe
+from mcpbus.session import OpenGet
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe
 
@@ -73,9 +73,10 @@ async def test_what_no_longer_waits_when_the_store_is_to_keep_it_ends_nothing(
         inside = bus.sessions[session.id]
         [update] = bus.resource_updated("res://a")
         # In the same turn in which this has woken who is to keep it, it is taken away.
-        inside.address.tell(
-            OpenGet(bus.open_stream(Line.GET, inside)) if taken_over else Unsubscribe("res://a")
-        )
+        if taken_over:
+            inside.address.tell(OpenGet(bus.open_stream(Line.GET, inside)))
+        else:
+            inside.unsubscribe("res://a")
         await trio.testing.wait_all_tasks_blocked()
         assert caplog.text == ""
         assert update.fate is (None if taken_over else Fate.discarded(Reason.NOT_SUBSCRIBED))

@@ -3,6 +3,7 @@
 import attrs
 from attrs.validators import ge, gt
 
+from mcpbus.pace import Pace
 from mcpbus.protocol.levels import LogLevel
 
 
@@ -42,6 +43,9 @@ class Limits:
         held_timeout: Seconds for which it holds them.
         keep_alive: Seconds of silence after which a comment is sent on an SSE stream; an answer that has not
             begun by then begins as one.
+        body_timeout: Seconds that a client may pause within the body of a request.
+        body_bytes_per_second: How fast such a body has to come on the whole: each so many bytes that have come are good for
+            another second, up to `body_timeout`. Past that the request is answered 408, and its connection or stream ends.
         write_deadline: Seconds within which a client must take what is written to it.
         store_deadline: Seconds within which a store must have kept what it is given; past it, as where it fails, live streams
             go on without it.
@@ -73,7 +77,14 @@ class Limits:
     held_items: int = attrs.field(default=256, validator=ge(0))
     held_timeout: float = attrs.field(default=300.0, validator=gt(0))
     keep_alive: float = attrs.field(default=15.0, validator=gt(0))
+    body_timeout: float = attrs.field(default=30.0, validator=gt(0))
+    body_bytes_per_second: float = attrs.field(default=500.0, validator=gt(0))
     write_deadline: float = attrs.field(default=30.0, validator=gt(0))
     store_deadline: float = attrs.field(default=1.0, validator=gt(0))
     store_pause: float = attrs.field(default=30.0, validator=gt(0))
     log_level: LogLevel = LogLevel.INFO
+
+    @property
+    def body_pace(self) -> Pace:
+        """How fast the body of a request has to come."""
+        return Pace(self.body_timeout, self.body_bytes_per_second)

@@ -16,8 +16,8 @@ from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1_poll import Poll
 from mcpbus.serving.http1_push import Push
 from mcpbus.serving.http1_request import MOST_AHEAD, Http1Request
-from mcpbus.serving.http1_wire import GONE, IDLE, SERVING, Doing, Owner
-from mcpbus.serving.http1_work import FAILED, TOO_SLOW, Http1Work
+from mcpbus.serving.http1_wire import GONE, IDLE, SERVING, TOO_SLOW, Doing, Owner
+from mcpbus.serving.http1_work import FAILED, Http1Work
 from mcpbus.transport.answering import Opened
 from mcpbus.transport.decisions import Answer, Head
 
@@ -57,22 +57,28 @@ class Http1Connection(Http1Work):
     def retire(self) -> None:
         """End as soon as no request is under way; at once if none is."""
         self.retired = True
-        if self._doing not in {SERVING, Doing.BODY}:
-            self.expire()
-
-    def expire(self) -> None:
-        """End what the connection waits for; if that is something to say, say anything."""
-        self.expires = math.inf
-        if self._doing is SERVING:
-            if self._push is not None:
-                self._push.keep_alive()
-        elif self._task is not None:
-            self._over = True
-            self._task.cancel()
-        elif self._doing is IDLE or self.retired:
+        if self._doing in {SERVING, Doing.BODY}:
+            return
+        if self._task is None:
             self._close()
         else:
-            self._end_with(self._refuse, TOO_SLOW)
+            self._over = True
+            self._stop_receiving()
+
+    def expire(self) -> None:
+        """End what the connection waits for, unless it is there; if that is something to say, say anything."""
+        if self._doing is not SERVING and self._task is not None:
+            self._stop_receiving()
+            return
+        self.expires = math.inf
+        if self._doing is not SERVING and self.poll is not None:
+            self.poll.soon(self._take_last_turn)
+        elif self._push is not None:
+            self._push.keep_alive()
+
+    def _stop_receiving(self) -> None:
+        if self._receiving is not None:
+            self._receiving.cancel()
 
     def _let_go(self) -> None:
         self._forget()
@@ -108,6 +114,23 @@ class Http1Connection(Http1Work):
         except GONE:
             return b""
 
+    def _take_last_turn(self) -> Guest | None:
+        """End what is waited for, unless it has come: nobody may have looked, as when the process was stopped."""
+        if not self._watched or self._doing is SERVING or self.expires < math.inf:
+            return None  # it has come
+        doing, self.expires = self._doing, self._lane.clock()
+        guest = self._take_turn()
+        self._give_up(doing)
+        return guest
+
+    def _give_up(self, doing: Doing) -> None:
+        """End what is waited for, if it is still the same, and nothing has prolonged its time."""
+        if self._watched and self._doing is doing and self.expires <= self._lane.clock():
+            if doing is IDLE or self.retired:
+                self._close()
+            else:
+                self._end_with(self._refuse, TOO_SLOW)
+
     def _read_ahead(self, data: bytes | None) -> None:
         """Keep what comes while a request is served, up to a bound."""
         if data:
@@ -131,7 +154,7 @@ class Http1Connection(Http1Work):
                 if terms is not None and terms.immediate:
                     return self._respond(terms, head, body)
             requests.receive(data)
-            head = self._next_whole()
+            head = self._next_whole(len(data))
             if head is None:
                 return None
             terms = self._lane.terms(head)
@@ -159,7 +182,7 @@ class Http1Connection(Http1Work):
             self._watch()
         return self._look(b"")
 
-    def _next_whole(self) -> RequestHead | None:
+    def _next_whole(self, received: int) -> RequestHead | None:
         """The head of the next request, once all of its body is there, too; one that a task is to wait for, is left to it."""
         head, self._head = self._head or self.requests.next_head(), None
         if head is None:
@@ -171,11 +194,15 @@ class Http1Connection(Http1Work):
         if missing == 0:
             return head
         self._head = head
-        if missing is None or missing > _MOST_IN_TURN or head.expects:
+        terms = self._lane.terms(head)
+        if terms is None or missing is None or missing > _MOST_IN_TURN or head.expects:
             self._go_on()
-        else:
-            self._wait(Doing.BODY, self.options.body_seconds)
-            self._watch()
+            return None
+        pace, now = terms.endpoint.limits.body_pace, self._lane.clock()
+        self._wait_for_body(
+            pace.go_on(self.expires, now, received) if self._doing is Doing.BODY else pace.begin(now)
+        )
+        self._watch()
         return None
 
     def _respond(self, terms: Terms, head: RequestHead, body: bytes) -> Guest | None:

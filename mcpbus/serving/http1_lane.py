@@ -54,7 +54,6 @@ class Lane:
         waits = (
             options.keep_alive_seconds,
             options.head_seconds,
-            options.body_seconds,
             options.unread_body_seconds,
         )
         self._precision = min(_COARSEST, max(_FINEST, _PRECISION * min(waits)))

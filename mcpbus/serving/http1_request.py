@@ -101,17 +101,21 @@ class Http1Request(msgspec.Struct, eq=False):
                 if not requests.waiting and not size:
                     await connection.send(CONTINUE)
                 self._said_continue = True
+            pace = self.terms.endpoint.limits.body_pace
+            until = pace.begin(trio.current_time())
             while requests.body is not None:
                 if size > limit:
                     return None
-                if not await connection.receive_body():
+                received = await connection.receive_body(until)
+                if not received:
                     connection.gone = True
                     raise trio.BrokenResourceError("the client went away while its request was read")
+                until = pace.go_on(until, trio.current_time(), received)
                 pieces.append(requests.take_body())
                 size += len(pieces[-1])
         except RequestError as fault:
             connection.fault = fault
-            raise trio.BrokenResourceError("the body of the request is malformed") from fault
+            raise trio.BrokenResourceError("the body of the request is malformed, or too slow") from fault
         return b"".join(pieces) if size <= limit else None
 
     def write_now(self) -> None:

@@ -22,6 +22,9 @@ READ_BYTES: Final = 64 * 1024
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
+TOO_SLOW: Final = RequestError(408, "the request did not come in time")
+
+
 class Owner(Protocol):
     """Who accepted a connection."""
 
@@ -86,6 +89,7 @@ class Http1Wire:
         "_lane",
         "_over",
         "_owner",
+        "_receiving",
         "_socket",
         "_stream",
         "expires",
@@ -102,6 +106,7 @@ class Http1Wire:
         self._owner = owner
         self._socket = stream if isinstance(stream, DeadlineStream) else None
         self._over = False
+        self._receiving: trio.CancelScope | None = None
         self._closed = False
         self._doing = IDLE
         self.requests = Requests(lane.heads)
@@ -115,13 +120,20 @@ class Http1Wire:
 
     def quiet_for(self, seconds: float) -> None:
         """Let the connection be quiet for so many seconds; then it expires."""
-        self.expires = expires = self._lane.clock() + seconds
-        if expires < self._lane.next_look:
-            self._lane.look_at(expires)
+        self._expire_at(self._lane.clock() + seconds)
+
+    def _expire_at(self, time: float) -> None:
+        self.expires = time
+        if time < self._lane.next_look:
+            self._lane.look_at(time)
 
     def _wait(self, doing: Doing, seconds: float) -> None:
         self._doing = doing
         self.quiet_for(seconds)
+
+    def _wait_for_body(self, until: float) -> None:
+        self._doing = Doing.BODY
+        self._expire_at(until)
 
     def _stop_waiting(self) -> None:
         self._doing = SERVING
@@ -129,22 +141,33 @@ class Http1Wire:
 
     # -- bytes -----------------------------------------------------------------------------------
 
-    async def receive(self) -> bytes:
-        """Wait for what the client sends; nothing once it has gone, or its time is over."""
-        try:
-            data = await self._stream.receive_some(READ_BYTES)
-        except GONE:
-            return b""
-        # What came at the last moment is not looked at: the request that it belongs to would be cancelled half-way.
-        return b"" if self._over else bytes(data)
+    async def receive(self) -> bytes | None:
+        """Wait for what the client sends; nothing once it has gone, None once its time is over.
 
-    async def receive_body(self) -> bool:
-        """Wait for more of a body, and return whether some has come."""
-        self._wait(Doing.BODY, self.options.body_seconds)
+        What has come is taken first, however late it is: nobody may have looked, as when the process was stopped.
+        """
+        data: bytes | None = None
+        if not self._over:
+            with trio.CancelScope() as self._receiving:
+                try:
+                    data = bytes(await self._stream.receive_some(READ_BYTES))
+                except GONE:
+                    data = b""
+        return None if self._over else data
+
+    async def receive_body(self, until: float) -> int:
+        """Wait for more of a body until then, and return how much has come: nothing if the client has gone.
+
+        Raises:
+            RequestError: Nothing has come in time.
+        """
+        self._wait_for_body(until)
         data = await self.receive()
         self._stop_waiting()
+        if data is None:
+            raise TOO_SLOW
         self.requests.receive(data)
-        return bool(data)
+        return len(data)
 
     def send_now(self, data: bytes) -> bytes | None:
         """Send what the client takes at once, and return the rest; None if it has gone."""

@@ -21,7 +21,7 @@ from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1_poll import Poll
 from mcpbus.serving.http1_request import Http1Request
-from mcpbus.serving.http1_wire import GONE, IDLE, READ_BYTES, Doing, Http1Wire, Owner
+from mcpbus.serving.http1_wire import GONE, IDLE, TOO_SLOW, Doing, Http1Wire, Owner
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_lane import Lane
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mcpbus.serving")
 
 FAILED: Final = RequestError(500, "the server failed")
-TOO_SLOW: Final = RequestError(408, "the request did not come in time")
 
 
 class Http1Work(Http1Wire):
@@ -141,8 +140,6 @@ class Http1Work(Http1Wire):
                     await self._refuse(fault)
             if self._task is not scope:
                 return
-            if scope.cancelled_caught and not self.retired and self._doing in {Doing.HEAD, Doing.BODY}:
-                await self._say(TOO_SLOW)
         finally:
             if self._task is scope and rest is None:
                 self._close()
@@ -214,10 +211,13 @@ class Http1Work(Http1Wire):
                 self._task = None
                 self._watch()
                 return None
-            data = await self._stream.receive_some(READ_BYTES)
-            if not data or self._over:
+            data = await self.receive()
+            if data is None and self._doing is Doing.HEAD and not self.retired:
+                self._stop_waiting()
+                raise TOO_SLOW
+            if not data:
                 return None
-            requests.receive(bytes(data))
+            requests.receive(data)
 
 
 async def _answer(endpoint: Endpoint, request: Http1Request) -> None:

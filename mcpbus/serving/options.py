@@ -54,7 +54,6 @@ class ServeOptions:
         unread_body_seconds: How long that may take.
         max_head_bytes: The longest head of a request that the lane reads.
         head_seconds: How long the rest of a head may take, for the lane, once its first byte has come.
-        body_seconds: How long a client may pause while the lane reads a body.
         tls_handshake_seconds: How long a TLS handshake may take, counted from when the connection was accepted.
         backlog: Connections that the kernel may hold before they are accepted.
 
@@ -78,6 +77,5 @@ class ServeOptions:
     unread_body_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
     max_head_bytes: int = attrs.field(default=32 * 1024, validator=attrs.validators.ge(1024))
     head_seconds: float = attrs.field(default=10.0, validator=attrs.validators.gt(0))
-    body_seconds: float = attrs.field(default=30.0, validator=attrs.validators.gt(0))
     tls_handshake_seconds: float = attrs.field(default=10.0, validator=attrs.validators.gt(0))
     backlog: int = attrs.field(default=1024, validator=attrs.validators.ge(1))

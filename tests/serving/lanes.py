@@ -273,9 +273,11 @@ class Owner:
 
 
 @asynccontextmanager
-async def open_lane(*, turns=False, app=None, **options):
+async def open_lane(*, turns=False, app=None, limits=None, **options):
     """Open a lane, whose connections have tasks or, if they can be polled, `turns`."""
     endpoint = Endpoint(turns=turns) if app is None else app
+    if limits is not None:
+        endpoint.limits = limits
     lane = Lane(endpoint, ServeOptions(**options))
     lane.poll = WirePoll(lane.context) if turns else None
     async with trio.open_nursery() as nursery:

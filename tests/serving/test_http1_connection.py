@@ -5,6 +5,8 @@ import trio
 from lanes import drip, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
+from mcpbus import Limits
+
 pytestmark = pytest.mark.parametrize("turns", [False, True], ids=["tasks", "turns"])
 
 CHUNKED = b"transfer-encoding: chunked"
@@ -169,7 +171,8 @@ async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(turns, aut
 
 
 async def test_a_body_may_take_its_time_as_long_as_it_comes(turns, autojump_clock):
-    async with open_lane(turns=turns, body_seconds=30) as house:
+    limits = Limits(body_timeout=30, body_bytes_per_second=1 / 30)
+    async with open_lane(turns=turns, limits=limits) as house:
         client = await house.connect()
         head, _, body = post(b"x" * 100).rpartition(b"\r\n\r\n")
         await client.say(head + b"\r\n\r\n")
@@ -180,6 +183,80 @@ async def test_a_body_may_take_its_time_as_long_as_it_comes(turns, autojump_cloc
         assert (await client.answer())[0] == 408
         assert 30 <= trio.current_time() - start < 32
         await client.ended()
+
+
+CHUNKS = post(None, CHUNKED) + b"1\r\nx\r\n" * 1000
+# It begins fast, is so short that it is waited for in turns, or is neither.
+SLOW = [(post(b"x" * 1000), 900), (post(b"x" * 1000), 0), (post(b"x" * 200_000), 0), (CHUNKS, 0)]
+
+
+@pytest.mark.parametrize(("data", "first"), SLOW, ids=["fast at first", "short", "long", "in chunks"])
+async def test_a_body_that_trickles_is_not_waited_for_for_ever(turns, data, first, autojump_clock):
+    async with open_lane(turns=turns, limits=Limits(body_timeout=30, body_bytes_per_second=100)) as house:
+        client = await house.connect()
+        start = data.index(b"\r\n\r\n") + 4 + first
+        await client.say(data[:start])
+        begun = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drip, client, data[start:])
+            status, fields, body = await client.answer()
+            nursery.cancel_scope.cancel()
+        assert (status, fields["connection"], body) == (408, "close", b"the request did not come in time\n")
+        assert 30 <= trio.current_time() - begun < 33
+        await client.ended()
+        assert not house.endpoint.bodies
+
+
+@pytest.mark.parametrize(
+    "data",
+    [post(b"x" * 900), post(None, CHUNKED) + b"2d\r\n%b\r\n" % bytes(45) * 20 + b"0\r\n\r\n"],
+    ids=["sized", "in chunks"],
+)
+async def test_a_body_that_is_slow_but_not_too_slow_may_take_as_long_as_it_takes(turns, data, autojump_clock):
+    async with open_lane(turns=turns, limits=Limits(body_timeout=30, body_bytes_per_second=10)) as house:
+        client = await house.connect()
+        end, begun = data.index(b"\r\n\r\n") + 4, trio.current_time()
+        await client.say(data[:end])
+        await drip(client, data[end:], step=50, seconds=4.9)
+        status, _, body = await client.answer()
+        assert (status, len(body)) == (200, 900)
+        assert trio.current_time() - begun > 80
+
+
+# -- a process that was stopped ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [0, 10, -1])
+async def test_what_is_there_after_the_process_was_stopped_is_served(turns, at, autojump_clock):
+    """Nobody has looked for longer than any deadline; who looks first then, is chance."""
+    async with open_lane(turns=turns) as house:
+        for _ in range(20):
+            client = await house.connect()
+            data = post(b"hello")
+            if at:
+                await client.say(data[:at])
+                await wait_all_tasks_blocked()
+            await client.say(data[at:])
+            autojump_clock.jump(100)
+            assert (await client.answer())[2] == b"hello"
+
+
+@pytest.mark.parametrize("at", [0, 10, -1])
+async def test_who_has_said_too_little_when_it_was_stopped_is_not_waited_for(turns, at, autojump_clock):
+    async with open_lane(turns=turns) as house:
+        for _ in range(20):
+            client = await house.connect()
+            data = post(b"hello" * 10)
+            if at:
+                await client.say(data[:at])
+                await wait_all_tasks_blocked()
+            autojump_clock.jump(100)
+            begun = trio.current_time()
+            if at:
+                assert (await client.answer())[0] == 408
+            else:
+                await client.ended()
+            assert trio.current_time() - begun < 2
 
 
 # -- who speaks something else -----------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from mcpbus.transport.decisions import Answer, Head
 if TYPE_CHECKING:
     from mcpbus.serving.http1_lane import Lane
 
-_MOST_IN_TURN: Final = 64 * 1024
-"""Bytes of a body that are waited for without a task; it may come in other packets than its head."""
+_MOST_IN_TURN: Final = 16 * 1024
+"""Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head."""
 
 
 class Http1Connection(Http1Work):

@@ -22,6 +22,7 @@ from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.transport.answering import Opened
 from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import Answer, Head
+from mcpbus.transport.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_connection import Http1Connection
@@ -96,27 +97,27 @@ class Http1Request(msgspec.Struct, eq=False):
             body = requests.take_body()
             if requests.body is None:
                 return body if len(body) <= limit else None
-            pieces, size = [body], len(body)
             if self._read.expects and not self._said_continue:
-                if not requests.waiting and not size:
+                if not requests.waiting and not body:
                     await connection.send(CONTINUE)
                 self._said_continue = True
             pace = self.terms.endpoint.limits.body_pace
             until = pace.begin(trio.current_time())
-            while requests.body is not None:
-                if size > limit:
-                    return None
-                received = await connection.receive_body(until)
-                if not received:
-                    connection.gone = True
-                    raise trio.BrokenResourceError("the client went away while its request was read")
-                until = pace.go_on(until, trio.current_time(), received)
-                pieces.append(requests.take_body())
-                size += len(pieces[-1])
+            with Unfinished(self.terms.endpoint.budget, self.peer) as unfinished:
+                unfinished.add(body)
+                while requests.body is not None:
+                    if len(unfinished) > limit:
+                        return None
+                    received = await connection.receive_body(until)
+                    if not received:
+                        connection.gone = True
+                        raise trio.BrokenResourceError("the client went away while its request was read")
+                    until = pace.go_on(until, trio.current_time(), received)
+                    unfinished.add(requests.take_body())
+                return unfinished.whole() if len(unfinished) <= limit else None
         except RequestError as fault:
             connection.fault = fault
             raise trio.BrokenResourceError("the body of the request is malformed, or too slow") from fault
-        return b"".join(pieces) if size <= limit else None
 
     def write_now(self) -> None:
         """Write the whole answer, which `finish` was given. See `Writer`."""

@@ -162,8 +162,10 @@ class Http1Wire:
             RequestError: Nothing has come in time.
         """
         self._wait_for_body(until)
-        data = await self.receive()
-        self._stop_waiting()
+        try:
+            data = await self.receive()
+        finally:
+            self._stop_waiting()  # also where the body is given up, but not the connection
         if data is None:
             raise TOO_SLOW
         self.requests.receive(data)

@@ -100,6 +100,7 @@ class HttpRequest(Protocol):
 
         Raises:
             trio.BrokenResourceError: The client went away.
+            Overloaded: Too much is kept in memory, and in this body, which is unfinished, the most.
         """
 
     async def answer(self, reply: Answer) -> None:

@@ -16,6 +16,7 @@ from mcpbus.transport.endpoint import Endpoint
 from mcpbus.transport.gate import HttpOptions
 from mcpbus.transport.headers import Headers
 from mcpbus.transport.responding import ResponseMode
+from mcpbus.transport.unfinished import Unfinished
 from mcpbus.transport.websocket import WebSockets
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ class AsgiApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
         if scope["type"] == "http":
-            request = _AsgiRequest(
-                self._read(scope), _peer(scope), receive, send, self._bus.limits.write_deadline
-            )
+            request = _AsgiRequest(self._read(scope), _peer(scope), receive, send, self._bus)
             try:
                 with ExceptionsOnly("a request"):
                     answer = await self._endpoint.serve(request)
@@ -123,34 +122,36 @@ def _peer(scope: Scope) -> Peer:
 class _AsgiRequest:
     """An `HttpRequest` of the ASGI shell."""
 
-    __slots__ = ("_cors", "_deadline", "_receive", "_send", "cleared", "head", "peer")
+    __slots__ = ("_budget", "_cors", "_deadline", "_receive", "_send", "cleared", "head", "peer")
 
     host: Host | None = None
 
-    def __init__(self, known: _Known, peer: Peer, receive: Receive, send: Send, deadline: float) -> None:
+    def __init__(self, known: _Known, peer: Peer, receive: Receive, send: Send, bus: "Bus") -> None:
         self.head = known.head
         self.peer = peer
         self.cleared = known.cleared
         self._cors = known.cors
-        self._deadline = deadline
+        self._deadline = bus.limits.write_deadline
+        self._budget = bus.budget
         self._receive = receive
         self._send = send
 
     async def read_body(self, limit: int) -> bytes | None:
-        chunks: list[bytes] = []
-        size = 0
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise trio.BrokenResourceError("the client went away while its request was read")
-            chunk = message.get("body", b"")
-            if chunk:  # the last one is empty, as a rule
-                size += len(chunk)
-                if size > limit:
-                    return None
-                chunks.append(chunk)
-            if not message.get("more_body", False):
-                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        body, more = await self._read_piece()
+        with Unfinished(self._budget, self.peer) as unfinished:
+            unfinished.add(body)
+            while more and len(unfinished) <= limit:
+                piece, more = await self._read_piece()
+                if piece:  # the last one is empty, as a rule
+                    unfinished.add(piece)
+            return unfinished.whole() if len(unfinished) <= limit else None
+
+    async def _read_piece(self) -> tuple[bytes, bool]:
+        """Read what comes next of the body, and whether more does."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise trio.BrokenResourceError("the client went away while its request was read")
+        return message.get("body", b""), message.get("more_body", False)
 
     async def answer(self, reply: Answer) -> None:
         headers = [*reply.headers, *self._cors]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors import Guest
+from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized, identify
 from mcpbus.budget import Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
@@ -235,7 +236,10 @@ class Endpoint:
         wanted = self.exchange.needs_body if http.cleared else self.exchange.judge_post(http.head)
         if isinstance(wanted, Answer):
             return wanted
-        body = await http.read_body(wanted.limit)
+        try:
+            body = await http.read_body(wanted.limit)
+        except Overloaded as error:
+            return answers.overload(error)
         if body is None:
             return self.exchange.too_large()
         host, decision = http.host, self.exchange.judge_body(http.head, body, principal)

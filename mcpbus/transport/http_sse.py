@@ -65,7 +65,11 @@ class HttpSse:
         if http.head.verb == "GET":
             await self._open(http, principal)
         else:
-            await http.answer(await self._receive(http, principal))
+            try:
+                reply = await self._receive(http, principal)
+            except Overloaded as error:
+                reply = answers.overload(error)
+            await http.answer(reply)
 
     def _judge_head(self, head: Head) -> Answer | None:
         refused = self._exchange.judge_caller(head)

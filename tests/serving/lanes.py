@@ -8,6 +8,7 @@ import trio.testing
 from wires import Wire
 
 from mcpbus import Limits
+from mcpbus.admission import Overloaded
 from mcpbus.budget import Budget
 from mcpbus.owners import Peer
 from mcpbus.reached import ReachedLimits
@@ -96,7 +97,11 @@ class Endpoint:
         await http.answer(Answer(200, [(b"content-length", b"4")], b"root"))
 
     async def echo(self, http):
-        body = await http.read_body(LIMIT)
+        try:
+            body = await http.read_body(LIMIT)
+        except Overloaded:
+            await http.answer(Answer(503))
+            return
         self.bodies.append(body)
         if body is None:
             await http.answer(Answer(413, [], b"too long"))

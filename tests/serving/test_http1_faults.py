@@ -5,6 +5,9 @@ import trio
 from lanes import LIMIT, drip, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
+from mcpbus.budget import Budget
+from mcpbus.reached import ReachedLimits
+
 pytestmark = pytest.mark.parametrize("turns", [False, True], ids=["tasks", "turns"])
 
 CHUNKED = b"transfer-encoding: chunked"
@@ -206,3 +209,24 @@ async def test_an_answer_that_does_not_come_to_its_end_is_cut_off(turns, path, c
         await client.say(get(path) + post(b"next"))
         assert not (await client.all()).endswith(b"0\r\n\r\n")
         assert house.endpoint.bodies == []
+
+
+# -- bodies that do not end --------------------------------------------------------------------------------------------
+
+
+async def test_the_longest_unfinished_body_is_given_up_when_there_are_too_many(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
+        budget = house.endpoint.budget = Budget(1000, ReachedLimits())
+        clients = [await house.connect() for _ in range(3)]
+        for client, size in zip(clients, (300, 600, 200), strict=True):
+            await client.say(b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % CHUNKED)
+            await client.say(b"%x\r\n%b\r\n" % (size, b"x" * size))
+            await trio.sleep(1)
+        assert (await clients[1].answer())[0] == 503
+        for client in (clients[0], clients[2]):
+            await client.say(b"0\r\n\r\n")
+            assert (await client.answer())[0] == 200
+        # The rest of what was given up is read, and what comes after it is a request like any other.
+        await clients[1].say(b"0\r\n\r\n" + get("/"))
+        assert (await clients[1].answer())[2] == b"root"
+        assert budget.held == 0

@@ -1,0 +1,87 @@
+"""Bodies that come slowly: what has come of them is counted, and the longest is given up when there is too much."""
+
+import json
+
+import pytest
+import trio
+from asgi_calls import encoded
+from channels import house, initialize, sse
+
+FIELDS = {
+    "host": "localhost",
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+}
+
+
+class Upload:
+    """A POST over ASGI, whose body comes as the test says.
+
+    Attributes:
+        sent: What the application sent.
+    """
+
+    def __init__(self, app, path="/mcp", query=""):
+        self.sent = []
+        self._app = app
+        self._scope = {"type": "http", "method": "POST", "path": path, "headers": encoded(FIELDS)}
+        self._scope["query_string"] = query.encode()
+        self._send, self._receive = trio.open_memory_channel(10_000)
+
+    async def run(self):
+        async def send(piece):
+            self.sent.append(piece)
+
+        await self._app(self._scope, self._receive.receive, send)
+
+    def say(self, piece, *, more=True):
+        self._send.send_nowait({"type": "http.request", "body": piece, "more_body": more})
+
+    @property
+    def status(self):
+        return self.sent[0]["status"] if self.sent else None
+
+
+async def test_the_longest_unfinished_body_is_given_up_and_the_others_are_served(autojump_clock):
+    async with house(limits={"memory_bytes": 100_000}) as home, trio.open_nursery() as nursery:
+        long, short = Upload(home.app), Upload(home.app)
+        for upload in (long, short):
+            nursery.start_soon(upload.run)
+        short.say(json.dumps(initialize("2025-11-25")).encode() + b" " * 20_000)
+        for _ in range(9):
+            long.say(b" " * 10_000)
+        await trio.sleep(1)
+        assert (long.status, short.status) == (503, None)
+        assert "unfinished" in json.loads(long.sent[1]["body"])["error"]["message"]
+        short.say(b"", more=False)
+        await trio.sleep(1)
+        assert short.status == 200
+        assert home.bus.statistics().limits_reached == {"memory_bytes": 1}
+
+
+async def test_a_message_over_http_sse_is_given_up_likewise(autojump_clock):
+    async with house(limits={"memory_bytes": 100_000}) as home, sse(home.probe, "2025-11-25") as client:
+        path, _, query = client.stream.endpoint.partition("?")
+        upload = Upload(home.app, path, query)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(upload.run)
+            for _ in range(11):
+                upload.say(b" " * 10_000)
+            await trio.sleep(1)
+            assert upload.status == 503
+        assert "result" in await client.ask({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+
+
+@pytest.mark.parametrize("pieces", [1, 100_000])
+async def test_what_has_come_counts_whatever_its_pieces(pieces, autojump_clock):
+    async with house() as home, trio.open_nursery() as nursery:
+        upload = Upload(home.app)
+        upload._send, upload._receive = trio.open_memory_channel(pieces + 1)
+        nursery.start_soon(upload.run)
+        for _ in range(pieces):
+            upload.say(b" " * (100_000 // pieces))
+        await trio.sleep(1)
+        assert home.bus.statistics().held_bytes == 100_000
+        upload.say(b"", more=False)
+        await trio.sleep(1)
+        assert (upload.status, home.bus.statistics().held_bytes) == (400, 0)

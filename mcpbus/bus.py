@@ -207,15 +207,20 @@ class Bus:
         self._registering.add(session)
         return session
 
-    def open_channel(self, principal: object, peer: Peer) -> tuple[Session, Stream]:
+    def open_channel(self, principal: object, peer: Peer, *, timed: bool) -> tuple[Session, Stream]:
         """Open a connection that carries everything: its session, which may never be initialized, and its stream.
+
+        Args:
+            principal: Whom `authenticate` found.
+            peer: From where it comes.
+            timed: Whether it ends if its client says nothing.
 
         Raises:
             Overloaded: As for `open_session`; such connections count among the sessions.
         """
         owner = self._make_room(principal, peer)
         stream = self.open_stream(Line.SHARED)
-        session = self._spawn_session(Setting.SHARED, principal, owner, stream)
+        session = self._spawn_session(Setting.SHARED, principal, owner, stream, timed=timed)
         self._channels.add(session)
         return session, stream
 
@@ -238,10 +243,16 @@ class Bus:
         return owner
 
     def _spawn_session(
-        self, setting: Setting, principal: object, owner: Hashable, shared: Stream | None
+        self,
+        setting: Setting,
+        principal: object,
+        owner: Hashable,
+        shared: Stream | None,
+        *,
+        timed: bool = True,
     ) -> Session:
         session = Session(self, secrets.token_urlsafe(24), setting, principal, owner)
-        self.system.spawn(SessionActor, session, shared)
+        self.system.spawn(SessionActor, session, shared, timed)
         self.shares.enter(owner, session)
         return session
 

@@ -15,7 +15,8 @@ class Limits:
         max_sessions: Legacy sessions at once, and connections of WebSocket, HTTP+SSE and the like; past it, an idle
             one of whoever has most makes room, first of all one whose client never sent ``initialized``.
         idle_timeout: Seconds without a request in flight or an open stream after which a session ends.
-        initialize_timeout: Seconds within which a client must send ``initialized``.
+        initialize_timeout: Seconds within which a client must send ``initialized``; and within which it must say
+            anything at all over WebSocket or HTTP+SSE.
         on_session_timeout: Seconds that the `on_session` hooks have, all together.
         max_requests: Requests in flight on the whole bus, listens apart.
         max_listens: Listens on the whole bus.

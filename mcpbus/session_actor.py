@@ -36,14 +36,25 @@ class _Tick(msgspec.Struct, frozen=True):
     """Look whether the session is idle."""
 
 
+class _EndSilence(msgspec.Struct, frozen=True):
+    """Look whether the client of a channel has said anything."""
+
+
 class _Expire(msgspec.Struct, frozen=True):
     """Look what was held for too long."""
 
 
 class SessionActor:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, cell: Cell[object], session: Session, shared: Stream | None) -> None:
+    Args:
+        cell: Its cell.
+        session: The session.
+        shared: The channel that carries everything; None over Streamable HTTP.
+        timed: Whether the client has to initialize the session in time, or if it is a channel to say something at least.
+    """
+
+    def __init__(self, cell: Cell[object], session: Session, shared: Stream | None, timed: bool) -> None:
         limits = session.bus.limits
         self._cell = cell
         self._session = session
@@ -53,6 +64,8 @@ class SessionActor:
         self._newer: Outbox | None = None  # what was said since then
         self._dropped = False
         self._shared = shared
+        self._timed = timed
+        self._opened = session.last_active
         self._held: Held | None = None
         self._expiring = False
         self._why: str | None = None
@@ -60,6 +73,8 @@ class SessionActor:
         cell.on_stop(self._ended)
         if shared is not None:
             cell.watch(shared.address)
+            if timed:
+                cell.after(limits.initialize_timeout, _EndSilence())
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
@@ -69,7 +84,7 @@ class SessionActor:
 
     def _registered(self, _message: Registered) -> None:
         self._session.enter(Stage.REGISTERED)
-        if self._shared is None:
+        if self._timed:
             self._cell.after(self._limits.initialize_timeout, _Tick())
 
     def _initialized(self, _message: Initialized) -> None:
@@ -93,6 +108,11 @@ class SessionActor:
                 self._end("The session was idle for too long")
             else:
                 self._cell.after(due - now, _Tick())
+
+    def _end_silence(self, _message: _EndSilence) -> None:
+        session = self._session
+        if session.stage is Stage.CONNECTED and session.last_active == self._opened:
+            self._end(f"The client said nothing for {self._limits.initialize_timeout:g} s")
 
     def _close(self, message: Close) -> None:
         self._end(message.why)
@@ -253,5 +273,6 @@ class SessionActor:
         Stopped: _shared_stopped,
         Registered: _registered,
         _Tick: _tick,
+        _EndSilence: _end_silence,
         _Expire: _expire,
     }

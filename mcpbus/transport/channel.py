@@ -131,7 +131,7 @@ class Channel:
         bus: The bus to attach to.
         principal: Who the client is, if that is known.
         peer: From where it came.
-        spared: Whether it does not end when too much waits for clients that do not read.
+        spared: Whether it ends neither when too much waits for clients that do not read, nor if its client says nothing.
 
     Attributes:
         session: The session that the connection is.
@@ -145,7 +145,7 @@ class Channel:
     ) -> None:
         self._bus = bus
         self._peer = peer
-        self.session, self._stream = bus.open_channel(principal, peer)
+        self.session, self._stream = bus.open_channel(principal, peer, timed=not spared)
         self._stream.spared = spared
         self._writer = self._stream.attach()
         # More than this waits only for a client that goes on asking and does not read what it is answered.

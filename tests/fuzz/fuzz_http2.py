@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.fuzz_guard import open_guarded
 from tests.fuzz.fuzz_messages import CLAIM, HELLO, MODERN, REQUESTS, encoded
-from tests.fuzz.fuzz_target import Target
+from tests.fuzz.fuzz_target import Drawn
 from tests.fuzz.fuzz_virtual import assert_balanced, play
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -204,4 +204,4 @@ async def _ask_again(guarded: Any) -> None:
     other.leave()
 
 
-HTTP2 = Target("http2", _cases, check, 100)
+HTTP2 = Drawn("http2", _cases, check, 100)

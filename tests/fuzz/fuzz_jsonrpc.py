@@ -28,7 +28,7 @@ from tests.fuzz.fuzz_messages import (
     encoded,
 )
 from tests.fuzz.fuzz_server import LIMITS, LONG, make_server
-from tests.fuzz.fuzz_target import Target
+from tests.fuzz.fuzz_target import Drawn
 from tests.fuzz.fuzz_virtual import assert_balanced, assert_empty, play
 
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -260,4 +260,4 @@ def _name(request_id: Any) -> str:
     return json.dumps(request_id)
 
 
-JSONRPC = Target("jsonrpc", _cases, check, 150)
+JSONRPC = Drawn("jsonrpc", _cases, check, 150)

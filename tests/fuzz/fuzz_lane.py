@@ -13,7 +13,7 @@ import trio
 from hypothesis import strategies as st
 
 from tests.fuzz.fuzz_server import LIMITS, LONG, make_server
-from tests.fuzz.fuzz_target import Target
+from tests.fuzz.fuzz_target import Drawn
 from tests.fuzz.fuzz_virtual import assert_balanced, assert_empty, play
 
 from lanes import House, open_lane  # isort: skip - `fuzz_target` knows where it is
@@ -294,4 +294,4 @@ def _unchunked(data: bytes) -> tuple[bytes, bytes]:
     return body + b" ...", b""
 
 
-LANE = Target("lane", _cases, check, 150)
+LANE = Drawn("lane", _cases, check, 100)

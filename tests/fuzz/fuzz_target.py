@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import hypothesis
@@ -24,9 +24,28 @@ class StuckError(Exception):
     """A case did not come to its end."""
 
 
-@attrs.frozen
-class Target:
+class Target(Protocol):
     """One thing that is fuzzed.
+
+    Attributes:
+        name: What `--only` calls it.
+        batch: How many cases one seed stands for: some seconds' worth.
+    """
+
+    name: str
+    batch: int
+
+    def run(self, seed: int, cases: int | None = None) -> int:
+        """Try cases of a seed, a whole batch unless it is said how many, and return how many that were.
+
+        Raises:
+            Exception: What the smallest failing case raises, with that case in its text or its notes.
+        """
+
+
+@attrs.frozen
+class Drawn:
+    """A target whose cases are drawn, and cut down, by hypothesis.
 
     Attributes:
         name: What `--only` calls it.
@@ -41,11 +60,7 @@ class Target:
     batch: int
 
     def run(self, seed: int, cases: int | None = None) -> int:
-        """Try the cases of a seed, and return how many that were.
-
-        Raises:
-            Exception: What the smallest failing case raises, with that case in its notes.
-        """
+        """See `Target`."""
         tried = 0
 
         def check(case: Any) -> None:
@@ -66,10 +81,14 @@ class Target:
         try:
             tries(hypothesis.seed(seed)(hypothesis.given(case=self.cases)(check)))()
         except BaseException as error:
-            again = f'again: make fuzz ARGS="--only {self.name} --seed {seed} --batches 1"'
-            error.add_note(again if cases is None else f"{again}, which tries more cases")
+            error.add_note(again(self, seed))
             raise
         return tried
+
+
+def again(target: Target, seed: int) -> str:
+    """How to try the same cases again."""
+    return f'again: make fuzz ARGS="--only {target.name} --seed {seed} --batches 1"'
 
 
 @contextlib.contextmanager

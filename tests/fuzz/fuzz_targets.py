@@ -5,5 +5,7 @@ from tests.fuzz.fuzz_jsonrpc import JSONRPC
 from tests.fuzz.fuzz_lane import LANE
 from tests.fuzz.fuzz_target import Target
 from tests.fuzz.fuzz_websocket import WEBSOCKET
+from tests.fuzz.fuzz_world import WorldTarget
 
-TARGETS: dict[str, Target] = {target.name: target for target in (LANE, JSONRPC, HTTP2, WEBSOCKET)}
+_TARGETS: tuple[Target, ...] = (LANE, JSONRPC, HTTP2, WEBSOCKET, WorldTarget())
+TARGETS = {target.name: target for target in _TARGETS}

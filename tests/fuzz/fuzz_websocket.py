@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.fuzz_guard import Guarded, Peer, open_guarded
 from tests.fuzz.fuzz_messages import CLAIM, HELLO, NOTIFICATIONS, REQUESTS, changed, changes, encoded
-from tests.fuzz.fuzz_target import Target
+from tests.fuzz.fuzz_target import Drawn
 from tests.fuzz.fuzz_virtual import assert_balanced, play
 
 UPGRADE = (
@@ -224,4 +224,4 @@ async def _ask_again(guarded: Guarded) -> None:
     other.leave()
 
 
-WEBSOCKET = Target("websocket", _cases, check, 100)
+WEBSOCKET = Drawn("websocket", _cases, check, 100)

@@ -13,7 +13,7 @@ BOTH_SHELLS := $(addprefix tests/,asking bus e2e examples tasks transport)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz soak conformance interop bench lint clean
+.PHONY: help demo test fuzz mutate soak conformance interop bench lint clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,6 +30,9 @@ endif
 
 fuzz: $(DEV) ## Try what no test has thought of (ARGS="--seed 7 --minutes 2 --only lane")
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
+
+mutate: $(DEV) ## Break the core in one place after the other, and see what no test notices (ARGS="--file mcpbus/outbox.py --sample 50")
+	@$(BIN)/python -m tests.mutation.run $(ARGS)
 
 soak: $(DEV) ## Have clients of all transports come and go, with faults, and see what is left (ARGS="--minutes 10 --seed 1")
 	@$(BIN)/python -m tests.soak.run $(ARGS)

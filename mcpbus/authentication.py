@@ -1,7 +1,8 @@
 """The seam for principals: who is behind an HTTP request.
 
 ``Server(authenticate=...)`` takes an async function of the request's `Head`. What it returns is the principal:
-any value that compares by ``==``. A session may be used by the principal that opened it, and by nobody else.
+a text, or any value that is compared by what it holds. A session may be used by the principal that opened it, and by
+nobody else; so may all else that is somebody's, see `mcpbus.principals`.
 """
 
 from collections.abc import Awaitable, Callable

@@ -30,6 +30,7 @@ from mcpbus.methods import METHODS
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.owners import Peer, owner_of
+from mcpbus.principals import is_same
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.revisions import LATEST, Era
 from mcpbus.reached import ReachedLimits
@@ -183,7 +184,7 @@ class Bus:
         A session that is a connection has no requests over Streamable HTTP, whoever knows its id.
         """
         session = self._sessions.get(session_id)
-        if session is None or session.principal != principal or session.setting is Setting.SHARED:
+        if session is None or session.setting is Setting.SHARED or not is_same(session.principal, principal):
             return None
         return session
 

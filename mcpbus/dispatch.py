@@ -143,7 +143,7 @@ def _retry(
         raise invalid_params(f"expected {bound} - at `params.inputResponses`")
     state = None
     if routing.request_state is not msgspec.UNSET:
-        state = bus.parking.sealer.open(routing.request_state, Binding.of(request, inbound.principal))
+        state = bus.parking.open(routing.request_state, Binding.of(request, inbound.principal))
     slot = bus.admission.admit(request.id, inbound.table(), inbound)
     parked = None
     if state is not None:

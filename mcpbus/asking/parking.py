@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcpbus.asking.state import RoundState, Sealer
+from mcpbus.asking.state import Binding, RoundState, Sealer
+from mcpbus.principals import Owner
 from mcpbus.protocol.errors import ProtocolError, invalid_params
 from mcpbus.reached import ReachedLimits
 from mcpbus.shares import NoRoomError, Shares
@@ -100,6 +101,14 @@ class Parking:
         """Take a call out, if it is here."""
         if call in self._calls:
             self.leave(call)
+
+    def open(self, text: object, binding: Binding) -> RoundState:
+        """Open the state of a round; as `Sealer.open`."""
+        return self.sealer.open(text, binding, self._owner_of)
+
+    def _owner_of(self, call: str) -> Owner | None:
+        parked = self._calls.get(call)
+        return None if parked is None else Owner(parked.carrier.caller.principal)
 
     def claim(self, state: RoundState) -> Parked | None:
         """Use up a round, and return the call that waits for it; None if that is gone.

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from mcpbus.principals import Owner
 from mcpbus.protocol.errors import ProtocolError, invalid_params
 from mcpbus.protocol.jsonrpc import Request
 
@@ -35,12 +36,12 @@ class Binding:
     Attributes:
         method: The request's method.
         digest: Of its parameters, without those that change from round to round.
-        principal: Of who asked.
+        principal: Who asks.
     """
 
     method: str
     digest: bytes
-    principal: bytes
+    principal: Any
 
     @classmethod
     def of(cls, request: Request, principal: object) -> "Binding":
@@ -49,7 +50,7 @@ class Binding:
         for changing in ("_meta", "inputResponses", "requestState"):
             params.pop(changing, None)
         digest = hashlib.sha256(msgspec.json.encode(params, order="deterministic")).digest()
-        return cls(request.method, digest, hashlib.sha256(repr(principal).encode()).digest())
+        return cls(request.method, digest, principal)
 
 
 class RoundState(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ class RoundState(msgspec.Struct, frozen=True):
         round: Names this round of it, which can be used once.
         method: See `Binding`.
         digest: See `Binding`.
-        principal: See `Binding`.
+        principal: A digest of who asked; see `Owner`.
         expires: When it lapses, in seconds since 1970.
         answers: The answers of earlier rounds by key, for a call that has to start again; None if they are
             too many to travel, so that it cannot.
@@ -128,27 +129,30 @@ class Sealer:
         """
         name = os.urandom(16)
         expires = self.now() + lifetime
-        state = RoundState(
-            call, name, binding.method, binding.digest, binding.principal, expires, answers, author, again
-        )
+        owner = Owner(binding.principal).digest
+        state = RoundState(call, name, binding.method, binding.digest, owner, expires, answers, author, again)
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._ciphers[0].encrypt(nonce, _encode(state), _PURPOSE)
         return name, base64.urlsafe_b64encode(nonce + sealed).decode()
 
-    def open(self, text: object, binding: Binding) -> RoundState:
+    def open(
+        self, text: object, binding: Binding, owner_of: Callable[[str], Owner | None] = lambda _: None
+    ) -> RoundState:
         """Open what a client brought back.
+
+        Args:
+            text: What it brought.
+            binding: The request with which it came.
+            owner_of: Returns whose a call is, given its name, if it waits in this process.
 
         Raises:
             ProtocolError: -32602: it was not sealed here, or not for this request, or has lapsed.
         """
         state = self._unseal(text)
-        if state is None or (state.method, state.digest, state.principal) != (
-            binding.method,
-            binding.digest,
-            binding.principal,
-        ):
+        if state is None or (state.method, state.digest) != (binding.method, binding.digest):
             raise _unusable()
-        if state.expires < self.now():
+        owner = owner_of(state.call) or Owner.stored(state.principal)
+        if state.expires < self.now() or not owner.admits(binding.principal):
             raise _unusable()
         return state
 

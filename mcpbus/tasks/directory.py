@@ -16,12 +16,12 @@ from mcpbus.call import Carrier, HandOver, Park
 from mcpbus.emission import TASK_STATUS, Emission
 from mcpbus.features.calls import ToolCall
 from mcpbus.owners import owner_stored
+from mcpbus.principals import Owner
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.routing import Kind
 from mcpbus.shares import NoRoomError, Shares
 from mcpbus.tasks.extension import TaskSupport, declares, unknown_task
-from mcpbus.tasks.owner import Owner
 from mcpbus.tasks.record import TaskRecord, TaskStatus
 from mcpbus.tasks.stores.protocol import TaskStore
 from mcpbus.tasks.task import Close, Expire, Follow, Say, Task, TaskActor

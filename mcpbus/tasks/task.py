@@ -22,9 +22,9 @@ from mcpbus.asking.errors import AskError, cannot_ask
 from mcpbus.call import Carrier, Finished
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Reason
+from mcpbus.principals import Owner
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, quoted
 from mcpbus.schemas import jsontypes
-from mcpbus.tasks.owner import Owner
 from mcpbus.tasks.record import TaskRecord, TaskStatus, encode_error
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import trio
 
 from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized, identify
+from mcpbus.principals import is_same
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.session import Session
@@ -146,9 +147,9 @@ class HttpSse:
     def _find(self, head: Head, principal: Any) -> Channel | None:
         named = parse_qs(head.query).get(_NAME, ())
         channel = self._channels.get(named[0]) if len(named) == 1 else None
-        if channel is None or channel.session.address.stopped or channel.session.principal != principal:
+        if channel is None or channel.session.address.stopped:
             return None
-        return channel
+        return channel if is_same(channel.session.principal, principal) else None
 
 
 def _unknown() -> Answer:

@@ -1,7 +1,9 @@
 """The state that travels: sealed, bound to its request, and good for one round."""
 
 import base64
+import itertools
 
+import attrs
 import hypothesis
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from interview import EVERYTHING, MODERN, accept, interviewed, retry, text
 
 from mcpbus import ProtocolError, Unauthorized
+from mcpbus.asking import Elicit, InputRequired
 from mcpbus.asking.parking import Parked, Parking
 from mcpbus.asking.state import Binding, Sealer
 from mcpbus.protocol.jsonrpc import Request
@@ -313,6 +316,66 @@ async def test_a_foreign_principals_state_is_refused(autojump_clock):
         stolen = await it.ask(params=retry(result, ANSWER), headers=bob).ended()
         assert (stolen.status, stolen.messages[0]["error"]["code"], it.outcomes) == (400, -32602, [])
         assert text((await it.ask(params=retry(result, ANSWER), headers=ann).reply())["result"]) == "x"
+
+
+@attrs.frozen
+class Silent:
+    """Its repr says nothing of who it is, nor does one field of it matter."""
+
+    id: str = attrs.field(repr=False)
+    seen: int = attrs.field(factory=itertools.count().__next__, eq=False)
+
+
+class Plain:
+    """Compares by content, and has the repr of every object."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __eq__(self, other):
+        return isinstance(other, Plain) and other.name == self.name
+
+    __hash__ = None
+
+
+class Itself:
+    """Is compared by identity."""
+
+
+ITSELF = {"ann": Itself(), "bob": Itself()}
+MAKERS = [
+    Silent,
+    Plain,
+    lambda name: frozenset({name, "a", "b", "c"}),
+    lambda name: {"sub": name},
+    ITSELF.get,
+]
+
+
+async def explicit(ctx):
+    if ctx.input_state is None:
+        return InputRequired({"k": Elicit("?", str)}, state=1)
+    return (await ctx.elicit("?", str, key="k")).data
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=["silent", "plain", "set", "mapping", "itself"])
+@pytest.mark.parametrize("how", ["waits", "runs again", "is lost"])
+async def test_a_state_is_good_for_whoever_is_equal_to_its_owner_and_for_nobody_else(
+    make, how, autojump_clock
+):
+    async def authenticate(head):
+        return make(head.headers["x-user"])
+
+    script = explicit if how == "runs again" else greet
+    async with interviewed(script, authenticate=authenticate, tool={"replay": True}) as it:
+        result = (await it.ask(headers={"x-user": "ann"}).reply())["result"]
+        if how == "is lost":
+            it.bus.parking.evict_all()
+            await it.quiet()
+        stolen = await it.ask(params=retry(result, ANSWER), headers={"x-user": "bob"}).ended()
+        assert (stolen.status, stolen.messages[0]["error"]["code"]) == (400, -32602)
+        own = await it.ask(params=retry(result, ANSWER), headers={"x-user": "ann"}).reply()
+        assert text(own["result"]) == "x"
 
 
 async def test_an_expired_state_is_refused(autojump_clock, monkeypatch):

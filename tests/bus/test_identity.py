@@ -47,6 +47,38 @@ async def test_find_session_says_nothing_of_whether_the_session_exists(autojump_
         assert stage.bus.find_session("no such id", {"name": "alice"}) is None
 
 
+class Cross:
+    """A principal that cannot be compared."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __eq__(self, other):
+        raise ValueError(f"{self.name} is not to be compared")
+
+    __hash__ = None
+
+
+async def test_a_principal_that_cannot_be_compared_has_nothing_that_is_anybodys(autojump_clock, caplog):
+    async def authenticate(head):
+        return Cross(head.headers["authorization"])
+
+    async with staged(authenticate=authenticate) as stage:
+        session = await stage.probe.initialize(headers=as_("alice"))
+        theirs = {"mcp-session-id": session.id, **as_("alice")}
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert (await stage.probe.post(ping, theirs).ended()).status == 404
+        stream = stage.probe.send(
+            "GET", headers={"accept": "text/event-stream", **as_("alice")}, target="/sse"
+        )
+        await stage.quiet()
+        posted = {"content-type": "application/json", **as_("alice")}
+        answer = await stage.probe.send("POST", b"{}", posted, target=stream.endpoint).ended()
+        assert answer.status == 404
+        assert "cannot be compared" in caplog.text
+        assert session.id in stage.bus.sessions
+
+
 async def test_ids_are_unique_in_flight_within_one_session_by_type_and_value(autojump_clock):
     async with staged() as stage:
         one, other = await stage.probe.initialize(), await stage.probe.initialize()

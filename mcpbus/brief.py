@@ -62,8 +62,7 @@ class Brief(Guest, kw_only=True, eq=False):
             outcome = read_outcome(self.outcome)
             if not isinstance(outcome, Required):
                 return self._answer(outcome, _FINISHED)
-            self.appear()
-            self.carrier.call.tell(outcome)
+            self.carrier.tell_call(outcome)
         self.appear()
         return None
 

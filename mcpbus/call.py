@@ -196,8 +196,11 @@ class Carrier(msgspec.Struct, eq=False):
 
     def tell_call(self, message: object) -> bool:
         """Tell the call's actor, and return whether it took it: not once the call has ended, or its request without it."""
-        if self._call is None and self.ended is not None:
-            return False
+        if self._call is None:
+            if self.brief is not None:
+                self.brief.appear()  # and if its client turns out to have gone, end
+            if self.ended is not None:
+                return False
         return self.call.tell(message) is None
 
     def cancel(self) -> bool:

@@ -260,6 +260,7 @@ class Context(Asking):
                 if caller.session is not None:
                     await caller.session.until_initialized()
                 if ask.open and not carrier.tell_call(ask):
+                    await trio.lowlevel.checkpoint_if_cancelled()  # its client has gone, as a rule
                     raise cannot_ask("its request has ended")
                 return list((await ask.wait()).values())
         except trio.TooSlowError:

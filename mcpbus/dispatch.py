@@ -15,7 +15,8 @@ import trio
 
 from mcpbus.admission import PastShare
 from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
-from mcpbus.asking.state import Binding
+from mcpbus.asking.parking import Parked
+from mcpbus.asking.state import Binding, RoundState
 from mcpbus.brief import Brief
 from mcpbus.call import Carrier, Resume
 from mcpbus.handshake import Registration
@@ -75,7 +76,7 @@ def serve(
     Raises:
         ProtocolError: What to answer instead; anything else that went wrong has been logged.
     """
-    request, session = inbound.request, inbound.session
+    request, session, slot = inbound.request, inbound.session, None
     try:
         if session is not None:
             session.touch()
@@ -108,6 +109,8 @@ def serve(
     except (ProtocolError, KeyboardInterrupt):
         raise
     except BaseException as error:  # of the author's, such as how a principal compares; or there is no memory
+        if slot is not None:
+            slot.release()
         _log.error("%s failed", request.method, exc_info=error)
         raise internal_error() from error
     return brief
@@ -148,11 +151,8 @@ def _retry(
     parked = None
     if state is not None:
         try:
-            parked = bus.parking.claim(state)
-            lost = parked is None and not state.again
-            if lost and (state.answers is None or not prepared.replayable):
-                raise invalid_params("the call that this state belongs to is lost; begin anew")
-        except ProtocolError:
+            parked = _claim(bus, state, prepared)
+        except BaseException:
             slot.release()
             raise
     ticket = inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session))
@@ -168,6 +168,19 @@ def _retry(
         carrier.state = None if state.author is None else msgspec.json.decode(state.author)
     carrier.answers |= responses
     return _start(ticket, carrier)
+
+
+def _claim(bus: "Bus", state: RoundState, prepared: Prepared) -> Parked | None:
+    """Use up a round, and return the call that waits for it; None if it is to be run anew.
+
+    Raises:
+        ProtocolError: -32602: the round was used before, or the call is gone and cannot be run anew.
+    """
+    parked = bus.parking.claim(state)
+    lost = parked is None and not state.again
+    if lost and (state.answers is None or not prepared.replayable):
+        raise invalid_params("the call that this state belongs to is lost; begin anew")
+    return parked
 
 
 def answer(response: Response, session: Session) -> None:

@@ -128,7 +128,10 @@ class Parking:
     def _consume(self, state: RoundState) -> None:
         consumed, now = self._consumed, self.sealer.now()
         consumed[state.round] = state.expires
-        while (expires := next(iter(consumed.values()))) < now or len(consumed) > _MOST_CONSUMED:
+        # It may have lapsed itself, since it was opened.
+        while consumed and (
+            (expires := next(iter(consumed.values()))) < now or len(consumed) > _MOST_CONSUMED
+        ):
             consumed.popitem(last=False)
             # A state that has lapsed is refused by its date. Of the others only the dates are kept.
             if expires >= now:

@@ -387,6 +387,31 @@ async def test_an_expired_state_is_refused(autojump_clock, monkeypatch):
         assert (call.status, call.messages[0]["error"]["code"], it.outcomes) == (400, -32602, [])
 
 
+async def test_a_state_may_expire_while_it_is_claimed(autojump_clock, monkeypatch):
+    async with interviewed(greet, limits={"parked_timeout": 60}) as it:
+        result = (await it.ask().reply())["result"]
+        now = it.server.sealer.now()
+        late = iter([now + 59.9])
+        monkeypatch.setattr(it.server.sealer, "now", lambda: next(late, now + 60.1))
+        assert text((await it.ask(params=retry(result, ANSWER)).reply())["result"]) == "x"
+        again = await it.ask(params=retry(result, ANSWER)).ended()
+        assert (again.status, again.messages[0]["error"]["code"]) == (400, -32602)
+        await it.assert_nothing_is_left()
+
+
+async def test_whatever_goes_wrong_while_a_state_is_claimed_gives_the_place_back(autojump_clock, monkeypatch):
+    async with interviewed(greet) as it:
+        result = (await it.ask().reply())["result"]
+
+        def claim(state):
+            raise MemoryError
+
+        monkeypatch.setattr(it.bus.parking, "claim", claim)
+        failed = (await it.ask(params=retry(result, ANSWER)).ended()).messages[0]
+        assert failed["error"]["code"] == -32603
+        assert it.bus.statistics().requests == 0
+
+
 @pytest.mark.parametrize(
     "again", ["while it runs", "after the next question", "after the end", "after a loss"]
 )

@@ -20,9 +20,10 @@ CLAIM = {
 }
 
 
-def call(tool, *lines, version="1.1", **arguments):
+def call(tool, *lines, version="1.1", capabilities=None, **arguments):
     """A call of a tool, whose answer may come on a stream."""
-    params = {"name": tool, "arguments": arguments, "_meta": CLAIM | {"progressToken": 1}}
+    declared = {"io.modelcontextprotocol/clientCapabilities": capabilities or {}}
+    params = {"name": tool, "arguments": arguments, "_meta": CLAIM | declared | {"progressToken": 1}}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     fields = (
         b"content-type: application/json",

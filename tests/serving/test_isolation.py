@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 
 import pytest
 import trio
@@ -10,7 +11,7 @@ from lanes import Endpoint, open_lane, post
 from peers import get, receive_until, respond, serving
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus import ProtocolError, Server, dispatch
+from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server, dispatch
 from mcpbus.containment import Contained, ExceptionsOnly, run_lasting
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.lifespan import lifespan
@@ -370,6 +371,24 @@ async def test_whatever_goes_wrong_before_the_handler_runs_is_that_requests_faul
         assert (await client.call_tool("echo"))["content"][0]["text"] == "well"
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_request_that_cannot_begin_gives_its_place_back(
+    revision, monkeypatch, caplog, autojump_clock
+):
+    server = Server("it", version="1")
+
+    @server.tool
+    async def echo() -> str:
+        return "well"
+
+    async with open_bus(server) as bus, bus.connect(revision=revision) as client:
+        monkeypatch.setattr(dispatch, "Carrier", fails_once(MemoryError(), dispatch.Carrier))
+        with pytest.raises(ProtocolError, match="-32603"):
+            await client.call_tool("echo")
+        assert bus.statistics().requests == 0
+        assert (await client.call_tool("echo"))["content"][0]["text"] == "well"
+
+
 async def test_no_memory_for_a_message_on_a_channel_is_answered(monkeypatch, caplog, autojump_clock):
     sender, receiver = trio.open_memory_channel(10)
     said = []
@@ -415,3 +434,30 @@ async def test_a_hook_that_raises_refuses_its_session(fault, late, caplog, autoj
         await client.say(legacy("initialize", hello))
         assert "mcp-session-id" in (await client.answer())[1]
         assert (house.bus.statistics().sessions, house.bus.statistics().requests) == (1, 0)
+
+
+# -- clients that leave -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["a question", "questions at its end"])
+async def test_a_client_that_has_gone_before_its_handler_asks_leaves_nothing(how, caplog, autojump_clock):
+    async with open_house() as house:
+
+        @house.server.tool
+        async def ask(ctx: Context) -> str:
+            return await ctx.list_roots() and "asked"
+
+        @house.server.tool
+        async def end_with_questions() -> str | InputRequired:
+            return InputRequired({"roots": ListRoots()})
+
+        name = "ask" if how == "a question" else "end_with_questions"
+        for _ in range(10):
+            client = await house.connect()
+            await client.say(call("echo", text="x") * 3 + call(name, capabilities={"roots": {}}))
+            await client.stream.send_stream.aclose()
+            await client.all()
+            await wait_all_tasks_blocked()
+        statistics = house.bus.statistics()
+        assert (statistics.requests, statistics.actors, dict(statistics.pending)) == (0, 0, {})
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -88,14 +88,24 @@ class DeadlineStream(trio.abc.Stream):
             raise _translate(error) from error
 
     async def _send_patiently(self, data: bytes | bytearray | memoryview, sent: int) -> None:
-        with trio.CancelScope(shield=True) as self._sending, memoryview(data) as view:
+        with memoryview(data) as view:
             for start in range(sent, len(view), _SLICE):
-                self._sending.deadline = trio.current_time() + self._seconds
-                await self._stream.send_all(view[start : start + _SLICE])
-        if self._sending.cancelled_caught:
-            self.stalled = not self.aborted
-            self._reset()
-            raise trio.BrokenResourceError(f"the peer accepted nothing for {self._seconds:g} s")
+                await self._send_slice(view[start : start + _SLICE])
+
+    async def _send_slice(self, view: memoryview) -> None:
+        until = trio.current_time() + self._seconds
+        while view:
+            with trio.CancelScope(shield=True, deadline=until) as self._sending:
+                await self._stream.wait_send_all_might_not_block()
+            if self.aborted:
+                raise trio.BrokenResourceError("the connection was reset")
+            # Once more when the time is over, too. The peer may have taken this much although the kernel, which waits for a third
+            # of its buffer to be free, has not told of it; or nobody has looked, as when the process was stopped.
+            view = view[self.send_now(view) :]
+            if view and self._sending.cancelled_caught:
+                self.stalled = True
+                self._reset()
+                raise trio.BrokenResourceError(f"the peer accepted nothing for {self._seconds:g} s")
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until the socket is writable."""

@@ -100,23 +100,43 @@ async def test_what_the_kernel_has_taken_is_not_waited_for_either():
 
 
 class SlowStream:
-    """Its kernel takes nothing at once, and it takes a while for each write, in virtual time."""
+    """Its kernel takes nothing at once, and its peer takes a while, in virtual time, before it reads all that is there."""
 
     def __init__(self, seconds):
         self.seconds = seconds
         self.socket, self._other = trio.socket.socketpair()
-        with suppress(BlockingIOError):
-            while True:
-                os.write(self.socket.fileno(), PIECE)
-        self.taken = 0
+        self._read = -fill(self.socket)
 
-    async def send_all(self, data):
+    async def wait_send_all_might_not_block(self):
         await trio.sleep(self.seconds)
-        self.taken += len(data)
+        self._read += drain(self._other)
+
+    @property
+    def taken(self):
+        self._read += drain(self._other)
+        return self._read
 
     async def aclose(self):
         self.socket.close()
         self._other.close()
+
+
+def fill(sock):
+    """Write until the kernel takes no more, and return how much that was."""
+    size = 0
+    with suppress(BlockingIOError):
+        while True:
+            size += os.write(sock.fileno(), PIECE)
+    return size
+
+
+def drain(sock):
+    """Read all that is there, and return how much that was."""
+    size = 0
+    with suppress(BlockingIOError):
+        while data := os.read(sock.fileno(), len(PIECE)):
+            size += len(data)
+    return size
 
 
 async def test_a_slow_client_that_moves_may_take_its_time(autojump_clock):
@@ -137,6 +157,19 @@ async def test_a_write_that_ran_out_of_time_resets_the_connection(autojump_clock
     with pytest.raises(trio.BrokenResourceError):
         await stream.send_all(b"more")
     await below.aclose()
+
+
+async def test_a_client_that_has_taken_it_while_the_process_was_stopped_is_not_cut_off(mock_clock):
+    ours, theirs = trio.socket.socketpair()
+    with ours, theirs:
+        stream, read = DeadlineStream(trio.SocketStream(ours), 10), -fill(ours)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stream.send_all, PIECE)
+            while read < len(PIECE):
+                await trio.testing.wait_all_tasks_blocked()
+                read += drain(theirs)
+                mock_clock.jump(100)
+        assert read == len(PIECE)
 
 
 async def test_an_abort_ends_a_write(autojump_clock):

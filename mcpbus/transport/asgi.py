@@ -1,17 +1,18 @@
 """The ASGI shell over the `endpoint`."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 import trio
 
 from mcpbus.containment import ExceptionsOnly
 from mcpbus.owners import Peer
+from mcpbus.protocol.errors import invalid_request
 from mcpbus.remembered import Remembered
 from mcpbus.transport.answering import Host
 from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.decisions import Answer, Head, plain_path
+from mcpbus.transport.decisions import Answer, Head, plain_path, refusal
 from mcpbus.transport.endpoint import Endpoint
 from mcpbus.transport.gate import HttpOptions
 from mcpbus.transport.headers import Headers
@@ -21,6 +22,9 @@ from mcpbus.transport.websocket import WebSockets
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
+
+_LAST_LOOK_SECONDS: Final = 0.1
+_TOO_SLOW: Final = refusal(408, invalid_request("the body of the request did not come in time"))
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -122,7 +126,7 @@ def _peer(scope: Scope) -> Peer:
 class _AsgiRequest:
     """An `HttpRequest` of the ASGI shell."""
 
-    __slots__ = ("_budget", "_cors", "_deadline", "_receive", "_send", "cleared", "head", "peer")
+    __slots__ = ("_budget", "_cors", "_limits", "_receive", "_send", "cleared", "head", "peer")
 
     host: Host | None = None
 
@@ -131,37 +135,50 @@ class _AsgiRequest:
         self.peer = peer
         self.cleared = known.cleared
         self._cors = known.cors
-        self._deadline = bus.limits.write_deadline
+        self._limits = bus.limits
         self._budget = bus.budget
         self._receive = receive
         self._send = send
 
     async def read_body(self, limit: int) -> bytes | None:
-        body, more = await self._read_piece()
+        pace = self._limits.body_pace
+        until = pace.begin(trio.current_time())
+        body, more = await self._read_piece(until)
         with Unfinished(self._budget, self.peer) as unfinished:
             unfinished.add(body)
             while more and len(unfinished) <= limit:
-                piece, more = await self._read_piece()
-                if piece:  # the last one is empty, as a rule
-                    unfinished.add(piece)
+                until = pace.go_on(until, trio.current_time(), len(body))
+                body, more = await self._read_piece(until)
+                if body:  # the last one is empty, as a rule
+                    unfinished.add(body)
             return unfinished.whole() if len(unfinished) <= limit else None
 
-    async def _read_piece(self) -> tuple[bytes, bool]:
+    async def _read_piece(self, until: float) -> tuple[bytes, bool]:
         """Read what comes next of the body, and whether more does."""
-        message = await self._receive()
+        message = await self._receive_until(until)
         if message["type"] == "http.disconnect":
             raise trio.BrokenResourceError("the client went away while its request was read")
         return message.get("body", b""), message.get("more_body", False)
+
+    async def _receive_until(self, until: float) -> Message:
+        with trio.CancelScope(deadline=until):
+            return await self._receive()
+        # It may have come while nobody looked, as when the process was stopped; who reads the connection has a moment for it.
+        with trio.move_on_after(_LAST_LOOK_SECONDS):
+            return await self._receive()
+        await self.answer(_TOO_SLOW)
+        raise trio.BrokenResourceError("the body of the request did not come in time")
 
     async def answer(self, reply: Answer) -> None:
         headers = [*reply.headers, *self._cors]
         if reply.body and b"content-length" not in dict(headers):
             headers.append((b"content-length", b"%d" % len(reply.body)))  # else it goes out in chunks
-        with trio.CancelScope(relative_deadline=self._deadline):
+        deadline = self._limits.write_deadline
+        with trio.CancelScope(relative_deadline=deadline):
             await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
             await self._send({"type": "http.response.body", "body": reply.body})
             return
-        raise trio.BrokenResourceError(f"the client accepted nothing for {self._deadline:g} s")
+        raise trio.BrokenResourceError(f"the client accepted nothing for {deadline:g} s")
 
     async def start_stream(self, headers: HeaderList) -> None:
         headers = [*headers, *self._cors]

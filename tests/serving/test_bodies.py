@@ -6,6 +6,8 @@ import pytest
 import trio
 from peers import Http2, get, hello, receive_all, receive_until, respond, serving
 
+from mcpbus import Limits, Server
+
 MEGABYTE = bytes(1024 * 1024)
 
 
@@ -131,6 +133,34 @@ async def test_a_body_that_never_ends_is_not_waited_for():
         stream = await served.connect()
         await stream.send_all(post(10))
         assert b"ok" in await receive_all(stream)
+
+
+@pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])
+async def test_a_body_that_never_comes_is_answered_408(protocol):
+    server = Server("waits", version="1")
+    fields = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")]
+    async with (
+        server.open(limits=Limits(body_timeout=0.1), drain_seconds=0) as bus,
+        serving(bus.asgi(), http1="hypercorn", unread_body_seconds=0.05) as served,
+    ):
+        stream = await served.connect()
+        if protocol == "HTTP/1.1":
+            head = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n"
+            lines = b"".join(b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in fields)
+            await stream.send_all(head + lines + b"\r\n{")
+            assert (await receive_all(stream)).startswith(b"HTTP/1.1 408 ")
+        else:
+            peer = await Http2(stream).start()
+            fields[:0] = [
+                (":method", "POST"),
+                (":path", "/mcp"),
+                (":scheme", "http"),
+                (":authority", "localhost"),
+            ]
+            stream_id = await peer.request(headers=fields, end=False)
+            await peer.until_stream(stream_id, h2.events.StreamEnded)
+            (response,) = [e for e in peer.events[stream_id] if isinstance(e, h2.events.ResponseReceived)]
+            assert dict(response.headers)[":status"] == "408"
 
 
 @pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])

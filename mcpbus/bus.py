@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from threading import get_ident
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -102,6 +103,7 @@ class Bus:
         self.limits = limits
         self.system = system
         self.clock: Callable[[], float] = time.perf_counter
+        self._thread = get_ident()
         self.turns = Turns(self)
         self.ledger = Ledger()
         self.reached = ReachedLimits()
@@ -143,9 +145,25 @@ class Bus:
 
     def resource_updated(self, uri: str) -> Broadcast:
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
+        self.check_thread("bus.resource_updated")
         data = encode_notification(RESOURCE_UPDATED, {"uri": uri})
         recipients, key = self.interests.in_uri(uri), (RESOURCE_UPDATED, uri)
         return self._publish(recipients, RESOURCE_UPDATED, Kind.RESOURCE_UPDATED, data, key, uri)
+
+    def check_thread(self, call: str) -> None:
+        """Refuse a call from a thread that trio does not run in, before anything is counted or changed.
+
+        Args:
+            call: What was called, as people write it.
+
+        Raises:
+            RuntimeError: Always, in such a thread; it says what to write instead.
+        """
+        if get_ident() != self._thread:
+            raise RuntimeError(
+                f"{call}() belongs to the thread that trio runs in: from another one, write "
+                f"trio.from_thread.run_sync({call}, ...), with trio_token= where trio did not start that thread"
+            )
 
     def session_tools_changed(self, session: Session) -> Broadcast:
         """Tell one session that its list of tools has changed, unless it is still registering."""
@@ -153,6 +171,7 @@ class Bus:
         return self._publish_list("tools", [session.address] if registered else [])
 
     def _list_changed(self, kind: FeatureKind) -> Broadcast:
+        self.check_thread(f"bus.{kind}_changed")
         sessions = (session.address for session in self._sessions.values())
         return self._publish_list(kind, [*sessions, *self.interests.in_list(kind)])
 
@@ -469,6 +488,7 @@ async def open_bus(
         bus = Bus(server, system, limits, state, event_store=event_store, task_store=task_store)
         await bus.tasks.recover()
         unlisten = server.features.on_change(bus._list_changed)  # noqa: SLF001 - the bus's own opening
+        unguard = server.features.guard(bus.check_thread)
         try:
             yield bus
             if not bus._drained:  # noqa: SLF001
@@ -477,5 +497,6 @@ async def open_bus(
             raised = error
         finally:
             unlisten()
+            unguard()
     if raised is not None:
         raise raised

@@ -178,6 +178,7 @@ class Session:
             ValueError: There is no such level.
             TypeError: `data` is not JSON.
         """
+        self.bus.check_thread("session.log")
         return self._say(emission.log(self.bus.ledger, Kind.SESSION_LOG, level, data, logger))
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> Receipt:
@@ -193,6 +194,7 @@ class Session:
             ValueError: The protocol's core defines `method`, or it is no notification.
             TypeError: `params` is not JSON.
         """
+        self.bus.check_thread("session.notify")
         return self._say(emission.custom(self.bus.ledger, Kind.SESSION_CUSTOM, method, params))
 
     def elicitation_complete(self, elicitation_id: str) -> Receipt:
@@ -203,6 +205,7 @@ class Session:
         Args:
             elicitation_id: That of an `ElicitUrl` that this client was asked.
         """
+        self.bus.check_thread("session.elicitation_complete")
         said = emission.elicitation_complete(self.bus.ledger, elicitation_id)
         if self.revision is None or not self.revision.elicitation_ids:
             said.receipt.discard(Reason.ERA)
@@ -221,6 +224,7 @@ class Session:
         Raises:
             RegistrationError: The session has a tool of that name, or the function cannot be one.
         """
+        self.bus.check_thread("session.add_tool")
         if self._own is None:
             # Made only now: most sessions have no tools of their own.
             self._own = self.bus.features.overlay()
@@ -233,6 +237,7 @@ class Session:
         Raises:
             RegistrationError: The session has no tool of that name of its own.
         """
+        self.bus.check_thread("session.remove_tool")
         if self._own is None:
             raise RegistrationError(f"tool {name!r} is not one of this session's own; it has none")
         self._own.remove_tool(name)
@@ -287,6 +292,7 @@ class Session:
 
     def close(self) -> None:
         """End the session; what it has in flight is answered with an error first."""
+        self.bus.check_thread("session.close")
         self.address.tell(Close("The session was closed by the server"))
 
     def _make_room(self) -> None:

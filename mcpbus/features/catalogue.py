@@ -43,6 +43,7 @@ class Features:
         self._mirrors = False
         self._selective: tuple[int, bool] | None = None
         self._listeners: list[Callable[[Kind], object]] = []
+        self._guards: list[Callable[[str], object]] = []
         self.tools: Registry[Tool] = Registry(
             "tool", lambda: self._tell("tools"), None if base is None else base.tools
         )
@@ -69,6 +70,14 @@ class Features:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def guard(self, check: Callable[[str], object]) -> Callable[[], None]:
+        """Have `check` called before each addition and removal, with the name of what does it; return what ends that.
+
+        What it raises is raised there, and nothing has changed.
+        """
+        self._guards.append(check)
+        return lambda: self._guards.remove(check)
+
     def offers(self, capability: Capability) -> bool:
         """Whether a client is told of `capability`: from the first registration on, for good (rules M-6 and M-13)."""
         if capability in self._declared:
@@ -91,6 +100,7 @@ class Features:
         Raises:
             RegistrationError: its name is taken, or it cannot be a tool as it is written.
         """
+        self._check("add_tool")
         if isinstance(function, Tool) and options:
             raise RegistrationError(
                 f"tool {function.name!r} is made already; give {', '.join(options)} where it is made"
@@ -107,6 +117,7 @@ class Features:
         Raises:
             RegistrationError: there is none of that name here.
         """
+        self._check("remove_tool")
         return self.tools.remove(name)
 
     def add_resource(
@@ -117,6 +128,7 @@ class Features:
         Raises:
             RegistrationError: its URI is taken, or it cannot be a resource as it is written.
         """
+        self._check("add_resource")
         resource = make_resource(uri, function, options)
         registry = self.resources if resource.template is None else self.templates
         registry.add(uri, resource)
@@ -128,6 +140,7 @@ class Features:
         Raises:
             RegistrationError: there is none.
         """
+        self._check("remove_resource")
         if uri in self.templates:
             self._forget_completers(uri)
             return self.templates.remove(uri)
@@ -139,6 +152,7 @@ class Features:
         Raises:
             RegistrationError: its name is taken, or it cannot be a prompt as it is written.
         """
+        self._check("add_prompt")
         prompt = make_prompt(function, options)
         self.prompts.add(prompt.name, prompt)
         return prompt
@@ -149,6 +163,7 @@ class Features:
         Raises:
             RegistrationError: there is none of that name.
         """
+        self._check("remove_prompt")
         self._forget_completers(name)
         return self.prompts.remove(name)
 
@@ -161,6 +176,7 @@ class Features:
             RegistrationError: there is no such prompt or template yet, or it has no such argument, or there is a
                 completion for it already, or the function cannot be one.
         """
+        self._check("completion")
         known = self.template_variables(ref) if is_template(ref) else self.prompt_arguments(ref)
         if known is None:
             raise RegistrationError(
@@ -233,6 +249,10 @@ class Features:
     def _forget_completers(self, ref: str) -> None:
         for key in [key for key in self.completers if key[0] == ref]:
             del self.completers[key]
+
+    def _check(self, name: str) -> None:
+        for check in tuple(self._guards):
+            check(f"server.{name}")
 
     def _tell(self, kind: Kind) -> None:
         for listener in tuple(self._listeners):

@@ -1,0 +1,84 @@
+"""What belongs to trio's thread says so in any other one, before anything is counted or changed."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from staging import staged
+
+CALLS = {
+    "bus.tools_changed": lambda stage, _: stage.bus.tools_changed(),
+    "bus.prompts_changed": lambda stage, _: stage.bus.prompts_changed(),
+    "bus.resources_changed": lambda stage, _: stage.bus.resources_changed(),
+    "bus.resource_updated": lambda stage, _: stage.bus.resource_updated("res://a/b"),
+    "session.log": lambda _, session: session.log("error", "x"),
+    "session.notify": lambda _, session: session.notify("notifications/x"),
+    "session.elicitation_complete": lambda _, session: session.elicitation_complete("x"),
+    "session.add_tool": lambda _, session: session.add_tool(another),
+    "session.remove_tool": lambda _, session: session.remove_tool("own"),
+    "session.close": lambda _, session: session.close(),
+    "server.add_tool": lambda stage, _: stage.server.add_tool(another),
+    "server.remove_tool": lambda stage, _: stage.server.remove_tool("quick"),
+    "server.add_resource": lambda stage, _: stage.server.add_resource("res://c", another),
+    "server.remove_resource": lambda stage, _: stage.server.remove_resource("res://a/b"),
+    "server.add_prompt": lambda stage, _: stage.server.add_prompt(another),
+    "server.remove_prompt": lambda stage, _: stage.server.remove_prompt("prompt"),
+    "server.completion": lambda stage, _: stage.server.completion("prompt", "topic")(complete),
+}
+
+
+async def another() -> str:
+    """Return what another one returns."""
+    return "another"
+
+
+async def own() -> str:
+    """Return what the session's own tool returns."""
+    return "own"
+
+
+async def complete(value: str) -> list[str]:
+    """Propose nothing."""
+    return []
+
+
+def elsewhere(call, *args):
+    """Call something in another thread, while this one stands still, and with it the clock."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(call, *args).result()
+
+
+def state(stage, session):
+    """All that such a call might count or change."""
+    features = session.features
+    registries = (features.tools, features.resources, features.prompts, stage.server.features.tools)
+    offered = [entry.key for registry in registries for entry in registry.entries()]
+    return stage.bus.statistics(), session.stage, offered, list(features.completers)
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_call_from_another_thread_is_refused_and_changes_nothing(name, autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.prompt
+        def about(topic: str) -> str:
+            return topic
+
+        client = await stage.probe.initialize()
+        session = stage.bus.sessions[client.id]
+        session.add_tool(own)
+        await client.request("resources/subscribe", {"uri": "res://a/b"}).reply()
+        before = state(stage, session)
+        call = CALLS[name]
+        with pytest.raises(RuntimeError, match=rf"{name}\(\) .* trio\.from_thread\.run_sync\({name}"):
+            elsewhere(call, stage, session)
+        await stage.quiet()
+        assert state(stage, session) == before
+        if name != "server.completion":
+            call(stage, session)
+            assert state(stage, session) != before
+
+
+async def test_a_server_that_is_not_open_may_be_built_in_any_thread(autojump_clock):
+    async with staged() as stage:
+        pass
+    elsewhere(stage.server.add_tool, another)

@@ -13,7 +13,7 @@ from mcpbus.asking.interface import Asking
 from mcpbus.asking.questions import Question
 from mcpbus.call import Carrier
 from mcpbus.emission import Emission, Progress
-from mcpbus.fate import Receipt
+from mcpbus.fate import Place, Receipt
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.routing import Kind
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LOG = Kind.LOG
+_LOG, _MAILBOX = Kind.LOG, Place.MAILBOX
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -49,8 +49,8 @@ class Context(Asking):
     argument of the tool. What the handler says with it leaves on the stream of the very request that it
     serves, while the handler runs. Saying something never waits for the client, and returns a `Receipt`. It is a
     cancel point always; and a schedule point once the handler has gone on for a millisecond, or has said 64 things in a
-    row, or what it said and nobody took yet fills half of what may wait for its client. What it says first is on its way
-    to the client at once; the rest of a burst goes out together, the next time that others run.
+    row, or what it said and nobody took yet fills half of what may wait for its client, or is still on its way because more is
+    going on than is handled at once. What it says first is on its way to the client at once; the rest of a burst goes out together, the next time that others run.
     """
 
     __slots__ = ("_bus", "_carrier", "_in_a_row", "_since")
@@ -124,7 +124,7 @@ class Context(Asking):
             ValueError: `progress` or `total` is not finite.
         """
         receipt = self._say(emission.progress(self._bus.ledger, progress, total, message))
-        await self._pause()
+        await self._pause(receipt)
         return receipt
 
     async def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
@@ -141,7 +141,7 @@ class Context(Asking):
             TypeError: `data` is not JSON.
         """
         receipt = self._say(emission.log(self._bus.ledger, _LOG, level, data, logger))
-        await self._pause()
+        await self._pause(receipt)
         return receipt
 
     async def debug(self, data: Any) -> Receipt:
@@ -178,7 +178,7 @@ class Context(Asking):
             TypeError: `params` is not JSON.
         """
         receipt = self._say(emission.custom(self._bus.ledger, Kind.CUSTOM, method, params))
-        await self._pause()
+        await self._pause(receipt)
         return receipt
 
     async def begin_task(self) -> bool:
@@ -279,16 +279,18 @@ class Context(Asking):
             carrier.address.tell(said)
         return said.receipt
 
-    def _pause(self) -> Awaitable[None]:
+    def _pause(self, receipt: Receipt) -> Awaitable[None]:
         """Return what is awaited after saying something: a cancel point, and a schedule point if that is due.
 
-        A schedule point costs more than all else about a notification, and makes the request one that waits.
+        A schedule point costs more than all else about a notification, and makes the request one that waits. It is due at once
+        while what was said is still on its way to the stream: so many things would arrive there together that some are lost.
         """
         self._in_a_row += 1
         stream = self._carrier.stream
         if (
             self._in_a_row < MOST_IN_A_ROW
             and (stream is None or not stream.crowded)
+            and receipt.place is not _MAILBOX
             and self._bus.clock() - self._since < SLICE_SECONDS
         ):
             return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105 - the caller awaits it

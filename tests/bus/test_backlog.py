@@ -119,6 +119,48 @@ async def test_who_speaks_in_loops_harms_nobody_while_a_connection_ends_with_cal
         await stage.assert_nothing_is_left()
 
 
+async def test_whoever_speaks_into_a_backlog_loses_nothing_to_a_client_that_reads(autojump_clock):
+    """However little may wait for the client, and however much is said without a pause."""
+    async with staged(limits={"outbox_items": 8}) as stage:
+        receipts = []
+
+        @stage.server.tool
+        async def talk(ctx: Context) -> str:
+            receipts.extend([await ctx.info(number) for number in range(100)])
+            return "done"
+
+        async with stage.bus.connect(revision="2025-11-25") as client:
+            with backlog(stage.bus):
+                await client.call_tool("talk")
+        assert {receipt.fate for receipt in receipts} == {DELIVERED}
+
+
+async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.tool
+        async def ask(ctx: Context, number: int) -> str:
+            answers = [await ctx.elicit(f"{number} {n}", str) for n in range(3)]
+            return " ".join(answer.data for answer in answers)
+
+        async def on_question(method, params):
+            return {"action": "accept", "content": {"value": params["message"]}}
+
+        got = {}
+
+        async def call(client, number):
+            got[number] = (await client.call_tool("ask", {"number": number}))["content"][0]["text"]
+
+        capabilities = {"elicitation": {}}
+        async with stage.bus.connect(capabilities=capabilities, on_question=on_question) as client:
+            with backlog(stage.bus):
+                async with trio.open_nursery() as nursery:
+                    for number in range(20):
+                        nursery.start_soon(call, client, number)
+        assert got == {number: f"{number} 0 {number} 1 {number} 2" for number in range(20)}
+        await stage.assert_nothing_is_left()
+
+
 def test_only_what_is_said_may_be_refused():
     actors = (RequestActor, SessionActor, StreamActor, SubscriptionActor)
     told = {kind for actor in actors for kind in actor._HANDLERS}

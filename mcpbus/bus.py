@@ -26,6 +26,7 @@ from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission
 from mcpbus.fate import Broadcast, Ledger
 from mcpbus.features import Kind as FeatureKind
 from mcpbus.features.mirrored import MirroredParameter
+from mcpbus.http_keywords import read_http_options
 from mcpbus.interest import Interests
 from mcpbus.methods import METHODS
 from mcpbus.open_streams import OpenStreams
@@ -53,7 +54,7 @@ from mcpbus.tasks.stores.memory import MemoryTaskStore
 from mcpbus.tasks.stores.protocol import TaskStore
 from mcpbus.transport.asgi import AsgiApp
 from mcpbus.transport.client import Client, OnQuestion
-from mcpbus.transport.gate import HttpFields, HttpOptions
+from mcpbus.transport.gate import HttpFields
 from mcpbus.transport.memory import connect
 from mcpbus.transport.responding import ResponseMode
 from mcpbus.transport.stdio import run_stdio
@@ -325,14 +326,15 @@ class Bus:
             **http: The fields of `HttpOptions`.
 
         Raises:
+            TypeError: An option is not known; the message says what to write.
             ValueError: An option cannot be right; the message says what would be.
         """
-        return AsgiApp(self, HttpOptions(**http), response)
+        return AsgiApp(self, read_http_options("bus.asgi()", http), response)
 
     async def serve(
         self,
         *,
-        bind: str | Iterable[str] = "127.0.0.1:8000",
+        bind: str | Iterable[str] | None = None,
         response: ResponseMode = "auto",
         options: ServeOptions | None = None,
         shutdown: trio.Event | None = None,
@@ -342,19 +344,24 @@ class Bus:
         """Serve the bus over HTTP with hypercorn, guarded, until cancelled.
 
         Args:
-            bind: Where to listen: one or several ``HOST:PORT``; port 0 takes any free one.
+            bind: Where to listen: one or several ``HOST:PORT``; port 0 takes any free one. As `options` say if left out.
             response: As for `asgi`.
-            options: All else about serving: TLS, deadlines, the drain. Its `bind` gives way to `bind`.
+            options: All else about serving: TLS, deadlines, the drain.
             shutdown: Set it to drain the bus, with all that is attached to it, and return.
             task_status: Reports the URLs of the endpoint.
             **http: The fields of `HttpOptions`.
 
         Raises:
             CannotListenError: An address cannot be listened on, or the certificate cannot be used.
+            TypeError: An option is not known; the message says what to write.
             ValueError: An option cannot be right; the message says what would be.
         """
+        read_http_options("bus.serve()", http)
+        if options is not None and not isinstance(options, ServeOptions):
+            raise TypeError(f"options is a ServeOptions(...), not {options!r}")
         options = options or ServeOptions(write_deadline_seconds=self.limits.write_deadline)
-        options = attrs.evolve(options, bind=bind)
+        if bind is not None:
+            options = attrs.evolve(options, bind=bind)
         app = self.asgi(response=response, **http)
         await serve(app, options, shutdown=shutdown, task_status=_WithPath(task_status, app.path))
 

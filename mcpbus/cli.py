@@ -87,6 +87,12 @@ def _yes_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
+def _explain_bind(_: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        address = f"127.0.0.1:{value}" if option.name == "port" else f"{value}:8000"
+        raise click.UsageError(f"there is no --{option.name}: write --bind {address}")
+
+
 def _http_options(command: _Command) -> _Command:
     """The options of whatever serves over HTTP; what is not given is left to the classes that have the defaults."""
     for option in reversed(
@@ -96,6 +102,10 @@ def _http_options(command: _Command) -> _Command:
                 multiple=True,
                 metavar="HOST:PORT",
                 help=f"Where to listen; may be repeated. [default: {', '.join(_SERVING.bind)}]",
+            ),
+            *(
+                click.option(name, hidden=True, expose_value=False, callback=_explain_bind)
+                for name in ("--port", "--host")
             ),
             click.option("--path", help=f"Path of the endpoint. [default: {_HTTP.path}]"),
             click.option(

@@ -14,18 +14,20 @@ from mcpbus.bus import Bus, open_bus
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.prompt import Prompt, PromptOptions
-from mcpbus.features.resource import Resource, ResourceOptions
+from mcpbus.features.resource import Resource, ResourceOptions, require_uri
 from mcpbus.features.results import tail_for
-from mcpbus.features.run import Middleware, Runner
+from mcpbus.features.run import Middleware, Runner, sole_cause
 from mcpbus.features.tool import Tool, ToolOptions, Visible
+from mcpbus.http_keywords import read_http_options
+from mcpbus.keywords import check_keywords
 from mcpbus.options import Limits
 from mcpbus.program import until_input_ends, until_signalled
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.revisions import REVISIONS, Revision
-from mcpbus.serving import ServeOptions
+from mcpbus.serving import ServeOptions, ServingError
 from mcpbus.stores.protocol import EventStore
 from mcpbus.tasks.stores.protocol import TaskStore
-from mcpbus.transport.gate import HttpFields, HttpOptions
+from mcpbus.transport.gate import HttpFields
 from mcpbus.transport.lifespan import LifespanApp
 from mcpbus.transport.responding import ResponseMode
 
@@ -91,6 +93,8 @@ class Server:
         threads: int = 40,
         state_keys: Sequence[bytes | str] = (),
     ) -> None:
+        _check_functions(visible=visible, authenticate=authenticate, lifespan=lifespan)
+        _check_lists(icons=icons, middleware=middleware, capabilities=capabilities, state_keys=state_keys)
         if page_size < 1:
             raise ValueError(f"page_size is at least 1, not {page_size}")
         if not list_ttl >= 0:
@@ -154,6 +158,7 @@ class Server:
         Raises:
             RegistrationError: it cannot be a resource as it is written.
         """
+        require_uri(uri)
 
         def register(function: F) -> F:
             self.features.add_resource(uri, function, **options)
@@ -288,8 +293,15 @@ class Server:
             drain_seconds: How long requests and tasks may go on when the block ends.
 
         Raises:
-            RuntimeError: The server is open already.
+            RuntimeError: The server is open already, or no trio runs here.
         """
+        if not trio.lowlevel.in_trio_run():
+            raise RuntimeError(
+                "mcpbus runs on trio, and none runs here: start the program with trio.run(main), or with "
+                'anyio.run(main, backend="trio")'
+            )
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits is a Limits(...), not {limits!r}")
         if self._opened:
             raise RuntimeError(f"server {self.name!r} is open already: attach all transports to its one bus")
         self._opened = True
@@ -330,14 +342,14 @@ class Server:
             response: The form of answers: "auto" chooses late for each one, "json" and "sse" fix it.
             **http: The fields of `HttpOptions`.
         """
-        HttpOptions(**http)  # complains now, not at the start
+        read_http_options("server.asgi()", http)  # complains now, not at the start
         opening = partial(self.open, limits=limits, event_store=event_store, task_store=task_store)
         return LifespanApp(opening, lambda bus: bus.asgi(response=response, **http))
 
     async def serve(
         self,
         *,
-        bind: str | Iterable[str] = "127.0.0.1:8000",
+        bind: str | Iterable[str] | None = None,
         limits: Limits | None = None,
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
@@ -348,6 +360,7 @@ class Server:
         **http: Unpack[HttpFields],
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `Bus.serve`."""
+        read_http_options("server.serve()", http)  # complains before anything is opened
         async with self.open(limits=limits, event_store=event_store, task_store=task_store) as bus:
             await bus.serve(
                 bind=bind,
@@ -371,13 +384,33 @@ class Server:
         Raises:
             SystemExit: On stdio, with a status other than 0: standard input or output is closed, or did not take all that
                 was said.
+            TypeError: An option is not known; the message says what to write.
+            ValueError: An option cannot be right.
+            ServingError: It cannot be served, such as on an address that is in use.
+            RuntimeError: It is called within a trio program.
         """
+        if trio.lowlevel.in_trio_run():
+            raise RuntimeError(
+                "server.run() starts trio itself: in a trio program write await server.serve()"
+            )
         if transport == "stdio":
-            trio.run(until_input_ends, partial(self._serve_stdio, **options))
+            check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"))
+            program = partial(until_input_ends, partial(self._serve_stdio, **options))
         elif transport == "http":
-            trio.run(until_signalled, self.name, partial(self.serve, **options))
+            http = options.keys() - inspect.signature(self.serve).parameters.keys()
+            read_http_options("server.run()", {name: options[name] for name in options if name in http})
+            program = partial(until_signalled, self.name, partial(self.serve, **options))
         else:
-            raise ValueError(f"transport is {transport!r}: it must be 'http' or 'stdio'")
+            raise ValueError(
+                f"transport is {transport!r}: it must be 'http', which is Streamable HTTP, HTTP+SSE and WebSocket at once, "
+                f"or 'stdio'"
+            )
+        try:
+            trio.run(program)
+        except BaseExceptionGroup as errors:
+            # Where it was raised says nothing to whoever may mend it, and the nurseries around it say nothing to anybody.
+            error = sole_cause(errors)
+            raise (error.with_traceback(None) if isinstance(error, ServingError) else error) from None
 
     async def _serve_stdio(self, *, limits: Limits | None = None, **options: Any) -> bool:
         async with self.open(limits=limits) as bus:
@@ -385,3 +418,34 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"
+
+
+def _check_functions(*, visible: Any, authenticate: Any, lifespan: Any) -> None:
+    """Refuse what is no function, or one of another kind.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    given = {"visible": visible, "authenticate": authenticate, "lifespan": lifespan}
+    for option, function in given.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{option} is a function, not {function!r}")
+    if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
+        raise TypeError(
+            f"lifespan is an async context manager: write @contextlib.asynccontextmanager above {lifespan.__name__}"
+        )
+    found = inspect.unwrap(authenticate) if inspect.isfunction(authenticate) else None
+    # A lambda may return what an async function made.
+    if found is not None and not (inspect.iscoroutinefunction(found) or found.__name__ == "<lambda>"):
+        raise TypeError(f"authenticate is awaited: write async def {found.__name__}")
+
+
+def _check_lists(**options: Any) -> None:
+    """Refuse a single thing for the options that are lists.
+
+    Raises:
+        TypeError: the message says what to write; not the value, which may be a secret.
+    """
+    for option, several in options.items():
+        if isinstance(several, str | bytes) or not isinstance(several, Iterable):
+            raise TypeError(f"{option} is a list: write {option}=[...]")

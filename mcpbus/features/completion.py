@@ -8,7 +8,7 @@ import attrs
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.results import Tail
 from mcpbus.features.run import Function
-from mcpbus.features.signature import read_signature
+from mcpbus.features.signature import check_function, read_signature
 from mcpbus.schemas import jsontypes
 
 MOST_VALUES = 100
@@ -91,6 +91,7 @@ def make_completer(
     Raises:
         RegistrationError: it takes other parameters than these, besides a context.
     """
+    check_function(function, "completion")
     owner = f"completion of {argument!r} in {ref!r}"
     signature = read_signature(function, owner)
     if not 1 <= len(signature.parameters) <= 2:

@@ -10,8 +10,16 @@ from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
 from mcpbus.features.results import Tail
 from mcpbus.features.run import Function
-from mcpbus.features.signature import Parameter, check_convertible, describe, name_of, read_signature
+from mcpbus.features.signature import (
+    Parameter,
+    check_convertible,
+    check_function,
+    describe,
+    name_of,
+    read_signature,
+)
 from mcpbus.features.tool import check_timeout
+from mcpbus.keywords import check_keywords
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.revisions import Revision
 from mcpbus.schemas import jsontypes
@@ -99,7 +107,10 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
 
     Raises:
         RegistrationError: it cannot be one as it is written.
+        TypeError: an option is not known.
     """
+    check_function(function, "prompt")
+    check_keywords("@server.prompt", options, PromptOptions.__annotations__)
     name = options.get("name", name_of(function))
     owner = f"prompt {name!r}"
     signature = read_signature(function, owner)

@@ -10,9 +10,18 @@ from mcpbus.features.content import File, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.results import CacheScope, Tail
 from mcpbus.features.run import Function
-from mcpbus.features.signature import MISSING, Signature, check_convertible, describe, name_of, read_signature
+from mcpbus.features.signature import (
+    MISSING,
+    Signature,
+    check_convertible,
+    check_function,
+    describe,
+    name_of,
+    read_signature,
+)
 from mcpbus.features.tool import check_timeout
 from mcpbus.features.uris import Template, check_uri, compile_template, is_template
+from mcpbus.keywords import check_keywords
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.revisions import Revision
 from mcpbus.schemas import jsontypes
@@ -126,12 +135,27 @@ class Resource:
                 return File(text).to_contents(uri, self.mime_type or "application/json")
 
 
+def require_uri(uri: Any) -> None:
+    """Refuse what stands where a URI is to be given.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    if not isinstance(uri, str):
+        name = getattr(uri, "__name__", "name")
+        raise TypeError(f'a resource needs a URI: write @server.resource("data://{name}")')
+
+
 def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptions) -> Resource:
     """Make a resource, or a template if `uri` has variables, of `function`.
 
     Raises:
         RegistrationError: it cannot be one as it is written.
+        TypeError: there is no URI, or an option is not known.
     """
+    require_uri(uri)
+    check_function(function, "resource")
+    check_keywords("@server.resource", options, ResourceOptions.__annotations__)
     owner = f"resource {uri!r}"
     signature = read_signature(function, owner)
     check_convertible(signature)

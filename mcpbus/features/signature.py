@@ -78,15 +78,52 @@ class Signature:
         return self.parameters[0]
 
 
+def check_function(function: Any, kind: str) -> None:
+    """Refuse what is no function, with what to write instead.
+
+    Args:
+        function: what is to be registered.
+        kind: as what, such as ``tool``.
+
+    Raises:
+        RegistrationError: it is none.
+    """
+    if isinstance(function, str) and kind != "resource":
+        raise RegistrationError(f"a name is given by keyword: write @server.{kind}(name={function!r})")
+    if isinstance(function, classmethod):
+        name = function.__func__.__qualname__.rpartition("<locals>.")[2]
+        raise RegistrationError(
+            f"{kind} {name!r}: a class method is registered when its class is there: {_ADDING[kind].format(name)}"
+        )
+    if inspect.isclass(function):
+        raise RegistrationError(
+            f"{kind} {function.__name__!r}: this is a class; register a function, or the method of an instance: "
+            f"{_ADDING[kind].format('instance.method')}"
+        )
+    if inspect.iscoroutine(function):
+        raise RegistrationError(
+            f"{kind} {function.__name__!r}: this is a call of it; register the function itself, without parentheses"
+        )
+    if not callable(function):
+        raise RegistrationError(f"{function!r} cannot be a {kind}: it is not a function")
+
+
+_ADDING = {
+    "tool": "server.add_tool({})",
+    "resource": "server.add_resource(uri, {})",
+    "prompt": "server.add_prompt({})",
+    "completion": "server.completion(ref, argument)({})",
+}
+"""What is written where a decorator cannot stand."""
+
+
 def read_signature(function: Callable[..., Any], owner: str) -> Signature:
-    """Read the signature of `function` for `owner`.
+    """Read the signature of `function`, which is one, for `owner`.
 
     Raises:
         RegistrationError: a parameter that cannot be given by name, an annotation that cannot be resolved, an
-            async generator, or a context of the wrong kind.
+            async generator, a method without its instance, or a context of the wrong kind or without an annotation.
     """
-    if not callable(function):
-        raise RegistrationError(f"{owner}: {function!r} is not callable")
     code = _code_of(function)
     if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
         raise RegistrationError(
@@ -101,6 +138,8 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
             raise RegistrationError(
                 f"{owner}: parameter {str(given)!r} cannot be given by name; name each argument"
             )
+        if given.name not in hints:
+            _check_bare(given.name, function, owner, asynchronous=asynchronous)
         annotation = hints.get(given.name, Any)
         if _is_context(annotation):
             if context is not None:
@@ -110,6 +149,7 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
             _check_context(annotation, owner, asynchronous=asynchronous)
             context = given.name
         else:
+            _check_nearly_context(annotation, given.name, owner)
             annotation = _gather_meta(annotation, f"{owner}, parameter {given.name!r}")
             parameters.append(Parameter(given.name, annotation, given.default))
     returns = _final(hints.get("return", MISSING))
@@ -187,6 +227,34 @@ def _bare(annotation: Any) -> Any:
 
 def _is_context(annotation: Any) -> bool:
     return _bare(annotation) is Context or _bare(annotation) is SyncContext
+
+
+def _check_bare(name: str, function: Callable[..., Any], owner: str, *, asynchronous: bool) -> None:
+    """Refuse a parameter without an annotation that is hardly meant to be filled by clients."""
+    if name in {"self", "cls"}:
+        written = f"instance.{name_of(function)}"
+        raise RegistrationError(
+            f"{owner}: this is a method without its instance, and clients would have to give {name!r}; register it "
+            f"of an instance: {_ADDING[owner.partition(' ')[0]].format(written)}"
+        )
+    if name == "ctx":
+        kind = Context if asynchronous else SyncContext
+        raise RegistrationError(
+            f"{owner}: {name!r} has no annotation, and clients would have to give it; write {name}: {kind.__name__} "
+            f"for the context, or its type if it is an argument"
+        )
+
+
+def _check_nearly_context(annotation: Any, name: str, owner: str) -> None:
+    """Refuse an annotation that is meant to ask for the context, and does not."""
+    for part in (_bare(annotation), *map(_bare, get_args(annotation))):
+        if _is_context(part):
+            raise RegistrationError(f"{owner}: {name!r} is always given; write {name}: {part.__name__}")
+        module = getattr(part, "__module__", "")
+        if getattr(part, "__name__", "") == "Context" and module.partition(".")[0] in {"mcp", "fastmcp"}:
+            raise RegistrationError(
+                f"{owner}: {name!r} is a {module}.Context; write from mcpbus import Context"
+            )
 
 
 def _check_context(annotation: Any, owner: str, *, asynchronous: bool) -> None:

@@ -14,7 +14,8 @@ from mcpbus.features.mirrored import MirroredParameter, mirrored_parameters
 from mcpbus.features.output import NonConformingResultError, Output, read_output
 from mcpbus.features.results import Tail
 from mcpbus.features.run import Function
-from mcpbus.features.signature import describe, name_of, read_signature
+from mcpbus.features.signature import check_function, describe, name_of, read_signature
+from mcpbus.keywords import check_keywords
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.revisions import Revision, Structured
 from mcpbus.schemas import jsontypes
@@ -138,13 +139,21 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
 
     Raises:
         RegistrationError: it cannot be one as it is written.
+        TypeError: an option is not known.
     """
+    check_function(function, "tool")
+    check_keywords("@server.tool", options, ToolOptions.__annotations__)
     name = options.get("name", name_of(function))
     if not _NAME.fullmatch(name):
         raise RegistrationError(
             f"tool {name!r}: a name is 1 to 64 letters, digits, '_', '-' or '.', which every client takes; give name="
         )
     owner = f"tool {name!r}"
+    annotations = options.get("annotations")
+    if annotations is not None and not isinstance(annotations, wire.ToolAnnotations):
+        raise RegistrationError(
+            f"{owner}: annotations are ToolAnnotations(read_only_hint=True) or the like, not {annotations!r}"
+        )
     signature = read_signature(function, owner)
     arguments = read_arguments(signature, options.get("input_schema"))
     return Tool(
@@ -154,11 +163,11 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         read_output(signature, options.get("output_schema")),
         options.get("title"),
         options.get("description", describe(function)),
-        options.get("annotations"),
+        annotations,
         tuple(options.get("icons", ())),
         options.get("meta"),
         options.get("visible"),
-        options.get("replay", _bears_repeating(options.get("annotations"))),
+        options.get("replay", _bears_repeating(annotations)),
         mirrored_parameters(arguments.document, owner),
         _task_support(options.get("task"), owner),
     )
@@ -184,13 +193,13 @@ def error_result(text: str, tail: Tail) -> bytes:
     )
 
 
-def check_timeout(timeout: float | None, owner: str) -> float | None:
+def check_timeout(timeout: Any, owner: str) -> float | None:
     """Refuse a timeout that is no time.
 
     Raises:
         RegistrationError: it is not positive.
     """
-    if timeout is not None and not timeout > 0:
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
         raise RegistrationError(f"{owner}: a timeout is a positive number of seconds, not {timeout!r}")
     return timeout
 

@@ -4,6 +4,7 @@
 not behind a ``$ref``, because clients look for ``type: object`` there; what it refers to is under ``$defs``.
 """
 
+import inspect
 import re
 import sys
 import types
@@ -103,8 +104,7 @@ def schema_of(kind: Any, *, serialized: bool = False) -> dict[str, Any]:
 
     def describe_model(unknown: Any) -> dict[str, Any]:
         if not _is_model(unknown):
-            # msgspec turns this into a TypeError that names the type.
-            raise NotImplementedError
+            raise TypeError(f"{unknown!r} is nothing that JSON can say")
         # A generic model is called "Page[int]", and brackets have no place in a reference.
         prefix = re.sub(r"[^\w.-]", "_", unknown.__qualname__)
         schema: dict[str, Any] = unknown.model_json_schema(
@@ -180,6 +180,9 @@ def _decode_model(kind: Any, value: Any) -> Any:
 def _encode_model(value: Any) -> Any:
     if _is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError(f"{value.__qualname__}() returned a coroutine: write await before the call of it")
     raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 

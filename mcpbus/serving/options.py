@@ -12,7 +12,7 @@ _BIND = re.compile(
 
 
 def _to_binds(value: str | Iterable[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+    return (value,) if isinstance(value, str | int) else tuple(value)  # a port alone is told what to write
 
 
 def _check_binds(_: object, __: object, binds: tuple[str, ...]) -> None:
@@ -20,7 +20,7 @@ def _check_binds(_: object, __: object, binds: tuple[str, ...]) -> None:
     if not binds:
         raise ValueError("bind is empty: give at least one HOST:PORT")
     for bind in binds:
-        match = _BIND.fullmatch(bind)
+        match = _BIND.fullmatch(str(bind))
         if match is None or int(match["port"] or 0) > 65535:
             raise ValueError(
                 f"cannot bind to {bind!r}: write HOST:PORT (127.0.0.1:8000, [::1]:8000, port 0 for any free one), "

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypedDict
 
 import attrs
-from attrs.validators import gt, in_, matches_re
+from attrs.validators import gt, in_
 
 from mcpbus.protocol.errors import ProtocolError, invalid_request, quoted
 from mcpbus.transport.decisions import NO_STORE, Answer, Head, plain_path
@@ -21,6 +21,7 @@ from mcpbus.transport.headers import Headers
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]*))?")
 _ORIGIN: Final = re.compile(r"https?://([!-.0-~]+)")
 _ALLOWABLE_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+")
+_PATH: Final = re.compile(r"/[^?#\s]*")
 _TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+([ \t]*,[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+)*")
 _VISIBLE: Final = re.compile(r"[!-~]+")
 _ELSEWHERE: Final = frozenset({"cross-site", "same-site"})
@@ -49,6 +50,18 @@ def _check_origins(_: object, __: object, origins: tuple[str, ...]) -> None:
             raise ValueError(
                 f"allowed_origins: {origin!r} is not an origin; write scheme://host[:port], or * for any"
             )
+
+
+def _check_path(_: object, field: "attrs.Attribute[str]", path: str) -> None:
+    if not _PATH.fullmatch(path):
+        raise ValueError(
+            f"{field.name} is {path!r}: write a path that begins with '/', such as {field.default!r}"
+        )
+
+
+def _check_root_path(_: object, __: object, path: str) -> None:
+    if path and (not _PATH.fullmatch(path) or path.endswith("/") or "//" in path):
+        raise ValueError(f"root_path is {path!r}: write what is before the path, such as '/tools'")
 
 
 def _check_sse_path(options: "HttpOptions", _: object, path: str) -> None:
@@ -99,7 +112,7 @@ class HttpOptions:
         ValueError: An option cannot be right; the message says what would be.
     """
 
-    path: str = attrs.field(default="/mcp", converter=plain_path, validator=matches_re(r"/[^?#\s]*"))
+    path: str = attrs.field(default="/mcp", converter=plain_path, validator=_check_path)
     allowed_hosts: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_hosts)
     allowed_origins: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_origins)
     max_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=gt(0))
@@ -109,13 +122,13 @@ class HttpOptions:
     get_streams: bool = True
     http_sse: bool = True
     sse_path: str = attrs.field(
-        default="/sse", converter=plain_path, validator=[matches_re(r"/[^?#\s]*"), _check_sse_path]
+        default="/sse", converter=plain_path, validator=[_check_path, _check_sse_path]
     )
     websocket: bool = True
     param_headers: Literal["required", "optional"] = attrs.field(
         default="required", validator=in_(("required", "optional"))
     )
-    root_path: str = attrs.field(default="", validator=matches_re(r"(/[^/?#\s]+)*"))
+    root_path: str = attrs.field(default="", validator=_check_root_path)
 
     @property
     def health_path(self) -> str:

@@ -268,7 +268,7 @@ async def generates(a: int) -> Any:
         (takes_impossible, "parameter 'a'"),
         (generates, "generator"),
         (lambda: None, "tool '<lambda>': a name is"),
-        (3, "not callable"),
+        (3, "it is not a function"),
     ],
 )
 def test_what_cannot_be_served_is_refused_at_registration(function, message):

@@ -1,6 +1,7 @@
 """Names, order, pages, overlays, and what is kept until a change."""
 
 import pytest
+import trio
 
 from mcpbus.features import Features, RegistrationError
 from mcpbus.methods import METHODS
@@ -176,7 +177,7 @@ def test_a_predicate_that_fails_hides(connect, caplog):
 
 @pytest.mark.parametrize(
     ("options", "scope"),
-    [({}, "public"), ({"visible": lambda p, t: True}, "private"), ({"authenticate": nothing}, "private")],
+    [({}, "public"), ({"visible": lambda p, t: True}, "private"), ({"authenticate": trio.sleep}, "private")],
 )
 def test_a_list_that_depends_on_who_asks_is_private(connect, options, scope):
     listed = connect(filled("a", list_ttl=2, **options)).ask("tools/list")

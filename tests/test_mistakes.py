@@ -1,0 +1,247 @@
+"""What somebody new to mcpbus writes, and the one sentence that says what to write instead."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from mcpbus import Context, Icon, ServeOptions, Server
+from mcpbus.serving import CannotListenError
+from mcpbus.testing import open_client
+
+# Annotations are read when a function is registered, from its module.
+Elsewhere = type("Context", (), {"__module__": "mcp.server.fastmcp"})
+
+
+def plain(city: str) -> str:
+    return city
+
+
+class Weather:
+    def forecast(self, city: str) -> str:
+        return city
+
+    @classmethod
+    def here(cls) -> str:
+        return ""
+
+
+async def bare_context(ctx, city: str) -> str: ...
+def bare_sync_context(ctx, city: str) -> str: ...
+async def optional_context(ctx: Context | None = None) -> str: ...
+async def foreign_context(ctx: Elsewhere) -> str: ...
+async def opaque(where: socket.socket) -> str: ...
+async def generator_lifespan(server):
+    yield
+
+
+def plain_authenticate(head):
+    return "ada"
+
+
+def called():
+    coroutine = bare_context(None, "")
+    coroutine.close()
+    return coroutine
+
+
+BY_HAND = "register it of an instance: server.add_"
+
+REGISTERING = {
+    "a resource without a URI": (lambda s: s.resource(plain), 'write @server.resource("data://plain")'),
+    "a function where the URI stands": (lambda s: s.add_resource(plain, "x://a"), "a resource needs a URI"),
+    "a name that is not given by keyword": (lambda s: s.tool("now")(plain), "write @server.tool(name='now')"),
+    "the same for a prompt": (lambda s: s.prompt("now")(plain), "write @server.prompt(name='now')"),
+    "a method": (lambda s: s.tool(Weather.forecast), BY_HAND + "tool(instance.forecast)"),
+    "a method as a prompt": (lambda s: s.prompt(Weather.forecast), BY_HAND + "prompt(instance.forecast)"),
+    "a method as a resource": (
+        lambda s: s.resource("x://{city}")(Weather.forecast),
+        BY_HAND + "resource(uri, instance.forecast)",
+    ),
+    "a class method within its class": (
+        lambda s: s.tool(vars(Weather)["here"]),
+        "registered when its class is there: server.add_tool(Weather.here)",
+    ),
+    "a class": (lambda s: s.tool(Weather), "register a function, or the method of an instance"),
+    "a call": (lambda s: s.add_tool(called()), "register the function itself, without parentheses"),
+    "something else": (lambda s: s.tool(5), "5 cannot be a tool: it is not a function"),
+    "a context without an annotation": (
+        lambda s: s.tool(bare_context),
+        "write ctx: Context for the context",
+    ),
+    "the same in a plain function": (
+        lambda s: s.tool(bare_sync_context),
+        "write ctx: SyncContext for the context",
+    ),
+    "an optional context": (
+        lambda s: s.tool(optional_context),
+        "'ctx' is always given; write ctx: Context",
+    ),
+    "another library's context": (
+        lambda s: s.tool(foreign_context),
+        "write from mcpbus import Context",
+    ),
+    "a type without JSON": (lambda s: s.tool(opaque), "<class 'socket.socket'> is nothing that JSON can say"),
+    "a name twice": (lambda s: (s.tool(plain), s.tool(plain)), "give this one another name"),
+    "a misspelt option": (
+        lambda s: s.tool(descripton="")(plain),
+        "'descripton'; did you mean 'description'?",
+    ),
+    "the same of a resource": (
+        lambda s: s.resource("x://{city}", mimetype="a/b")(plain),
+        "'mimetype'; did you mean 'mime_type'?",
+    ),
+    "the same of a prompt": (lambda s: s.prompt(tite="")(plain), "'tite'; did you mean 'title'?"),
+    "an option that is none": (lambda s: s.prompt(zzz=1)(plain), "there are description, icons"),
+    "annotations as a dict": (
+        lambda s: s.tool(annotations={"readOnlyHint": True})(plain),
+        "annotations are ToolAnnotations(read_only_hint=True) or the like",
+    ),
+    "a timeout that is text": (
+        lambda s: s.tool(timeout="5")(plain),
+        "a positive number of seconds, not '5'",
+    ),
+}
+
+
+def used(**options):
+    return lambda _: Server("s", **options)
+
+
+MAKING = {
+    "what decides that is no function": (used(visible="admin"), "visible is a function, not 'admin'"),
+    "who authenticates that is no function": (
+        used(authenticate="t"),
+        "authenticate is a function, not 't'",
+    ),
+    "who authenticates that is not awaited": (
+        used(authenticate=plain_authenticate),
+        "write async def plain_authenticate",
+    ),
+    "a lifespan without its decorator": (
+        used(lifespan=generator_lifespan),
+        "write @contextlib.asynccontextmanager above generator_lifespan",
+    ),
+    "one middleware": (used(middleware=plain), "middleware is a list: write middleware=[...]"),
+    "one secret": (
+        used(state_keys="a secret of sixteen bytes"),
+        "state_keys is a list: write state_keys=[...]",
+    ),
+    "one icon": (used(icons=Icon("data:,")), "icons is a list: write icons=[...]"),
+}
+
+RUNNING = {
+    "a port": (
+        lambda s: s.run(port=9000),
+        "server.run() has no option 'port'; write bind=\"127.0.0.1:9000\"",
+    ),
+    "a host and a port": (lambda s: s.run(host="0.0.0.0", port=9000), 'write bind="0.0.0.0:9000"'),
+    "a port alone": (lambda s: s.run(bind=9000), "cannot bind to 9000: write HOST:PORT"),
+    "a host alone": (lambda s: s.run(bind="localhost"), "cannot bind to 'localhost': write HOST:PORT"),
+    "an option for serving": (lambda s: s.run(certfile="a"), "write options=ServeOptions(certfile='a')"),
+    "a limit": (lambda s: s.run(max_sessions=5), "write limits=Limits(max_sessions=5)"),
+    "a name of other libraries": (lambda s: s.run(stateless_http=True), 'write sessions="stateless"'),
+    "an option for HTTP over stdio": (
+        lambda s: s.run("stdio", path="/"),
+        "server.run('stdio') has no option 'path'",
+    ),
+    "a transport that is one with another": (
+        lambda s: s.run("sse"),
+        "'http', which is Streamable HTTP, HTTP+SSE and",
+    ),
+    "options as a dict": (lambda s: s.run(options={}), "options is a ServeOptions(...), not {}"),
+    "limits as a dict": (lambda s: s.run(limits={}), "limits is a Limits(...), not {}"),
+    "a path that does not begin": (lambda s: s.asgi(path="mcp"), "begins with '/', such as '/mcp'"),
+    "sessions of another kind": (
+        lambda s: s.asgi(sessions="some"),
+        "must be in ('sessionful', 'stateless')",
+    ),
+    "one host": (lambda s: s.asgi(allowed_hosts="a"), "write ['a']"),
+    "a port for an application": (
+        lambda s: s.asgi(port=9000),
+        "give it to what serves the application: hypercorn -k trio --bind 127.0.0.1:9000 module:app",
+    ),
+    "opening under asyncio": (lambda s: asyncio.run(s.serve()), "start the program with trio.run(main)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [pytest.param(*row, id=name) for table in (REGISTERING, MAKING, RUNNING) for name, row in table.items()],
+)
+def test_a_mistake_gets_one_sentence_that_says_what_to_write(mistake, sentence):
+    with pytest.raises((TypeError, ValueError, RuntimeError)) as raised:
+        mistake(Server("s"))
+    told = str(raised.value)
+    assert sentence in told
+    assert len(told.splitlines()) == 1
+
+
+def test_what_is_right_is_taken():
+    server = Server("s", authenticate=lambda head: asyncio.sleep(0))
+    server.add_tool(Weather().forecast)
+    server.tool(staticmethod(plain))
+    server.tool(Weather.here)
+    for name in ("forecast", "plain", "here"):
+        assert "self" not in server.features.tools.get(name).arguments.document["properties"]
+
+
+def test_an_address_that_is_in_use_is_told_without_what_was_going_on_inside():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        program = f"import mcpbus; mcpbus.Server('s').run(bind={bind!r})"
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        with pytest.raises(CannotListenError, match="cannot listen on"):
+            Server("s").run(bind=bind)
+    lines = ended.stderr.splitlines()
+    assert "Address already in use" in lines[-1]
+    assert len(lines) < 10
+
+
+async def test_a_program_that_runs_trio_serves_and_does_not_run():
+    with pytest.raises(RuntimeError, match=r"in a trio program write await server.serve\(\)"):
+        Server("s").run()
+
+
+async def test_nothing_is_opened_for_an_option_that_is_not_known():
+    opened = []
+
+    @asynccontextmanager
+    async def lifespan(server):
+        opened.append(server)
+        yield
+
+    with pytest.raises(TypeError, match=r"server.serve\(\) has no option 'port'"):
+        await Server("s", lifespan=lifespan).serve(port=9000)
+    assert opened == []
+
+
+async def test_the_options_say_where_to_listen_if_nobody_else_does():
+    options = ServeOptions(bind="127.0.0.2:0")
+    async with trio.open_nursery() as nursery:
+        [url] = await nursery.start(
+            lambda task_status: Server("s").serve(options=options, task_status=task_status)
+        )
+        assert url.startswith("http://127.0.0.2:")
+        nursery.cancel_scope.cancel()
+
+
+async def look_up():
+    return "sun"
+
+
+async def forgetful():
+    return look_up()
+
+
+@pytest.mark.parametrize("result", [forgetful, lambda: [look_up()]])
+async def test_a_call_that_is_not_awaited_is_named(result, caplog, autojump_clock):
+    server = Server("s")
+    server.add_tool(result, name="forecast")
+    async with open_client(server) as client:
+        assert (await client.call_tool("forecast"))["isError"] is True
+    assert "look_up() returned a coroutine: write await before the call of it" in caplog.text

@@ -124,6 +124,17 @@ class Shares(Generic[T]):
             raise
         return None
 
+    def displace(self) -> T | None:
+        """Displace something for others' sake, though there may be room: the oldest that is idle of whoever has most.
+
+        Returns:
+            As `make_room`; None also where nobody has more than one thing.
+        """
+        thing = next(iter(self._ranks[self._most])).find_idle(self._idle_since) if self._most > 1 else None
+        if thing is not None:
+            self.leave(thing)
+        return thing
+
     def find_idle(self, owner: Hashable) -> T | None:
         """Return what would make room first among the things of an owner that has some; None if all are at work."""
         return self._holdings[owner].find_idle(self._idle_since)

@@ -8,6 +8,7 @@ from actors import Guest
 from mcpbus.budget import Budget
 from mcpbus.fate import Fate, Receipt
 from mcpbus.options import Limits
+from mcpbus.reached import ReachedLimits
 from mcpbus.transport.answering import HttpRequest, Opened, ReadyOutlet
 from mcpbus.transport.decisions import Answer, Head
 
@@ -24,6 +25,15 @@ class Drainable(Protocol):
 
     async def drain(self, seconds: float, /) -> None:
         """Refuse new work, end open streams, let requests finish for at most `seconds`, cancel the rest."""
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """An application that keeps a record of limits that were reached."""
+
+    @property
+    def reached(self) -> ReachedLimits:
+        """The record."""
 
 
 class Endpoint(Protocol):

@@ -109,6 +109,12 @@ class Connection:
         if self._protocol.fault is not None:
             raise self._protocol.fault
 
+    def idle_since(self) -> float | None:
+        """Tell since when no request is under way; None while one is."""
+        if not self._idle:
+            return None
+        return self._reading.deadline - self._service.options.keep_alive_seconds
+
     def retire(self) -> None:
         """Close as soon as no request is under way."""
         self._retired = True

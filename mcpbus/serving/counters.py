@@ -10,6 +10,8 @@ class Counters:
     Attributes:
         accepted: Connections accepted.
         open: Connections open now.
+        displaced: Connections closed while they were idle, to make room for others.
+        turned_away: Connections for which there was no room.
         failed: Connections ended by an exception inside them, most often a malformed request.
         stalled: Connections ended because the client accepted nothing for the write deadline.
         abusive: HTTP/2 connections ended with ENHANCE_YOUR_CALM: their clients asked for nothing too often, or for too much.
@@ -22,6 +24,8 @@ class Counters:
 
     accepted: int = 0
     open: int = 0
+    displaced: int = 0
+    turned_away: int = 0
     failed: int = 0
     stalled: int = 0
     abusive: int = 0

@@ -1,18 +1,18 @@
 """Keeps what happens in one connection from reaching the others."""
 
-import errno
 import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import trio
 from h2.exceptions import DenialOfServiceError
 
 from mcpbus.containment import Contained, run_lasting
 from mcpbus.owners import LOCAL, Peer
-from mcpbus.serving.asgi import AsgiApp, DirectApp
+from mcpbus.reached import ReachedLimits
+from mcpbus.serving.asgi import AsgiApp, DirectApp, Noting
 from mcpbus.serving.connection import Connection, Service, Stream
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.held import Flusher
@@ -21,13 +21,11 @@ from mcpbus.serving.http1_lane import Lane
 from mcpbus.serving.http1_poll import Poll
 from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
 from mcpbus.serving.stream import DeadlineStream
+from mcpbus.shares import NoRoomError, Shares
 
 _logger = logging.getLogger("mcpbus.serving")
-
-_OUT_OF_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
-_ROOM_SECONDS: Final = 0.1
-"""How long not to accept after there was no room for another connection."""
 
 
 class Accepted:
@@ -40,15 +38,28 @@ class Accepted:
         name: The same with its port, for the log.
     """
 
-    __slots__ = ("_guard", "_name", "_tls", "peer", "serving", "transport")
+    __slots__ = ("_begun", "_guard", "_name", "_tls", "peer", "serving", "transport")
 
     def __init__(self, guard: "Guard", transport: DeadlineStream, peer: Peer, name: str) -> None:
         self._guard = guard
         self._name = name
         self.peer = peer
+        self._begun = trio.current_time()
         self._tls: trio.SSLStream[DeadlineStream] | None = None
         self.transport = transport
         self.serving: Connection | Http1Connection | None = None
+
+    def idle_since(self) -> float | None:
+        """Tell since when it has no request, if only because its TLS handshake is not over; None while it has one."""
+        return self._begun if self.serving is None else self.serving.idle_since()
+
+    def make_room(self) -> None:
+        """End, being idle."""
+        if self.serving is None:
+            self.transport.abort()
+            self._guard.closed(self)
+        else:
+            self.serving.retire()
 
     def begin(self) -> None:
         """Serve it, to its end. No schedule point."""
@@ -180,6 +191,8 @@ class Guard:
         self.retired = False
         self._open: set[Accepted] = set()
         self._all_closed = trio.Event()
+        self._shares = Shares(options.max_connections or most_connections(), Accepted.idle_since)
+        self._reached = ReachedLimits()
 
     async def accept(self, listener: trio.SocketListener) -> None:
         """Accept connections, until cancelled; then others are refused."""
@@ -188,20 +201,44 @@ class Guard:
                 try:
                     stream = await listener.accept()
                 except OSError as error:
-                    if error.errno not in _OUT_OF_ROOM:
+                    if error.errno in BROKEN:
                         raise
-                    _logger.warning("a connection could not be accepted: %s", os.strerror(error.errno))
-                    await trio.sleep(_ROOM_SECONDS)
+                    if error.errno in OUT_OF_ROOM:
+                        self._note(None, f"a connection could not be accepted: {os.strerror(error.errno)}")
+                        self._displace(self._shares.displace())
+                        await trio.sleep(ROOM_SECONDS)
                 else:
                     self._take(stream)
 
     def _take(self, stream: trio.SocketStream) -> None:
         self.counters.accepted += 1
-        self.counters.open += 1
         transport = DeadlineStream(stream, self.service.options.write_deadline_seconds)
-        accepted = Accepted(self, transport, *_peer(stream))
+        peer, name = _peer(stream)
+        try:
+            displaced = self._shares.make_room(peer)
+        except NoRoomError as full:
+            self.counters.turned_away += 1
+            self._note(peer, "a connection was refused")
+            turn_away(transport, full, secure=self.tls is not None)
+            return
+        if displaced is not None:
+            self._note(displaced.peer, "a connection that was idle made room")
+        self._displace(displaced)
+        self.counters.open += 1
+        accepted = Accepted(self, transport, peer, name)
         self._open.add(accepted)
+        self._shares.enter(peer, accepted)
         accepted.begin()
+
+    def _displace(self, displaced: Accepted | None) -> None:
+        if displaced is not None:
+            self.counters.displaced += 1
+            displaced.make_room()
+
+    def _note(self, whom: Peer | None, consequence: str) -> None:
+        app: object = self.service.app
+        reached = app.reached if isinstance(app, Noting) else self._reached
+        reached.note("max_connections", whom, consequence)
 
     def closed(self, accepted: Accepted) -> None:
         """Close the socket of a connection that is over. Harmless once it is closed."""
@@ -209,6 +246,7 @@ class Guard:
             return
         accepted.report_stall(self.service.options.write_deadline_seconds)
         self._open.discard(accepted)
+        self._shares.leave(accepted)
         self.counters.open -= 1
         if self.retired and not self._open:
             self._all_closed.set()

@@ -54,6 +54,12 @@ class Http1Connection(Http1Work):
             self._wait(IDLE, self.options.keep_alive_seconds)
             self._watch()
 
+    def idle_since(self) -> float | None:
+        """Tell since when it waits for a request; None once one is there."""
+        if self._doing is IDLE:
+            return self.expires - self.options.keep_alive_seconds
+        return self.expires - self.options.head_seconds if self._doing is Doing.HEAD else None
+
     def retire(self) -> None:
         """End as soon as no request is under way; at once if none is."""
         self.retired = True

@@ -55,6 +55,8 @@ class ServeOptions:
         max_head_bytes: The longest head of a request that the lane reads.
         head_seconds: How long the rest of a head may take, for the lane, once its first byte has come.
         tls_handshake_seconds: How long a TLS handshake may take, counted from when the connection was accepted.
+        max_connections: Connections at once; past it an idle one makes room of the address that has most, or the newcomer is
+            refused. By default seven eighths of the descriptors that the process may open when it begins to serve.
         backlog: Connections that the kernel may hold before they are accepted.
 
     Raises:
@@ -78,4 +80,7 @@ class ServeOptions:
     max_head_bytes: int = attrs.field(default=32 * 1024, validator=attrs.validators.ge(1024))
     head_seconds: float = attrs.field(default=10.0, validator=attrs.validators.gt(0))
     tls_handshake_seconds: float = attrs.field(default=10.0, validator=attrs.validators.gt(0))
+    max_connections: int | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.ge(1))
+    )
     backlog: int = attrs.field(default=1024, validator=attrs.validators.ge(1))

@@ -9,6 +9,7 @@ import trio
 from mcpbus.containment import ExceptionsOnly
 from mcpbus.owners import Peer
 from mcpbus.protocol.errors import invalid_request
+from mcpbus.reached import ReachedLimits
 from mcpbus.remembered import Remembered
 from mcpbus.transport.answering import Host
 from mcpbus.transport.answers import HeaderList
@@ -48,6 +49,11 @@ class AsgiApp:
         self._endpoint = Endpoint(bus, options, response)
         self._websockets = WebSockets(bus, self._endpoint.exchange)
         self._remembered = Remembered[Hashable, _Known]()
+
+    @property
+    def reached(self) -> ReachedLimits:
+        """Which limits were reached, of the bus or of the server that serves this application."""
+        return self._bus.reached
 
     @property
     def path(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from mcpbus.reached import ReachedLimits
 from mcpbus.transport.asgi import AsgiApp, Message, Receive, Scope, Send
 from mcpbus.transport.decisions import NO_STORE
 from mcpbus.transport.endpoint import Endpoint
@@ -44,6 +45,7 @@ class LifespanApp:
         self._attach = attach
         self._app: AsgiApp | None = None
         self._bus: Bus | None = None
+        self._reached = ReachedLimits()
 
     @property
     def bus(self) -> "Bus":
@@ -55,6 +57,11 @@ class LifespanApp:
         if self._bus is None:
             raise RuntimeError(NOT_OPEN)
         return self._bus
+
+    @property
+    def reached(self) -> ReachedLimits:
+        """See `AsgiApp.reached`; of a server that has no bus, for its connections."""
+        return self._reached if self._bus is None else self._bus.reached
 
     @asynccontextmanager
     async def lifespan(self, _app: object = None) -> AsyncIterator[None]:

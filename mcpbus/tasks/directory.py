@@ -4,7 +4,8 @@ import logging
 import secrets
 import time
 from collections.abc import Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +22,7 @@ from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.routing import Kind
 from mcpbus.shares import NoRoomError, Shares
+from mcpbus.stores.breaker import Breaker, StoreDownError
 from mcpbus.tasks.extension import TaskSupport, declares, unknown_task
 from mcpbus.tasks.record import TaskRecord, TaskStatus
 from mcpbus.tasks.stores.protocol import TaskStore
@@ -43,10 +45,13 @@ class TaskDirectory:
 
     Attributes:
         store: Where they are kept.
+        store_pause: Seconds after which it is tried again where it failed.
     """
 
     def __init__(self, bus: "Bus", store: TaskStore) -> None:
         self.store = store
+        self.store_pause = bus.limits.store_pause
+        self._breaker = Breaker("task store", bus.limits)
         self._bus = bus
         limits = bus.limits
         self._tasks: dict[str, Task] = {}
@@ -79,10 +84,9 @@ class TaskDirectory:
         record, payload = task.record, task.payload
         if record.size and payload is None:
             try:
-                payload = await self.store.payload(record.id)
-            except Exception as error:
-                _log.exception("the task store failed")
-                raise internal_error() from error
+                payload = await self._breaker.call(partial(self.store.payload, record.id))
+            except StoreDownError as down:
+                raise internal_error() from down
             if self._tasks.get(record.id) is not task:
                 raise unknown_task()
             if payload is None:
@@ -110,7 +114,7 @@ class TaskDirectory:
         Raises:
             RuntimeError: The call waits for its client elsewhere, or begins already.
             Overloaded: There is no room for it, and the tool does without no task.
-            ProtocolError: The store failed.
+            ProtocolError: The store is down, and likewise.
         """
         handler = carrier.handler
         support = handler.tool.task if isinstance(handler, ToolCall) else None
@@ -136,11 +140,15 @@ class TaskDirectory:
         self._running.enter(owner, task)
         try:
             await self._keep(task)
-        except BaseException:
+        except BaseException as error:
             self._forget(task)
             carrier.beginning = False
             carrier.tell_call(Park())
-            raise
+            if not isinstance(error, StoreDownError):
+                raise
+            if support.required:
+                raise internal_error() from error
+            return False
         carrier.task = task.record.id
         created = task.record.encode()[:-1] + carrier.caller.tail.task
         self._bus.system.spawn(TaskActor, task, self, carrier)
@@ -207,20 +215,28 @@ class TaskDirectory:
         return Task(record, owner, ttl, counted_to)
 
     async def _keep(self, task: Task) -> None:
-        try:
-            with trio.CancelScope(shield=True):
-                await self.store.put(task.record, None)
-        except Exception as error:
-            _log.exception("the task store failed")
-            raise internal_error() from error
+        # If the store keeps it only past the deadline, it is of a task that nobody heard of, and goes after the next restart.
+        await self.put(task.record, None)
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
         except trio.Cancelled:
-            with trio.CancelScope(shield=True):
-                await self.store.delete(task.record.id)
+            with suppress(StoreDownError):
+                await self.delete(task.record.id)
             raise
 
     # -- for the actors --------------------------------------------------------------------------
+
+    async def put(self, record: TaskRecord, payload: bytes | None) -> None:
+        """Have the store keep a task.
+
+        Raises:
+            StoreDownError: It did not, or not in time; the log has said so.
+        """
+        await self._breaker.call(partial(self.store.put, record, payload))
+
+    async def delete(self, task_id: str) -> None:
+        """Have the store forget a task; raises as `put`."""
+        await self._breaker.call(partial(self.store.delete, task_id))
 
     def enter(self, task: Task, *, running: bool) -> None:
         """Enter a task. For its actor."""

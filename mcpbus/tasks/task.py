@@ -25,6 +25,7 @@ from mcpbus.fate import Reason
 from mcpbus.principals import Owner
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, quoted
 from mcpbus.schemas import jsontypes
+from mcpbus.stores.breaker import StoreDownError
 from mcpbus.tasks.record import TaskRecord, TaskStatus, encode_error
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ class Close(msgspec.Struct, frozen=True):
 
 class Expire(msgspec.Struct, frozen=True):
     """The time to live is over, or others need the room of a result."""
+
+
+class _WriteAgain(msgspec.Struct, frozen=True):
+    """The store was down when it was to keep the result."""
 
 
 class TaskActor:
@@ -261,13 +266,13 @@ class TaskActor:
     # -- the store -------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        put = self._tasks.store.put
+        put = self._tasks.put
         self._writing = self._cell.start_task(put, self._task.record, self._task.payload, context=Context())
 
     def _task_ended(self, message: TaskEnded) -> None:
         outcome = message.outcome
-        if isinstance(outcome, Failed):
-            _log.error("the task store failed", exc_info=outcome.exception)
+        if isinstance(outcome, Failed) and not isinstance(outcome.exception, StoreDownError):
+            _log.error("a task could not be stored", exc_info=outcome.exception)
         listener = self._reading.pop(message.task, None)
         if listener is not None:
             if isinstance(outcome, Succeeded) and outcome.value is not None:
@@ -283,6 +288,12 @@ class TaskActor:
             self._cell.stop()
         elif self._expired:
             self._delete()
+        elif isinstance(outcome, Failed):
+            self._cell.after(self._tasks.store_pause, _WriteAgain())
+
+    def _write_again(self, _message: _WriteAgain) -> None:
+        if not self._expired and self._writing is None:
+            self._write()
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -296,7 +307,7 @@ class TaskActor:
         self._cancel_call()
 
     def _delete(self) -> None:
-        delete = self._tasks.store.delete
+        delete = self._tasks.delete
         self._deleting = self._cell.start_task(delete, self._task.record.id, context=Context())
 
     def _close(self, message: Close) -> None:
@@ -333,6 +344,7 @@ class TaskActor:
         CancelTask: _cancel,
         Follow: _follow,
         TaskEnded: _task_ended,
+        _WriteAgain: _write_again,
         Expire: _expire,
         Close: _close,
     }

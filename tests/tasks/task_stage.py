@@ -164,9 +164,8 @@ def _add_ends(tool):
 async def tasking(*, limits=None, store=None, drain_seconds=5.0, **options):
     """Open a stage; a limit is given by name."""
     stage = TaskStage(**options)
-    opened = open_bus(
-        stage.server, limits=Limits(**(limits or {})), task_store=store, drain_seconds=drain_seconds
-    )
+    bounds = Limits(**{"store_deadline": 10, **(limits or {})})  # more than the slow store takes
+    opened = open_bus(stage.server, limits=bounds, task_store=store, drain_seconds=drain_seconds)
     async with opened as stage.bus:
         yield stage
 

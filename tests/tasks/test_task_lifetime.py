@@ -277,17 +277,69 @@ async def test_a_store_that_hangs_does_not_hold_the_drain(autojump_clock):
 # -- failures of the bus's own parts -----------------------------------------------------------------------------------
 
 
-async def test_a_store_that_cannot_keep_a_task_leaves_none(autojump_clock, caplog):
-    class Broken(MemoryTaskStore):
-        async def put(self, record, payload):
-            await trio.lowlevel.checkpoint()
-            raise OSError("no disk")
+class Down(MemoryTaskStore):
+    """Fails, or hangs, for as long as it is told to."""
 
-    async with tasking(store=Broken()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+    def __init__(self, how="fails"):
+        super().__init__()
+        self.how = how
+
+    async def put(self, record, payload):
+        await trio.lowlevel.checkpoint()
+        if self.how == "fails":
+            raise OSError("disk full")
+        if self.how == "hangs":
+            await trio.sleep_forever()
+        await super().put(record, payload)
+
+
+@pytest.mark.parametrize("how", ["fails", "hangs"])
+async def test_where_the_store_is_down_calls_run_within_their_requests(how, autojump_clock, caplog):
+    opened = tasking(store=Down(how), limits={"store_deadline": 1})
+    async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        start = trio.current_time()
+        for number in range(5):
+            result = await client.call_tool("typed", {"number": number})
+            assert (result["resultType"], text(result)) == ("complete", str(number))
+        assert trio.current_time() - start <= 1
+        assert len(stage.bus.tasks) == 0
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("how", ["fails", "hangs"])
+async def test_where_the_store_is_down_a_call_that_requires_a_task_is_refused(how, autojump_clock):
+    opened = tasking(store=Down(how), limits={"store_deadline": 1})
+    async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
         with pytest.raises(ProtocolError) as refused:
-            await client.call_tool("hold")
+            await client.call_tool("must")
         assert (refused.value.code, stage.jobs, len(stage.bus.tasks)) == (-32603, [], 0)
-    assert "no disk" in caplog.text
+
+
+async def test_what_ends_while_the_store_is_down_is_stored_later(autojump_clock, caplog):
+    store = Down("works")
+    opened = tasking(store=store, limits={"store_deadline": 1, "store_pause": 30})
+    async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client)
+        store.how = "hangs"
+        stage.jobs[-1].finish("done")
+        await trio.sleep(20)
+        assert text((await look(client, task))["result"]) == "done"
+        assert await store.payload(task["taskId"]) is None
+        store.how = "works"
+        await trio.sleep(30)
+        assert await store.payload(task["taskId"]) is not None
+        assert text((await look(client, task))["result"]) == "done"
+    assert len(caplog.records) == 1
+
+
+async def test_a_store_that_hangs_at_a_shutdown_is_not_waited_for(autojump_clock):
+    store = Down("works")
+    start = trio.current_time()
+    opened = tasking(store=store, limits={"store_deadline": 1}, drain_seconds=0.5)
+    async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        await begin(client)
+        store.how = "hangs"
+    assert trio.current_time() - start <= 2
 
 
 async def test_a_result_that_cannot_be_stored_is_kept_all_the_same(autojump_clock, caplog):

@@ -10,7 +10,8 @@ class TaskStore(Protocol):
     """Keeps tasks, each with what came of it.
 
     One bus at a time uses a store: opening one reports every task in it that was still running as failed, since
-    what ran it is gone. The bus decides when a task is deleted; a store drops nothing by itself.
+    what ran it is gone. The bus decides when a task is deleted; a store drops nothing by itself. A call that raises, or is
+    cancelled at its deadline (`Limits.store_deadline`), has the store left alone for a while.
     """
 
     async def put(self, record: TaskRecord, payload: bytes | None) -> None:

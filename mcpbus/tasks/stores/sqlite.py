@@ -37,7 +37,8 @@ class SqliteTaskStore:
     """Keeps tasks in an SQLite file.
 
     The file is locked while the store is open, since two buses on one file would take each other's running tasks
-    for lost. Statements run in a worker thread, one at a time; each is on the disk when it returns.
+    for lost. Statements run in a worker thread, one at a time; each is on the disk when it returns. One that is cancelled goes on in
+    its thread, before those that come later.
 
     Args:
         path: The file; made if it is not there.
@@ -96,7 +97,8 @@ class SqliteTaskStore:
         self._connection.close()
 
     async def _run(self, function: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(function, limiter=self._turn)
+        # An abandoned thread keeps its place at the limiter until it ends, so that there is never a second one.
+        return await trio.to_thread.run_sync(function, limiter=self._turn, abandon_on_cancel=True)
 
     def _execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, values).fetchall()

@@ -4,9 +4,10 @@ import asyncio
 import json
 import logging
 
+import msgspec
 import pytest
 import trio
-from houses import call, legacy, open_house
+from houses import CLAIM, call, legacy, open_house
 from lanes import Endpoint, open_lane, post
 from peers import get, receive_until, respond, serving
 from trio.testing import wait_all_tasks_blocked
@@ -461,3 +462,66 @@ async def test_a_client_that_has_gone_before_its_handler_asks_leaves_nothing(how
         statistics = house.bus.statistics()
         assert (statistics.requests, statistics.actors, dict(statistics.pending)) == (0, 0, {})
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("fate", ["lost", "delivered"])
+async def test_a_handler_that_waits_for_what_it_said_to_be_written_harms_nobody(fate, caplog, autojump_clock):
+    """It is written in the rest of the very turn in which the handler begins to wait, and if it is lost, the handler cancelled."""
+    async with open_house() as house:
+        heard = []
+
+        @house.server.tool
+        async def say(ctx: Context) -> str:
+            await ctx.progress(1)
+            receipt = await ctx.progress(2)
+            await receipt.settled()
+            heard.append(receipt.fate)
+            await trio.lowlevel.checkpoint()
+            return "said"
+
+        client = await house.connect()
+        send = client.wire.send_now
+
+        def breaks(data):
+            if fate == "lost" and b'"progress":2' in data:
+                raise trio.BrokenResourceError
+            return send(data)
+
+        client.wire.send_now = breaks
+        await client.say(call("say"))
+        await wait_all_tasks_blocked()
+        assert [str(each).startswith("delivered") for each in heard] == [fate == "delivered"]
+        other = await house.connect()
+        await other.say(call("echo", text="well"))
+        assert b"well" in (await other.answer())[2]
+        statistics = house.bus.statistics()
+        assert (statistics.requests, statistics.actors, dict(statistics.pending)) == (0, 0, {})
+        assert not caplog.records
+
+
+async def test_a_handler_waits_for_news_that_it_tells_its_own_client(autojump_clock):
+    async with open_house() as house:
+
+        @house.server.tool
+        async def tell(ctx: Context) -> str:
+            fates = await ctx.bus.resource_updated("res://a").settled()
+            return ", ".join(str(fate) for fate in fates)
+
+        @house.server.resource("res://a")
+        async def resource() -> str:
+            return "content"
+
+        listener, client = await house.connect(), await house.connect()
+        params = {"notifications": {"resourceSubscriptions": ["res://a"]}, "_meta": CLAIM}
+        body = msgspec.json.encode(
+            {"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": params}
+        )
+        fields = b"content-type: application/json", b"accept: application/json, text/event-stream"
+        modern = b"mcp-protocol-version: 2026-07-28", b"mcp-method: subscriptions/listen"
+        await listener.say(post(body, *fields, *modern, path="/mcp"))
+        await listener.until(b"acknowledged")
+        for leaves in (False, True):
+            if leaves:
+                await listener.leave()
+            await client.say(call("tell"))
+            assert (b"delivered" in (await client.answer())[2]) is not leaves

@@ -407,7 +407,7 @@ class Server:
             )
         try:
             trio.run(program)
-        except BaseExceptionGroup as errors:
+        except (ServingError, BaseExceptionGroup) as errors:
             # Where it was raised says nothing to whoever may mend it, and the nurseries around it say nothing to anybody.
             error = sole_cause(errors)
             raise (error.with_traceback(None) if isinstance(error, ServingError) else error) from None

@@ -10,6 +10,7 @@ import click
 
 from mcpbus.nursery import background
 from mcpbus.serving import shutdown_on_signals
+from mcpbus.standard_error import log_aside
 from mcpbus.transport.stdio import StdioClosedError
 
 # A request makes some hundred objects and leaves none to the garbage collector, which by default looks for some at
@@ -20,22 +21,25 @@ _THRESHOLDS = (10_000, 20, 20)
 async def until_signalled(name: str, serve: Callable[..., Any]) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C, and say where on standard error; a second signal does not wait for the drain.
 
-    For a program whose main thread this is: it takes the process's signals and tunes its garbage collector.
+    For a program whose main thread this is: it takes the process's signals, tunes its garbage collector, and writes the log to
+    standard error without waiting for its reader.
 
     Args:
         name: What is served.
         serve: `Server.serve` or the like, with its other arguments.
     """
-    async with shutdown_on_signals() as shutdown, background() as nursery:
-        for url in await nursery.start(partial(serve, shutdown=shutdown)):
-            click.echo(f"{name} is served at {url} (Ctrl-C to stop)", err=True)
-        _tune_collector()
+    with log_aside():
+        async with shutdown_on_signals() as shutdown, background() as nursery:
+            for url in await nursery.start(partial(serve, shutdown=shutdown)):
+                click.echo(f"{name} is served at {url} (Ctrl-C to stop)", err=True)
+            _tune_collector()
 
 
 async def until_input_ends(serve: Callable[..., Awaitable[bool]]) -> None:
     """Serve standard input and output until the input ends, or a signal comes; a second one does not wait for the drain.
 
-    For a program whose main thread this is: it takes the process's signals.
+    For a program whose main thread this is: it takes the process's signals, and writes the log to standard error without waiting
+    for its reader.
 
     Args:
         serve: `Bus.stdio` or the like, with its other arguments.
@@ -44,8 +48,9 @@ async def until_input_ends(serve: Callable[..., Awaitable[bool]]) -> None:
         SystemExit: With a status other than 0: standard input or output is closed, or did not take all that was said.
     """
     try:
-        async with shutdown_on_signals() as shutdown:
-            whole = await serve(shutdown=shutdown)
+        with log_aside():
+            async with shutdown_on_signals() as shutdown:
+                whole = await serve(shutdown=shutdown)
     except StdioClosedError as closed:
         sys.exit(str(closed))
     if not whole:

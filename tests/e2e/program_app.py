@@ -64,6 +64,11 @@ async def echo(text: str) -> str:
     return text
 
 
+@server.tool
+async def fail() -> str:
+    raise RuntimeError("a mistake that is told in the log at length " * 50)
+
+
 app = server.asgi()
 
 if __name__ == "__main__":

@@ -152,6 +152,16 @@ async def test_a_second_signal_ends_it_at_once():
         assert run.process.returncode == -signal.SIGINT
 
 
+async def test_a_log_that_nobody_reads_delays_neither_clients_nor_the_end():
+    async with running() as run:
+        peer = await run.served.peer()
+        for n in range(150):
+            assert (await peer.modern(call("fail", id=n))).json["result"]["isError"]
+        run.process.send_signal(signal.SIGTERM)
+        assert await run.ended() < SOON
+        assert run.process.returncode == 0
+
+
 async def _until_it_refuses(run):
     while True:
         try:

@@ -75,6 +75,18 @@ async def test_the_end_of_input_ends_it_promptly(busy):
         assert process.returncode == 0
 
 
+async def test_a_log_that_nobody_reads_delays_neither_the_client_nor_the_end():
+    async with stdio() as process:
+        pipe = Pipe(process)
+        for n in range(150):
+            await pipe.send(modern(call("fail", id=n)))
+            assert (await pipe.receive())["result"]["isError"]
+        await process.stdin.aclose()
+        assert await pipe.receive() is None
+        await process.wait()
+        assert process.returncode == 0
+
+
 async def test_what_was_answered_before_the_end_of_input_is_written():
     async with stdio() as process:
         pipe = Pipe(process)

@@ -1,0 +1,111 @@
+"""The log of a program on its standard error, without ever waiting for whoever reads that.
+
+A pipe that nobody reads takes 64 KiB, and then holds up who writes to it: one line of the log, in the thread of the loop, and no
+client is served any more. Here a thread writes. It uses the descriptor itself and no lock of `logging` or `sys.stderr`, because
+it may be held up for ever, and the process has to end all the same. (So it has no use for `logging.handlers.QueueListener`, which
+calls the handlers, and whose end is waited for.)
+"""
+
+import io
+import logging
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final
+
+_MOST_WAITING: Final = 1_000
+"""Entries that wait to be written; then newer ones are dropped, and counted."""
+
+_LAST_WORDS_SECONDS: Final = 1.0
+"""At the end: for what waits to be written."""
+
+
+@contextmanager
+def log_aside() -> Iterator[None]:
+    """Have log handlers that write to standard error wait for nobody, while the block lasts. For programs.
+
+    Such handlers are those of `logging.basicConfig`, and the one of last resort. Others are left alone.
+    """
+    try:
+        descriptor = sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):  # it is closed, or somebody's double
+        yield
+        return
+    aside = Aside(descriptor, sys.stderr.encoding)
+    original, last_resort = sys.stderr, logging.lastResort
+    moved = [handler for handler in _stream_handlers() if handler.stream is original]
+    for handler in moved:
+        handler.setStream(aside)
+    if last_resort is not None:
+        logging.lastResort = logging.StreamHandler(aside)
+        logging.lastResort.setLevel(last_resort.level)
+    try:
+        yield
+    finally:
+        for handler in moved:
+            handler.setStream(original)
+        logging.lastResort = last_resort
+        aside.close()
+
+
+class Aside(io.TextIOBase):
+    """A text stream that never holds anybody up.
+
+    Args:
+        descriptor: Where to write.
+        encoding: That of the text.
+
+    Attributes:
+        dropped: How many entries were not written, because too many waited.
+    """
+
+    def __init__(self, descriptor: int, encoding: str) -> None:
+        self._descriptor = descriptor
+        self._encoding = encoding
+        self._waiting: SimpleQueue[str | None] = SimpleQueue()
+        self.dropped = 0
+        self._thread = Thread(target=self._run, name="mcpbus log", daemon=True)
+        self._thread.start()
+
+    def write(self, text: str) -> int:
+        """Take an entry, which may be dropped."""
+        if self._waiting.qsize() < _MOST_WAITING:
+            self._waiting.put(text)
+        else:
+            self.dropped += 1
+        return len(text)
+
+    def close(self) -> None:
+        """Wait until all is written, though not for long."""
+        self._waiting.put(None)
+        self._thread.join(_LAST_WORDS_SECONDS)
+        super().close()
+
+    def _run(self) -> None:
+        told = 0
+        while (text := self._waiting.get()) is not None:
+            if told < (dropped := self.dropped):
+                text = f"({dropped - told} entries of the log are not here: nobody read them)\n{text}"
+                told = dropped
+            try:
+                self._write(text.encode(self._encoding, "backslashreplace"))
+            except OSError:
+                return  # nobody can read it any more
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[os.write(self._descriptor, data) :]
+            except BlockingIOError:  # who has the other end of it may have made it so
+                select.select([], [self._descriptor], [])
+
+
+def _stream_handlers() -> Iterator["logging.StreamHandler[Any]"]:
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    for logger in loggers:
+        if isinstance(logger, logging.Logger):
+            yield from (each for each in logger.handlers if isinstance(each, logging.StreamHandler))

@@ -1,0 +1,112 @@
+"""The log of a program, and a standard error that somebody reads, or nobody."""
+
+import io
+import logging
+import os
+import sys
+
+import pytest
+
+from mcpbus import standard_error
+from mcpbus.standard_error import Aside, log_aside
+
+log = logging.getLogger("mcpbus.tests")
+
+
+@pytest.fixture
+def pipe():
+    """A pipe: where to read from it, and the stream that writes to it."""
+    near, far = os.pipe()
+    with os.fdopen(near, "rb") as reader, os.fdopen(far, "w", encoding="utf-8", buffering=1) as writer:
+        yield reader, writer
+
+
+def rest(reader):
+    os.set_blocking(reader.fileno(), False)
+    return (reader.read() or b"").decode()
+
+
+def test_what_is_said_is_written_in_order_before_the_end(pipe):
+    reader, writer = pipe
+    aside = Aside(writer.fileno(), "utf-8")
+    for n in range(100):
+        aside.write(f"line {n} é\n")
+    aside.close()
+    assert rest(reader) == "".join(f"line {n} é\n" for n in range(100))
+    assert aside.dropped == 0
+
+
+def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_dropped_is_told(pipe, monkeypatch):
+    monkeypatch.setattr(standard_error, "_LAST_WORDS_SECONDS", 0.01)
+    reader, writer = pipe
+    aside = Aside(writer.fileno(), "utf-8")
+    for n in range(3000):
+        aside.write(f"{n:1000}\n")
+    dropped, told, numbers = aside.dropped, 0, []
+    assert dropped >= 1500
+    while (line := reader.readline().decode()) != "again\n":
+        if "not here" in line:
+            told += int(line[1:].split()[0])
+        else:
+            numbers.append(int(line))
+        if len(numbers) == 500:  # there is room again
+            aside.write("again\n")
+    assert numbers == sorted(numbers)
+    assert (told, len(numbers)) == (dropped, 3000 - dropped)
+    aside.close()
+
+
+def test_the_end_does_not_wait_for_a_pipe_that_is_not_read(pipe, monkeypatch):
+    monkeypatch.setattr(standard_error, "_LAST_WORDS_SECONDS", 0.01)
+    aside = Aside(pipe[1].fileno(), "utf-8")
+    for _ in range(200):
+        aside.write("x" * 1000)
+    aside.close()
+
+
+def test_a_pipe_that_is_closed_or_does_not_block_is_no_fault(pipe):
+    reader, writer = pipe
+    os.set_blocking(writer.fileno(), False)
+    aside = Aside(writer.fileno(), "utf-8")
+    for _ in range(200):
+        aside.write("x" * 1000)
+    assert len(reader.read(100_000)) == 100_000
+    reader.close()
+    aside.close()
+
+
+def test_handlers_that_write_to_standard_error_are_moved_aside_for_a_while(pipe, monkeypatch):
+    reader, writer = pipe
+    elsewhere = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", writer)
+    moved, left = logging.StreamHandler(), logging.StreamHandler(elsewhere)
+    moved.setFormatter(logging.Formatter("%(name)s says: %(message)s"))
+    monkeypatch.setattr(log, "handlers", [moved, left])
+    monkeypatch.setattr(log, "propagate", False)
+    with log_aside():
+        assert isinstance(moved.stream, Aside)
+        assert left.stream is elsewhere
+        log.warning("%s and %d", "one", 2)
+    assert moved.stream is writer
+    assert rest(reader) == "mcpbus.tests says: one and 2\n"
+    assert elsewhere.getvalue() == "one and 2\n"
+
+
+def test_the_handler_of_last_resort_is_moved_aside_too(pipe, monkeypatch):
+    reader, writer = pipe
+    monkeypatch.setattr(sys, "stderr", writer)
+    monkeypatch.setattr(log, "propagate", False)
+    before = logging.lastResort
+    with log_aside():
+        log.info("not told")
+        log.warning("told")
+    assert logging.lastResort is before
+    assert rest(reader) == "told\n"
+
+
+@pytest.mark.parametrize("stream", [None, io.StringIO()])
+def test_where_there_is_no_descriptor_nothing_is_moved(stream, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream)
+    before = logging.lastResort
+    with log_aside():
+        assert logging.lastResort is before

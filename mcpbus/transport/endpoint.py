@@ -214,7 +214,10 @@ class Endpoint:
 
     def _post(self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet) -> Answer | Guest | None:
         decision = self.exchange.judge_body(head, body, principal)
-        return self._responder.carry_out(decision, principal, outlet.peer, outlet)
+        peer, exchange = outlet.peer, self.exchange
+        if exchange.proxies is not None:
+            peer = exchange.origin(head, peer)
+        return self._responder.carry_out(decision, principal, peer, outlet)
 
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
         return self._responder.admit(self.exchange.judge_get(head, principal))
@@ -246,7 +249,8 @@ class Endpoint:
         if host is None and isinstance(decision, Serve) and self._may_wait(decision):
             return await self._host(http, decision, principal)
         desk = _Desk(NEVER_ENTERED if host is None else host.scope)
-        result = self._responder.carry_out(decision, principal, http.peer, desk)
+        peer = self.exchange.origin(http.head, http.peer)
+        result = self._responder.carry_out(decision, principal, peer, desk)
         if isinstance(result, Answer):
             return result
         if desk.opened is not None:
@@ -271,7 +275,8 @@ class Endpoint:
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as scope:
                 desk = _Desk(scope)
-                result = self._responder.serve(decision, principal, http.peer, desk)
+                peer = self.exchange.origin(http.head, http.peer)
+                result = self._responder.serve(decision, principal, peer, desk)
                 if isinstance(result, Answer):
                     answer = result
                 elif desk.opened is not None:

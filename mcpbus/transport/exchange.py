@@ -13,6 +13,7 @@ Nothing is allocated for a request that is refused, because nothing here allocat
 
 from typing import Final, Generic
 
+from mcpbus.owners import Peer
 from mcpbus.protocol.errors import ProtocolError, invalid_request, method_not_found, quoted
 from mcpbus.protocol.jsonrpc import (
     Notification,
@@ -54,6 +55,7 @@ from mcpbus.transport.legacy import (
     judge_initialize,
     legacy_revision,
 )
+from mcpbus.transport.proxies import Proxies
 
 _CALL: Final = "tools/call"
 _MODERN: Final = Era.MODERN
@@ -83,16 +85,18 @@ class Exchange(Generic[SessionT]):
 
     Attributes:
         options: how it is served.
+        proxies: whom to believe from where requests come; None for nobody.
         directory: who knows its sessions and methods.
         needs_body: what `judge_post` finds of a POST that is in order.
     """
 
-    __slots__ = ("_accepted", "_health_path", "directory", "needs_body", "options")
+    __slots__ = ("_accepted", "_health_path", "directory", "needs_body", "options", "proxies")
 
     def __init__(self, options: HttpOptions, directory: Directory[SessionT]) -> None:
         self.options = options
         self.directory = directory
         self._health_path = options.health_path
+        self.proxies = Proxies(options.trusted_proxies) if options.trusted_proxies else None
         self.needs_body: Final = NeedsBody(options.max_body_bytes)
         self._accepted: set[tuple[str | bytes | tuple[bytes, ...] | None, ...]] = set()
 
@@ -138,6 +142,10 @@ class Exchange(Generic[SessionT]):
         if head.path == self.options.path:
             return self._verbs(head.headers)
         return b"GET, HEAD" if head.path == self._health_path or gate.is_well_known(head.path) else None
+
+    def origin(self, head: Head, peer: Peer) -> Peer:
+        """From where a request really comes that came from this peer."""
+        return peer if self.proxies is None else self.proxies.client(peer, head.headers)
 
     def judge_caller(self, head: Head) -> Answer | None:
         """Why this Host or this Origin is refused, if it is: the first question to whoever connects, over any transport."""

@@ -17,6 +17,7 @@ from attrs.validators import gt, in_
 from mcpbus.protocol.errors import ProtocolError, invalid_request, quoted
 from mcpbus.transport.decisions import NO_STORE, Answer, Head, plain_path
 from mcpbus.transport.headers import Headers
+from mcpbus.transport.proxies import UNIX, read_network
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]*))?")
 _ORIGIN: Final = re.compile(r"https?://([!-.0-~]+)")
@@ -52,6 +53,16 @@ def _check_origins(_: object, __: object, origins: tuple[str, ...]) -> None:
             )
 
 
+def _check_proxies(_: object, __: object, proxies: tuple[str, ...]) -> None:
+    for proxy in proxies:
+        try:
+            read_network(proxy)
+        except ValueError:
+            raise ValueError(
+                f"trusted_proxies: {proxy!r} is no address; write 10.0.0.1, a network such as 10.0.0.0/8, or {UNIX}"
+            ) from None
+
+
 def _check_path(_: object, field: "attrs.Attribute[str]", path: str) -> None:
     if not _PATH.fullmatch(path):
         raise ValueError(
@@ -75,6 +86,7 @@ class HttpFields(TypedDict, total=False):
     path: str
     allowed_hosts: Iterable[str]
     allowed_origins: Iterable[str]
+    trusted_proxies: Iterable[str]
     max_body_bytes: int
     sessions: Literal["sessionful", "stateless"]
     get_streams: bool
@@ -94,6 +106,8 @@ class HttpOptions:
         allowed_hosts: What the Host field may name besides the loopback names (localhost, 127.0.0.0/8, [::1]): `name` with
             any port, `name:port`, or `*` for anything.
         allowed_origins: What the Origin field may name besides loopback origins: `scheme://host[:port]` exactly, or `*`.
+        trusted_proxies: Addresses and networks of proxies that say truly from where a request comes, each in one of Forwarded and
+            X-Forwarded-For; `unix` for those that connect over a Unix socket. Of nobody else these fields are read.
         max_body_bytes: The longest body of a POST that is read.
         sessions: `sessionful`: a legacy handshake opens a session that later requests name. `stateless`: nothing is
             remembered between legacy requests, so any replica can answer any of them.
@@ -115,6 +129,7 @@ class HttpOptions:
     path: str = attrs.field(default="/mcp", converter=plain_path, validator=_check_path)
     allowed_hosts: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_hosts)
     allowed_origins: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_origins)
+    trusted_proxies: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_proxies)
     max_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=gt(0))
     sessions: Literal["sessionful", "stateless"] = attrs.field(
         default="sessionful", validator=in_(("sessionful", "stateless"))

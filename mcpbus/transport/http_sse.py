@@ -91,7 +91,7 @@ class HttpSse:
 
     async def _open(self, http: HttpRequest, principal: Any) -> None:
         try:
-            channel = Channel(self._bus, principal, http.peer)
+            channel = Channel(self._bus, principal, self._exchange.origin(http.head, http.peer))
         except Overloaded as error:
             await http.answer(answers.overload(error))
             return

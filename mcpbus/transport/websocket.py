@@ -102,7 +102,7 @@ class WebSockets:
             except Unauthorized as unauthorized:
                 return answers.challenge(unauthorized)
         try:
-            return Channel(self._bus, principal, peer)
+            return Channel(self._bus, principal, self._exchange.origin(head, peer))
         except Overloaded as error:
             return answers.overload(error)
 

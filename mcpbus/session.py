@@ -6,8 +6,9 @@ its client has gone, in any of the ways in which that can happen.
 """
 
 import enum
+import secrets
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import trio
@@ -29,6 +30,13 @@ from mcpbus.voice import LogThreshold
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
+
+
+_ID_BITS: Final = 30
+"""A session's questions are numbered from anywhere on, so that one process repeats no id of another's to a client that they share.
+
+Below 2 ** 31, which is what clients in every language can hold.
+"""
 
 
 class Stage(enum.Enum):
@@ -141,7 +149,7 @@ class Session:
         self.principal = principal
         self.owner = owner
         self._own: Features | None = None
-        self._asked = 0
+        self._asked = secrets.randbits(_ID_BITS)
         self._awaited: trio.Event | None = None
         self.revision: Revision | None = None
         self.client_info: dict[str, Any] = {}
@@ -276,7 +284,7 @@ class Session:
             self._awaited = None
 
     def next_question_id(self) -> int:
-        """Return an id for a request to the client. For the bus."""
+        """Return an id for a request to the client: one that no question to it has had, whoever asked that. For the bus."""
         self._asked += 1
         return self._asked
 

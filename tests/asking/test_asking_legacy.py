@@ -103,7 +103,15 @@ async def test_a_client_that_declared_nothing_is_asked_nothing(
         await it.assert_nothing_is_left()
 
 
-async def test_a_question_goes_out_while_the_handler_waits_and_comes_with_its_own_id(autojump_clock):
+@pytest.fixture
+def numbered_from_one(monkeypatch):
+    """Each session's questions have the ids 1, 2 and so on."""
+    monkeypatch.setattr("mcpbus.session.secrets.randbits", lambda _: 0)
+
+
+async def test_a_question_goes_out_while_the_handler_waits_and_comes_with_its_own_id(
+    numbered_from_one, autojump_clock
+):
     async with interviewed(shown(lambda ctx: ctx.list_roots())) as it:
         session = await it.session()
         # The client's request 1 and the server's request 1 are two things.
@@ -177,7 +185,29 @@ async def test_an_answer_that_nobody_waits_for_is_taken_and_does_nothing(other, 
         await it.assert_nothing_is_left()
 
 
-async def test_two_sessions_with_the_same_ids_of_questions_do_not_mix(autojump_clock):
+async def test_the_ids_of_questions_go_on_from_anywhere(autojump_clock):
+    """Whoever takes a session up asks nothing under an id that another one has used."""
+
+    async def twice(ctx):
+        await ctx.list_roots()
+        return await ctx.list_roots()
+
+    async with interviewed(twice) as it:
+        asked = []
+        for _ in range(3):
+            session = await it.session()
+            call = session.request("tools/call", it.call)
+            for n in range(2):
+                question = (await call.message()) if n == 0 else call.messages[-1]
+                asked.append(question["id"])
+                await session.answer(question["id"], ROOTS).ended()
+                await it.quiet()
+    assert all(0 < number < 2**31 for number in asked)
+    assert [later - first for first, later in zip(asked[::2], asked[1::2], strict=True)] == [1, 1, 1]
+    assert len(set(asked)) == 6
+
+
+async def test_two_sessions_with_the_same_ids_of_questions_do_not_mix(numbered_from_one, autojump_clock):
     async with interviewed(shown(lambda ctx: ctx.elicit("?", str))) as it:
         sessions = [await it.session(), await it.session()]
         calls = [session.request("tools/call", it.call) for session in sessions]

@@ -5,16 +5,13 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, get_args
 
 import attrs
 import click
-import trio
 
-from mcpbus.program import until_signalled
 from mcpbus.routing import render
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, ServingError
@@ -225,16 +222,6 @@ def _serve_http(server: Server, given: dict[str, Any]) -> None:
     except ValueError as error:
         raise click.UsageError(str(error.args[0])) from error
     try:
-        trio.run(
-            until_signalled,
-            server.name,
-            partial(server.serve, bind=options.bind, options=options, **response, **http),
-        )
-    except* ServingError as errors:
-        raise click.ClickException("; ".join(str(error) for error in _leaves(errors))) from None
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
-    return [error]
+        server.run(bind=options.bind, options=options, **response, **http)
+    except ServingError as error:
+        raise click.ClickException(str(error)) from None

@@ -12,22 +12,25 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
 
+from mcpbus.protocol.errors import invalid_params
 from mcpbus.reached import ReachedLimits
 
 _SPARED: Final = 8
 """Which part of the limit is made free at once, so that the next byte does not begin the search anew."""
 
-_NODE_BYTES: Final = 64
-"""What one value of decoded JSON takes beside its text, roughly, in bytes."""
+_VALUE_BYTES: Final = 32
+_PART_BYTES: Final = 64
+"""What a value of decoded JSON takes beside its text, roughly, in bytes; and a key of an object, an object or an array besides."""
 
 
 def weigh(text: bytes | memoryview) -> int:
     """Return how many bytes some JSON takes in memory once it is decoded, roughly; its text, where that is more.
 
-    Each value but the first follows a comma, a bracket or a brace, and an empty list of two bytes is an object of sixty.
+    Each value but the first of its container follows a comma, and an empty list of two bytes is an object of sixty.
     """
     data = bytes(text)
-    return len(data) + _NODE_BYTES * (data.count(b",") + data.count(b"[") + data.count(b"{"))
+    parts = data.count(b"[") + data.count(b"{") + data.count(b":")
+    return len(data) + _VALUE_BYTES * data.count(b",") + _PART_BYTES * parts
 
 
 class Account:
@@ -120,6 +123,18 @@ class Budget:
             owner: For whom it is held.
         """
         return Account(self, what, owner, end)
+
+    def check(self, size: int) -> None:
+        """Refuse what would be too much by itself.
+
+        Raises:
+            ProtocolError: -32602: it would.
+        """
+        if size > self.limit:
+            self._reached.note("memory_bytes", None, "a request that alone would need more was refused")
+            raise invalid_params(
+                f"what they hold would take about {size} bytes of memory, more than there may be"
+            )
 
     def accounts(self) -> list[Account]:
         """Return those that hold something."""

@@ -157,6 +157,16 @@ class Carrier(msgspec.Struct, eq=False):
             self._account = self.bus.budget.account("a call", lambda: self.cancel() or end())
         self._account.hold_now(weigh(params) + asked)
 
+    @property
+    def gives_up(self) -> bool:
+        """Whether it is to end, since too much is kept in memory, and for it the most."""
+        return self._account is not None and self._account.leaving
+
+    @property
+    def begun(self) -> bool:
+        """Whether somebody carries it already."""
+        return self.brief is not None or self._address is not None
+
     def let_go(self) -> None:
         """Count nothing any more: the call has ended."""
         if self._account is not None:

@@ -7,23 +7,25 @@ what does. The transports differ only in the stream that the reply goes to.
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, overload
 
 import msgspec
 import trio
 
-from mcpbus.admission import PastShare
+from mcpbus.admission import Overloaded, PastShare, Slot
 from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.asking.parking import Parked
 from mcpbus.asking.state import Binding, RoundState
 from mcpbus.brief import Brief
+from mcpbus.budget import weigh
 from mcpbus.call import Carrier, Resume
 from mcpbus.handshake import Registration
 from mcpbus.inbound import Inbound, OpenStream
 from mcpbus.methods import METHODS, Caller, Prepared
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
-from mcpbus.protocol.jsonrpc import Notification, Response
+from mcpbus.protocol.jsonrpc import Notification, Request, Response
+from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.messages import (
     CancelledParams,
     ListenParams,
@@ -33,7 +35,7 @@ from mcpbus.protocol.messages import (
     decode_params,
 )
 from mcpbus.protocol.revisions import Era
-from mcpbus.request import Answered, RequestActor, Ticket
+from mcpbus.request import Answered, RequestActor, Ticket, give_up
 from mcpbus.rounds import run_rounds
 from mcpbus.routing import Line, Setting
 from mcpbus.session import CancelRequest, Initialized, Session
@@ -83,6 +85,7 @@ def serve(
         method = METHODS.get(request.method)
         if method is None:
             return _serve_apart(bus, inbound, open_stream)
+        large = len(request.params) >= LARGE_BYTES and _fits(bus, request)
         caller = inbound.caller(bus)
         method.check(caller)
         params = decode_params(method.params, request.params)
@@ -97,6 +100,8 @@ def serve(
         carrier = Carrier(bus, caller, request, prepared, rounds)
         if scope is None:
             return _start(inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session)), carrier)
+        if large:
+            _count(carrier, slot)
         brief = carrier.brief = slot.brief = Brief(
             scope,
             coroutine=run_rounds(carrier),
@@ -114,6 +119,21 @@ def serve(
         _log.error("%s failed", request.method, exc_info=error)
         raise internal_error() from error
     return brief
+
+
+def _fits(bus: "Bus", request: Request) -> bool:
+    """Return whether there may be a request that brings so much; raises what to answer if not."""
+    bus.budget.check(weigh(request.params))
+    return True
+
+
+def _count(carrier: Carrier, slot: Slot) -> None:
+    """Count what a request brings before it is decoded, by which it grows; raises what to answer if it has to go at once."""
+    carrier.count(partial(give_up, carrier))
+    if carrier.gives_up:
+        slot.release()
+        carrier.let_go()
+        raise Overloaded("Too much is kept in memory, and this request would be the largest; try again later")
 
 
 def _serve_apart(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream:

@@ -72,7 +72,7 @@ class Limits:
     task_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=ge(1))
     task_ttl: float = attrs.field(default=3600.0, validator=ge(0.001))
     task_poll_interval: float = attrs.field(default=1.0, validator=ge(0.001))
-    memory_bytes: int = attrs.field(default=128 * 1024 * 1024, validator=ge(1))
+    memory_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=ge(1))
     outbox_items: int = attrs.field(default=1_024, validator=ge(1))
     outbox_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=ge(1))
     held_items: int = attrs.field(default=256, validator=ge(0))

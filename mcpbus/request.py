@@ -30,6 +30,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_request,
     encode_result,
 )
+from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.rounds import run_rounds
 from mcpbus.routing import Kind, Line, Setting, Situation, absent, route
@@ -70,6 +71,12 @@ class Answered(msgspec.Struct, frozen=True):
 
 class _Abandoned(msgspec.Struct, frozen=True):
     """Nobody came back for the answer of a legacy request."""
+
+
+def give_up(carrier: Carrier) -> None:
+    """End the request that carries a call: too much is kept in memory, and for this call the most."""
+    if carrier.begun:
+        carrier.address.tell(End(_TOO_MUCH))
 
 
 class Ticket(msgspec.Struct, eq=False, gc=False):
@@ -179,7 +186,7 @@ class RequestActor:
             cell.adopt(guest)
         elif carrier.running is None:
             carrier.running = cell.start_task(run_rounds, carrier, context=contextvars.copy_context())
-        carrier.count(partial(cell.address.tell, End(_TOO_MUCH)))
+        carrier.count(partial(give_up, carrier))
 
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
@@ -226,7 +233,7 @@ class RequestActor:
                 error = response.error
                 data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
                 raise ClientRefusedError(error.code, error.message, data)
-            answer = msgspec.json.decode(response.result or b"null")
+            answer = decode_large(msgspec.json.decode, response.result or b"null")
             ask.answer(key, answer)
             self._carrier.used[key] = jsontypes.encode(answer)
         except AskError as error:

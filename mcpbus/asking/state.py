@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from mcpbus.principals import Owner
 from mcpbus.protocol.errors import ProtocolError, invalid_params
 from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.large import decode_large
 
 _PURPOSE = b"mcpbus request state 1"
 _NONCE_BYTES = 12
@@ -46,7 +47,7 @@ class Binding:
     @classmethod
     def of(cls, request: Request, principal: object) -> "Binding":
         """Return what a state for this request is bound to."""
-        params = msgspec.json.decode(request.params, type=dict[str, Any])
+        params = decode_large(_params.decode, request.params)
         for changing in ("_meta", "inputResponses", "requestState"):
             params.pop(changing, None)
         digest = hashlib.sha256(msgspec.json.encode(params, order="deterministic")).digest()
@@ -80,6 +81,7 @@ class RoundState(msgspec.Struct, frozen=True):
     again: bool
 
 
+_params = msgspec.json.Decoder(dict[str, Any])
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(RoundState).decode
 

@@ -14,6 +14,7 @@ import msgspec
 
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.signature import Parameter, Signature
+from mcpbus.protocol.large import LARGE_BYTES, decode_large
 from mcpbus.schemas import jsontypes
 from mcpbus.schemas.handwritten import HandWritten, JsonSchema, compile_schema
 
@@ -71,7 +72,7 @@ class TypedArguments:
         """See `Arguments.decode`."""
         try:
             try:
-                given = self._decode(raw)
+                given = self._decode(raw) if len(raw) < LARGE_BYTES else decode_large(self._decode, raw)
             except msgspec.ValidationError as error:
                 if not jsontypes.wants_whole_numbers(error):
                     raise
@@ -103,7 +104,7 @@ class HandWrittenArguments:
     def decode(self, raw: bytes | msgspec.Raw) -> dict[str, Any]:
         """See `Arguments.decode`."""
         try:
-            value = msgspec.json.decode(raw)
+            value = decode_large(msgspec.json.decode, raw)
             if (faults := self._schema.faults(value)) is not None:
                 raise InvalidArgumentsError(f"the arguments do not match the input schema: {faults}")
             return {self._parameter: self._convert(value)}

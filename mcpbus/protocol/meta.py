@@ -11,6 +11,7 @@ import msgspec
 
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.jsonrpc import LONGEST_ID
+from mcpbus.protocol.large import LARGE_BYTES, decode_large
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import MOST_OF_CLIENT, Implementation
 from mcpbus.remembered import Remembered
@@ -140,9 +141,10 @@ def read_routing(params: msgspec.Raw) -> Routing:
     """
     try:
         try:
-            common = _common.decode(params)
+            large = len(params) >= LARGE_BYTES
+            common = decode_large(_common.decode, params) if large else _common.decode(params)
         except msgspec.ValidationError:
-            common = _loose.decode(params)
+            common = decode_large(_loose.decode, params)
             common.name, common.uri, common.task_id = (
                 text if isinstance(text, str) else None for text in (common.name, common.uri, common.task_id)
             )

@@ -150,6 +150,8 @@ class _AsgiRequest:
         pace = self._limits.body_pace
         until = pace.begin(trio.current_time())
         body, more = await self._read_piece(until)
+        if not more:
+            return body if len(body) <= limit else None
         with Unfinished(self._budget, self.peer) as unfinished:
             unfinished.add(body)
             while more and len(unfinished) <= limit:

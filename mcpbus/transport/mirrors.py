@@ -10,6 +10,7 @@ import msgspec
 
 from mcpbus.protocol.errors import header_mismatch, quoted
 from mcpbus.protocol.jsonrpc import Notification, Request
+from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.messages import CallToolParams, decode_params
 from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Revision, claimed, modern
@@ -114,7 +115,7 @@ def judge_parameters(
         ProtocolError: -32020 for a field that does not say what the arguments say; -32602 for params that cannot be read.
     """
     # The message was read as a whole before, and the params go deeper than the arguments: what is left cannot fail.
-    arguments = msgspec.json.decode(decode_params(CallToolParams, params).arguments)
+    arguments = decode_large(msgspec.json.decode, decode_params(CallToolParams, params).arguments)
     for parameter in mirrored:
         name, argument = parameter.header.lower().encode("ascii"), ".".join(parameter.path)
         value = _at(arguments, parameter.path)

@@ -229,6 +229,33 @@ async def test_while_too_much_is_kept_that_may_not_end_newcomers_are_refused(aut
         await probe.initialize()
 
 
+async def test_a_request_that_would_be_too_much_by_itself_is_refused_before_it_is_looked_into(autojump_clock):
+    async with kept(memory_bytes=5_000_000) as (bus, probe):
+        data = {"name": "wait", "arguments": {"data": [[]] * 100_000}}
+        refused = await probe.request("tools/call", data).ended()
+        assert (refused.status, refused.messages[0]["error"]["code"]) == (400, -32602)
+        assert "bytes of memory, more than there may be" in refused.messages[0]["error"]["message"]
+        assert bus.statistics().limits_reached == {"memory_bytes": 1}
+
+
+@pytest.mark.parametrize("shell", ["asgi", "http1"])
+@pytest.mark.parametrize("sizes", [(3_000_000, 2_900_000), (2_900_000, 3_000_000)])
+async def test_of_two_requests_that_are_too_much_together_one_is_ended(sizes, shell, autojump_clock):
+    async with (
+        open_bus(keeper(), limits=Limits(memory_bytes=5_000_000), drain_seconds=0) as bus,
+        open_probe(bus.asgi(), shell=shell) as probe,
+    ):
+        calls = []
+        for size in sizes:
+            calls.append(probe.request("tools/call", {"name": "wait", "arguments": {"data": "x" * size}}))
+            await trio.sleep(1)
+        [ended] = [call for call in calls if call.over]
+        # The larger one; but the first, where the second was not all there yet when there was too much.
+        assert ended is calls[0 if shell == "http1" else sizes.index(max(sizes))]
+        assert "too much" in ended.messages[0]["error"]["message"].lower()
+        assert bus.statistics().requests == 1
+
+
 async def test_a_session_that_could_not_be_registered_gives_back_what_was_counted_for_it(autojump_clock):
     async with staged() as stage:
 

@@ -233,7 +233,9 @@ class Answering:
         if not batch and batch is not None and not rendering.is_early:
             batch = await self._writer.take(float("inf") if rendering.is_patient else limits.keep_alive)
             if not batch and batch is not None and rendering.is_patient:
-                return True  # what woke it was purged, and there is nothing else to say
+                # What woke it was purged, or is a wish that only an event could tell; there is nothing else to say.
+                self._writer.retry = None
+                return True
         if batch and self._may_wait(batch):
             self._writer.hold_back()
             return True

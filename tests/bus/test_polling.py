@@ -55,3 +55,22 @@ async def test_an_event_that_is_still_to_come_cannot_be_gone_on_from(autojump_cl
         # Whoever guessed wrong has taken nothing from whoever knows.
         get = await probe.send("GET", headers={**headers, "last-event-id": primed}).ended()
         assert [message["id"] for message in get.messages] == [7]
+
+
+async def test_a_client_that_takes_no_events_is_not_told_to_come_back(autojump_clock):
+    server = Server("s")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        await ctx.close_stream(retry=0.5)
+        await trio.sleep(5)
+        return "done"
+
+    async with (
+        server.open(event_store=MemoryEventStore()) as bus,
+        open_probe(bus.asgi(response="json")) as probe,
+    ):
+        session = await probe.initialize("2025-11-25")
+        post = await session.request("tools/call", {"name": "tool"}, id=7).ended()
+        assert (post.status, post.headers["content-type"]) == (200, "application/json")
+        assert [message["id"] for message in post.messages] == [7]

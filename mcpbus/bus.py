@@ -491,19 +491,25 @@ async def open_bus(
 ) -> AsyncIterator[Bus]:
     """Open a server; see `Server.open`."""
     raised: Exception | None = None
-    async with open_system(server.name, mailboxes.settle, mailboxes.expendable) as system:
-        bus = Bus(server, system, limits, state, event_store=event_store, task_store=task_store)
-        await bus.tasks.recover()
-        unlisten = server.features.on_change(bus._list_changed)  # noqa: SLF001 - the bus's own opening
-        unguard = server.features.guard(bus.check_thread)
-        try:
-            yield bus
-            if not bus._drained:  # noqa: SLF001
-                await bus.drain(drain_seconds)
-        except Exception as error:  # noqa: BLE001 - raised again below, as it is and not in a group
-            raised = error
-        finally:
-            unlisten()
-            unguard()
+    tasks: TaskDirectory | None = None
+    try:
+        async with open_system(server.name, mailboxes.settle, mailboxes.expendable) as system:
+            bus = Bus(server, system, limits, state, event_store=event_store, task_store=task_store)
+            tasks = bus.tasks
+            await tasks.recover()
+            unlisten = server.features.on_change(bus._list_changed)  # noqa: SLF001 - the bus's own opening
+            unguard = server.features.guard(bus.check_thread)
+            try:
+                yield bus
+                if not bus._drained:  # noqa: SLF001
+                    await bus.drain(drain_seconds)
+            except Exception as error:  # noqa: BLE001 - raised again below, as it is and not in a group
+                raised = error
+            finally:
+                unlisten()
+                unguard()
+    finally:
+        if tasks is not None:
+            await tasks.leave_store()
     if raised is not None:
         raise raised

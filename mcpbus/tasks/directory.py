@@ -53,6 +53,7 @@ class TaskDirectory:
         self.store_pause = bus.limits.store_pause
         self._breaker = Breaker("task store", bus.limits)
         self._bus = bus
+        self._name = secrets.token_urlsafe(12)
         limits = bus.limits
         self._tasks: dict[str, Task] = {}
         self._kept = Shares(limits.max_tasks, Task.idle_since)
@@ -95,13 +96,21 @@ class TaskDirectory:
         return record.encode(payload)
 
     async def recover(self) -> None:
-        """Take up what the store has. What was running when it was left is reported failed."""
-        for record in await self.store.load():
+        """Take up what the store has for this bus. What was running when it was left is reported failed."""
+        for record in await self.store.take_up(self._name):
             ttl, counted_to = record.ttl_ms / 1000, owner_stored(record.owner)
             task = Task(record, Owner.stored(record.owner), ttl, counted_to)
             self._bus.system.spawn(
                 TaskActor, task, self, None, "The server stopped while the task was running"
             )
+
+    async def leave_store(self) -> None:
+        """Leave what is in the store to whoever opens it next."""
+        try:
+            with trio.CancelScope(shield=True), trio.fail_after(self._bus.limits.store_deadline):
+                await self.store.leave(self._name)
+        except Exception:  # noqa: BLE001 - a store is somebody else's code, and the bus has closed
+            _log.exception("the task store failed when the server left it")
 
     # -- the beginning ---------------------------------------------------------------------------
 
@@ -210,7 +219,15 @@ class TaskDirectory:
         owner, now = Owner(carrier.caller.principal), time.time()
         task_id = secrets.token_urlsafe(24)
         record = TaskRecord(
-            task_id, owner.digest, TaskStatus.WORKING, None, now, now, round(ttl * 1000), round(poll * 1000)
+            id=task_id,
+            owner=owner.digest,
+            status=TaskStatus.WORKING,
+            message=None,
+            created=now,
+            updated=now,
+            ttl_ms=round(ttl * 1000),
+            poll_ms=round(poll * 1000),
+            bus=self._name,
         )
         return Task(record, owner, ttl, counted_to)
 

@@ -47,6 +47,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
         ttl_ms: For how many milliseconds from `created` clients may rely on it.
         poll_ms: How many milliseconds they should wait between two looks.
         size: Bytes of the result or error that is kept with it.
+        bus: Names the bus that has it.
     """
 
     id: str
@@ -58,6 +59,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     ttl_ms: int
     poll_ms: int
     size: int = 0
+    bus: str = ""
 
     @property
     def expires(self) -> float:

@@ -100,7 +100,7 @@ async def leave_three(store, tasks):
         async with stage.bus.connect(capabilities=DECLARED) as client:
             for name, arguments in (("typed", {"number": 3}), ("hold", {}), ("ask", {})):
                 tasks.append(await begin(client, name, **arguments))
-            await one_has_ended(store)
+            await have_ended(store, any)
         raise CrashError
 
 
@@ -112,9 +112,9 @@ async def crashed(store):
     return tasks
 
 
-async def one_has_ended(store):
+async def have_ended(store, how_many):
     with trio.fail_after(10):
-        while not any(kept.status.final for kept in await store.load()):  # noqa: ASYNC110 - a store tells nobody
+        while not how_many(kept.status.final for kept in await store.load()):  # noqa: ASYNC110 - a store tells nobody
             await trio.sleep(0.01)
 
 
@@ -181,6 +181,27 @@ async def test_what_is_kept_counts_after_a_restart_too(autojump_clock):
         await settle(stage.bus)
         assert [kept.id for kept in await store.load()] == [*stage.bus.tasks._tasks]
         assert "big" not in stage.bus.tasks._tasks
+
+
+async def test_a_bus_that_opens_leaves_to_another_what_that_has(store):
+    """Two replicas of one process share a store; whoever opens later has nothing to report of what runs in the other."""
+    async with tasking(store=store) as one, one.bus.connect(capabilities=DECLARED) as client:
+        running, done = await begin(client), await begin(client, "typed", number=3)
+        await have_ended(store, any)
+        async with tasking(store=store) as other, other.bus.connect(capabilities=DECLARED) as stranger:
+            assert len(other.bus.tasks) == 0
+            for task in (running, done):
+                await refused(stranger, "tasks/get", task)
+        assert (await look(client, running))["status"] == "working"
+        one.jobs[-1].finish("well")
+        await have_ended(store, all)
+        assert {kept.status for kept in await store.load()} == {TaskStatus.COMPLETED}
+        assert text((await look(client, running))["result"]) == "well"
+    # What a bus leaves is for whoever opens next, and for one of them alone.
+    async with tasking(store=store) as one, one.bus.connect(capabilities=DECLARED) as client:
+        async with tasking(store=store) as other:
+            assert (len(one.bus.tasks), len(other.bus.tasks)) == (2, 0)
+        assert text((await look(client, running))["result"]) == "well"
 
 
 # -- whose they are ----------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from mcpbus.tasks.record import TaskRecord
 class TaskStore(Protocol):
     """Keeps tasks, each with what came of it.
 
-    One bus at a time uses a store: opening one reports every task in it that was still running as failed, since
-    what ran it is gone. The bus decides when a task is deleted; a store drops nothing by itself. A call that raises, or is
+    A bus that opens takes up what is there and is no other open bus's, and reports what was still running of that as
+    failed, since what ran it is gone. Who else is open is the store's to know: by a lock on its file, which lets in one
+    process at a time, or where processes share it by whatever tells that one of them lives. The bus decides when a task is deleted; a store drops nothing by itself. A call that raises, or is
     cancelled at its deadline (`Limits.store_deadline`), has the store left alone for a while.
     """
 
@@ -28,5 +29,12 @@ class TaskStore(Protocol):
     async def delete(self, task_id: str) -> None:
         """Forget a task. Harmless if it is not there."""
 
-    async def load(self) -> Sequence[TaskRecord]:
-        """Return all tasks that are kept."""
+    async def take_up(self, bus: str) -> Sequence[TaskRecord]:
+        """Return the tasks that a bus which opens is to take up, and let no other one have them from now on.
+
+        Args:
+            bus: Its name, which no bus before it had; the tasks that it puts later carry it.
+        """
+
+    async def leave(self, bus: str) -> None:
+        """Note that a bus has closed: what it leaves is for whoever opens next. Not called if the process ends first."""

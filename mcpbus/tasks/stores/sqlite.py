@@ -23,21 +23,20 @@ CREATE TABLE IF NOT EXISTS tasks (
     ttl_ms INTEGER NOT NULL,
     poll_ms INTEGER NOT NULL,
     size INTEGER NOT NULL,
-    payload BLOB
+    payload BLOB,
+    bus TEXT NOT NULL
 )
 """
 
 
-_LOAD = (
-    "SELECT id, owner, status, message, created, updated, ttl_ms, poll_ms, size FROM tasks ORDER BY created"
-)
+_LOAD = "SELECT id, owner, status, message, created, updated, ttl_ms, poll_ms, size, bus FROM tasks ORDER BY created"
 
 
 class SqliteTaskStore:
     """Keeps tasks in an SQLite file.
 
-    The file is locked while the store is open, since two buses on one file would take each other's running tasks
-    for lost. Statements run in a worker thread, one at a time; each is on the disk when it returns. One that is cancelled goes on in
+    The file is locked while the store is open, since two processes on one file would take each other's running tasks
+    for lost; several buses of one process share a store. Statements run in a worker thread, one at a time; each is on the disk when it returns. One that is cancelled goes on in
     its thread, before those that come later.
 
     Args:
@@ -59,6 +58,7 @@ class SqliteTaskStore:
             self._connection.close()
             raise
         self._turn = trio.CapacityLimiter(1)
+        self._open: set[str] = set()
 
     async def put(self, record: TaskRecord, payload: bytes | None) -> None:
         """See `TaskStore.put`."""
@@ -73,9 +73,10 @@ class SqliteTaskStore:
             record.poll_ms,
             record.size,
             payload,
+            record.bus,
         )
         await self._run(
-            partial(self._execute, "REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            partial(self._execute, "REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         )
 
     async def payload(self, task_id: str) -> bytes | None:
@@ -87,8 +88,22 @@ class SqliteTaskStore:
         """See `TaskStore.delete`."""
         await self._run(partial(self._execute, "DELETE FROM tasks WHERE id = ?", (task_id,)))
 
+    async def take_up(self, bus: str) -> Sequence[TaskRecord]:
+        """See `TaskStore.take_up`."""
+        others = sorted(self._open)
+        self._open.add(bus)
+        places = ", ".join("?" * len(others))
+        statement = f"UPDATE tasks SET bus = ? WHERE bus NOT IN ({places})"  # noqa: S608 - question marks
+        await self._run(partial(self._execute, statement, (bus, *others)))
+        return [record for record in await self.load() if record.bus == bus]
+
+    async def leave(self, bus: str) -> None:
+        """See `TaskStore.leave`."""
+        await trio.lowlevel.checkpoint()
+        self._open.discard(bus)
+
     async def load(self) -> Sequence[TaskRecord]:
-        """See `TaskStore.load`."""
+        """Return all tasks that are kept."""
         rows = await self._run(partial(self._execute, _LOAD))
         return [TaskRecord(row[0], row[1], TaskStatus(row[2]), *row[3:]) for row in rows]
 

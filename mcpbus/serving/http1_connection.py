@@ -142,12 +142,20 @@ class Http1Connection(Http1Work):
         if data:
             self.requests.receive(data)
             if self.requests.waiting >= MOST_AHEAD:
-                self._forget()
+                self._watch_end(self._take_end)
         elif data is not None:
-            self._forget()
-            if self._push is not None:
-                self._push.cancel()
-            self._silent = True
+            self._note_end()
+
+    def _take_end(self) -> None:
+        if self._ending is not None:
+            self._note_end()
+
+    def _note_end(self) -> None:
+        """Give up the request that is served: its client has left."""
+        self._forget()
+        if self._push is not None:
+            self._push.cancel()
+        self._silent = True
 
     def _look(self, data: bytes) -> Guest | None:
         """Serve the next request, if it is there with this data and can be served without waiting."""

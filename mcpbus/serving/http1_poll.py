@@ -77,9 +77,16 @@ class Poll:
 
     def watch(self, connection: Pollable, turn: Turn) -> None:
         """Take this turn whenever the connection has something to read, or has ended."""
+        self._register(connection.descriptor, turn, select.EPOLLIN)
+
+    def watch_end(self, connection: Pollable, turn: Turn) -> None:
+        """Take this turn once the peer has closed the connection, or half of it, whatever it has sent that was not read."""
+        self._register(connection.descriptor, turn, select.EPOLLRDHUP)
+
+    def _register(self, descriptor: int, turn: Turn, events: int) -> None:
         assert self._epoll is not None  # noqa: S101 - nobody watches where there is no epoll
-        self._epoll.register(connection.descriptor, select.EPOLLIN)
-        self._turns[connection.descriptor] = turn
+        self._epoll.register(descriptor, events)
+        self._turns[descriptor] = turn
 
     def forget(self, connection: Pollable) -> None:
         """Watch it no longer. A turn that is due already may still be taken.

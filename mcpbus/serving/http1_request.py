@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcpbus.serving.http1_connection import Http1Connection
 
 MOST_AHEAD: Final = 64 * 1024
-"""Bytes of later requests that are read while one is served; past that, a client's end is noticed by writing to it."""
+"""Bytes of later requests that are read while one is served."""
 
 
 class Http1Request(msgspec.Struct, eq=False):
@@ -206,7 +206,8 @@ class Http1Request(msgspec.Struct, eq=False):
                 connection.gone = True
                 return
             requests.receive(data)
-        await trio.sleep_forever()
+        await connection.client_left()
+        connection.gone = True
 
     def _say_connection(self) -> bytes:
         """What the answer says of the connection; decided when its head is made."""

@@ -19,7 +19,7 @@ from actors import Guest
 from mcpbus.containment import Contained
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
-from mcpbus.serving.http1_poll import Poll
+from mcpbus.serving.http1_poll import Poll, Pollable, Turn
 from mcpbus.serving.http1_request import Http1Request
 from mcpbus.serving.http1_wire import GONE, IDLE, TOO_SLOW, Doing, Http1Wire, Owner
 
@@ -45,7 +45,7 @@ class Http1Work(Http1Wire):
         poll: Waits for the stream; None if it cannot be polled.
     """
 
-    __slots__ = ("_head", "_served", "_task", "_watched", "fault", "poll")
+    __slots__ = ("_ending", "_head", "_served", "_task", "_watched", "fault", "poll")
 
     def __init__(self, lane: "Lane", stream: trio.abc.Stream, owner: Owner, poll: Poll | None) -> None:
         super().__init__(lane, stream, owner)
@@ -53,6 +53,7 @@ class Http1Work(Http1Wire):
         self._task: trio.CancelScope | None = None
         self._head: RequestHead | None = None
         self._watched = False
+        self._ending: Pollable | None = None
         self._served = False
         self.fault: RequestError | None = None
 
@@ -60,6 +61,7 @@ class Http1Work(Http1Wire):
 
     def _watch(self) -> None:
         if self.poll is not None and not self._watched:
+            self._forget()
             try:
                 self.poll.watch(self._stream, self._take_turn)  # type: ignore[arg-type]  # whoever gave a poll knows
                 self._watched = True
@@ -67,10 +69,38 @@ class Http1Work(Http1Wire):
                 _logger.warning("a connection cannot be waited for: %s", error)
                 self.lose()
 
+    def _watch_end(self, turn: Turn) -> None:
+        """Have a turn taken when the client leaves, while nothing more is read of what it sends."""
+        self._forget()
+        poll = self._lane.poll
+        below: Any = (
+            self._stream if self.poll is not None else getattr(self._stream, "transport_stream", None)
+        )
+        if poll is not None and below is not None:
+            with suppress(OSError):
+                poll.watch_end(below, turn)
+                self._ending = below
+
     def _forget(self) -> None:
         if self.poll is not None and self._watched:
             self._watched = False
             self.poll.forget(self._stream)  # type: ignore[arg-type]  # as above
+        self._forget_end()
+
+    def _forget_end(self) -> None:
+        if self._ending is not None:
+            assert self._lane.poll is not None  # noqa: S101 - it watches it
+            self._lane.poll.forget(self._ending)
+            self._ending = None
+
+    async def client_left(self) -> None:
+        """Wait until the client has left, and read nothing of what it sends."""
+        left = trio.Event()
+        self._watch_end(left.set)
+        try:
+            await left.wait()
+        finally:
+            self._forget_end()
 
     def _take_turn(self) -> Guest | None:
         """Do what can be done without waiting, now that something has come."""

@@ -68,6 +68,10 @@ class Readable(Protocol):
     def readable(self) -> bool:
         """Whether there is something to read, if only the end."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether the client has left, whatever there is to read."""
+
 
 class WirePoll(Poll):
     """Waits for connections in memory, which have no file descriptors; whoever writes to one calls `look`."""
@@ -75,6 +79,7 @@ class WirePoll(Poll):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._watched: dict[Readable, Turn] = {}
+        self._watched_ends: dict[Readable, Turn] = {}
         self._something = trio.lowlevel.ParkingLot()
 
     def watch(self, connection: Pollable, turn: Turn) -> None:
@@ -82,9 +87,15 @@ class WirePoll(Poll):
         self._watched[cast("Readable", connection)] = turn
         self.look()
 
+    def watch_end(self, connection: Pollable, turn: Turn) -> None:
+        """See `Poll`."""
+        self._watched_ends[cast("Readable", connection)] = turn
+        self.look()
+
     def forget(self, connection: Pollable) -> None:
         """See `Poll`."""
-        self._watched.pop(cast("Readable", connection), None)
+        for watched in (self._watched, self._watched_ends):
+            watched.pop(cast("Readable", connection), None)
 
     def look(self) -> None:
         """Take note that something may have come."""
@@ -96,9 +107,13 @@ class WirePoll(Poll):
 
     async def _wait(self) -> list[Turn]:
         await trio.lowlevel.checkpoint()
-        while not (due := [turn for wire, turn in self._watched.items() if wire.readable]):
+        while not (due := self._find_due()):
             await self._something.park()
         return due
+
+    def _find_due(self) -> list[Turn]:
+        due = [turn for wire, turn in self._watched.items() if wire.readable]
+        return due + [turn for wire, turn in self._watched_ends.items() if wire.ended]
 
 
 class _Wire(trio.abc.Stream):
@@ -145,7 +160,12 @@ class _Wire(trio.abc.Stream):
     @property
     def readable(self) -> bool:
         """Whether there is something to read, if only the end."""
-        return bool(self._pending) or (self._recording is not None and self._recording.disconnected)
+        return bool(self._pending) or self.ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client has left, whatever there is to read."""
+        return self._recording is not None and self._recording.disconnected
 
     def receive_now(self, max_bytes: int = 64 * 1024) -> bytes | None:
         if not self.readable:

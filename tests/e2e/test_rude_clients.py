@@ -55,6 +55,25 @@ async def break_off(peer, how):
         await peer.stream.send_eof()
 
 
+@pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
+@pytest.mark.parametrize("how", BREAKS)
+async def test_a_client_that_has_sent_much_ahead_is_missed_all_the_same(how, accept):
+    """While its call runs, no more than 64 KiB are read of what comes after it."""
+    server = make_server()
+    async with serving(server) as served:
+        peer = await served.peer()
+        body, headers = modernized(call("wait", id=1, token="t"))
+        await peer.stream.send_all(peer.request(body, headers | {"accept": accept}))
+        await server.running.wait()
+        ping, headers = modernized(message("tools/list", id=2))
+        ahead = (await served.peer()).request(ping, headers)
+        await peer.stream.send_all(ahead * (100_000 // len(ahead)))
+        await break_off(peer, how)
+        await server.cancelled.wait()
+        left = await served.quiet()
+        assert left.requests == 0
+
+
 @pytest.mark.parametrize("how", BREAKS)
 async def test_a_modern_request_is_cancelled_when_its_client_breaks_off(how):
     server = make_server()

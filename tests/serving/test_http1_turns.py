@@ -50,6 +50,20 @@ async def test_of_requests_sent_in_one_go_none_is_lost_when_the_client_says_no_m
         assert (await client.all()).count(b"200 OK") == 10
 
 
+@pytest.mark.parametrize("path", ["/wait", "/stream"])
+async def test_who_has_sent_much_ahead_is_missed_when_it_leaves(path, autojump_clock):
+    async with open_lane(turns=True) as house:
+        client = await house.connect()
+        await client.say(get(path))
+        await house.endpoint.waiting.wait()
+        await client.say(post(b"x" * 1000) * 100)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not house.endpoint.gone
+        await client.leave()
+        await house.endpoint.left.wait()
+        await client.over.wait()
+
+
 async def test_reading_ahead_of_short_requests_is_bounded(autojump_clock):
     async with open_lane(turns=True) as house:
         client = await house.connect()

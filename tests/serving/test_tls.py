@@ -7,9 +7,11 @@ from urllib.parse import urlsplit
 import h2.events
 import pytest
 import trio
+from houses import call
 from peers import Http2, get, hello, receive_all, serving
 from test_write_deadline import Flood
 
+from mcpbus import Server
 from mcpbus.serving import CannotListenError, Counters, ServeOptions, serve
 
 CERTIFICATE = str(Path(__file__).with_name("localhost.pem"))
@@ -57,6 +59,27 @@ async def test_a_handshake_that_does_not_come_to_its_end_is_not_waited_for(said)
         await stream.send_all(said)
         assert await receive_all(stream) == b""
         assert b"ok" in await get(await connect(served, "http/1.1"))
+
+
+async def test_a_client_that_has_sent_much_ahead_is_missed_all_the_same():
+    server, running, cancelled = Server("waits", version="1"), trio.Event(), trio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        running.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+        return "unreached"
+
+    async with server.open(drain_seconds=0) as bus, serving(bus.asgi(), **FILES) as served:
+        stream = await connect(served, "http/1.1")
+        await stream.send_all(call("wait"))
+        await running.wait()
+        await stream.send_all(call("wait") * 200)
+        await stream.transport_stream.aclose()
+        await cancelled.wait()
 
 
 async def test_a_client_that_stalls_over_tls_is_cut_off():

@@ -1,6 +1,7 @@
 """The server's end of a connection in memory, which can be polled, and takes no more than a test has it take."""
 
 import math
+from contextlib import suppress
 
 import trio
 import trio.testing
@@ -37,14 +38,17 @@ class Wire(trio.abc.Stream):
     @property
     def readable(self):
         """Whether there is something to read, if only the end."""
-        try:
-            data = self._from_client.get_data_nowait()
-        except trio.WouldBlock:
-            pass
-        else:
-            self._data += data
-            self._ended = self._ended or not data
-        return bool(self._data) or self._ended
+        return self.ended or bool(self._data)
+
+    @property
+    def ended(self):
+        """Whether the client has left, whatever there is to read."""
+        with suppress(trio.WouldBlock):
+            while not self._ended:
+                data = self._from_client.get_data_nowait()
+                self._data += data
+                self._ended = not data
+        return self._ended
 
     def make_room(self, size=math.inf):
         """Take so many more bytes."""

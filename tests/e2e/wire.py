@@ -175,13 +175,18 @@ class Served:
     url: str
     _peers: list[Peer] = attrs.field(factory=list)
 
-    async def peer(self, *, receive_buffer=None, path=None):
-        """Connect. A small `receive_buffer` (bytes) makes a client that does not read slow down the server soon."""
+    async def peer(self, *, receive_buffer=None, path=None, source=None):
+        """Connect, from another address of this machine if `source` is one.
+
+        A small `receive_buffer` (bytes) makes a client that does not read slow down the server soon.
+        """
         address = urlsplit(self.url)
         sock = trio.socket.socket()
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         try:
+            if source is not None:
+                await sock.bind((source, 0))
             await sock.connect((address.hostname, address.port))
         except OSError:
             sock.close()

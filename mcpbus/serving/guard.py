@@ -13,6 +13,7 @@ from mcpbus.containment import Contained, run_lasting
 from mcpbus.owners import LOCAL, Peer
 from mcpbus.reached import ReachedLimits
 from mcpbus.serving.asgi import AsgiApp, DirectApp, Noting
+from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.connection import Connection, Service, Stream
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.held import Flusher
@@ -119,14 +120,16 @@ class Accepted:
                     _logger.debug("connection from %s was lost: %s", self._name, _reasons(gone))
                 except* DenialOfServiceError as abuse:
                     self._guard.counters.abusive += 1
-                    _logger.warning("connection from %s was ended for abuse: %s", self._name, _reasons(abuse))
+                    self._guard.complaints.warn(
+                        "connection from %s was ended for abuse: %s", self._name, _reasons(abuse)
+                    )
         finally:
             if not whole:
                 self._guard.closed(self)
 
     def _report(self, failure: BaseException) -> None:
         self._guard.counters.failed += 1
-        _logger.warning(
+        self._guard.complaints.warn(
             "connection from %s was ended by %s",
             self._name,
             _reasons(failure),
@@ -148,7 +151,9 @@ class Accepted:
         """Tell that its client accepted nothing, if so it ended."""
         if self.transport.stalled:
             self._guard.counters.stalled += 1
-            _logger.warning("connection from %s was ended: it accepted nothing for %g s", self._name, seconds)
+            self._guard.complaints.warn(
+                "connection from %s was ended: it accepted nothing for %g s", self._name, seconds
+            )
 
 
 class Guard:
@@ -165,6 +170,7 @@ class Guard:
         counters: Counts connections.
 
     Attributes:
+        complaints: Warns of what clients do.
         lane: What serves HTTP/1.1, if hypercorn does not.
         service: What connections served by hypercorn share.
         retired: Whether connections end with the request that is under way.
@@ -185,6 +191,7 @@ class Guard:
         self.nursery = nursery
         self.counters = counters
         self.tls = tls
+        self.complaints = Complaints()
         self.lane: Lane | None = None
         if options.http1 == "lane" and isinstance(app, DirectApp):
             self.lane = Lane(app, options)

@@ -8,6 +8,7 @@ import trio
 
 from mcpbus.containment import run_lasting
 from mcpbus.serving.asgi import DirectApp
+from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.held import Flusher
 from mcpbus.serving.http1_head import Heads, RequestHead, Terms
 from mcpbus.serving.http1_poll import AVAILABLE, Poll
@@ -33,6 +34,7 @@ class Lane:
 
     Attributes:
         heads: Reads the heads of requests.
+        complaints: Warns of what clients do.
         context: The context variables with which each request begins.
         clock: Tells trio's time, as `trio.current_time`, which takes two calls more.
         poll: Waits for connections that can be polled; None where the system has nothing to do it with.
@@ -43,6 +45,7 @@ class Lane:
     def __init__(self, app: DirectApp, options: ServeOptions) -> None:
         self.app = app
         self.options = options
+        self.complaints = Complaints()
         self.heads = Heads(options.max_head_bytes)
         self.context = copy_context()
         self.clock = trio.lowlevel.current_clock().current_time

@@ -7,7 +7,6 @@ all the time.
 The task runs handlers itself. When one waits, the task stays with it, and another one goes on with the connection.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -25,8 +24,6 @@ from mcpbus.serving.http1_wire import GONE, IDLE, TOO_SLOW, Doing, Http1Wire, Ow
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_lane import Lane
-
-_logger = logging.getLogger("mcpbus.serving")
 
 FAILED: Final = RequestError(500, "the server failed")
 
@@ -66,7 +63,7 @@ class Http1Work(Http1Wire):
                 self.poll.watch(self._stream, self._take_turn)  # type: ignore[arg-type]  # whoever gave a poll knows
                 self._watched = True
             except OSError as error:  # there are bounds to what a kernel waits for
-                _logger.warning("a connection cannot be waited for: %s", error)
+                self._lane.complaints.warn("a connection cannot be waited for: %s", error)
                 self.lose()
 
     def _watch_end(self, turn: Turn) -> None:

@@ -9,6 +9,7 @@ import trio
 from peers import Http2, get, hello, receive_all, receive_until, respond, serving
 
 from mcpbus.serving import Counters
+from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.http2 import GuardedH2Protocol
 
 WEBSOCKET = (
@@ -33,6 +34,34 @@ async def refuse_or_stream(scope, receive, send):
             pass
     else:
         await respond(send)
+
+
+async def test_many_clients_that_send_what_is_malformed_fill_no_log(caplog):
+    counters = Counters()
+    async with serving(refuse_or_stream, counters=counters) as served:
+        for _ in range(30):
+            culprit = await served.connect()
+            await culprit.send_all(UPGRADE_WITH_BROKEN_SETTINGS)
+            await receive_all(culprit)
+    assert counters.failed == 30
+    assert caplog.text.count("was ended by InvalidFrameError") == 10
+
+
+async def test_what_was_not_said_of_clients_is_counted_later(caplog, autojump_clock):
+    complaints = Complaints()
+    complaints.warn("client %d was late", 0)
+    for n in range(25):
+        complaints.warn("client %d was rude", n)
+    await trio.sleep(60)
+    complaints.warn("client %d was rude", 25)
+    complaints.warn("client %d was late", 25)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "client 0 was late",
+        *(f"client {n} was rude" for n in range(10)),
+        "client 25 was rude (and 15 times more since the last line about it)",
+        "client 25 was late",
+    ]
 
 
 @pytest.mark.parametrize("wrong", ["what the client says", "what we make of it"])

@@ -254,11 +254,14 @@ async def _ping(house: House) -> None:
     await other.leave()
 
 
+_DIFFERING = re.compile(rb'"requestState":"[^"]*"|"id":\d{4,}|"requestId":\d{4,}|^:\n\n', re.MULTILINE)
+
+
 def answers(data: bytes) -> list[tuple[bytes, bytes]]:
     """Read answers, each as its head and its body, without what may differ.
 
-    That is the time, how a stream is cut into chunks, what is sealed, and whether a client whose body was there already is told
-    to go on.
+    That is the time, how a stream is cut into chunks, and kept alive, what is sealed, the numbers of questions, and whether a
+    client whose body was there already is told to go on.
 
     Raises:
         AssertionError: It is not HTTP.
@@ -277,7 +280,7 @@ def answers(data: bytes) -> list[tuple[bytes, bytes]]:
         else:
             size = len(rest) if length is None else int(length[1])
             body, rest = rest[:size], rest[size:]
-        found.append((head, re.sub(rb'"requestState":"[^"]*"', b"", body)))
+        found.append((head, _DIFFERING.sub(b"", body)))
     return found
 
 

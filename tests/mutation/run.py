@@ -211,8 +211,9 @@ def main(paths: tuple[str, ...], sample: int | None, seed: int, seconds: float) 
     known = equivalents()
     mutants = [m for path in paths or CORE for m in Mutants(path, (ROOT / path).read_bytes())]
     mutants = [m for m in mutants if (m.path, m.text, m.change) not in known]
-    if sample is not None and sample < len(mutants):
-        mutants = sorted(random.Random(seed).sample(mutants, sample), key=str)
+    # In random order: who stops in the midst of it has seen something of everything.
+    random.Random(seed).shuffle(mutants)
+    mutants = mutants[:sample]
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))

@@ -14,9 +14,10 @@ from world import LIMITS, World
 _VERBS = ("log", "note", "progress", "elicit", "sample", "both")
 _RANDOM = re.compile(
     r'(?P<n>(?<="n": )\d+)|(?P<ask>(?<=ask )\d+)|(?P<done>(?<=done )\d+)|(?P<key>(?<="q)\d+)'
+    r'|(?P<question>(?<="id": )\d{4,}|(?<="requestId": )\d{4,})'
     r'|(?P<state>(?<="requestState": ")[^"]+)|(?P<task>(?<="taskId": ")[^"]+)'
 )
-"""What differs from run to run: the numbers of the notebook, and what is unguessable."""
+"""What differs from run to run: the numbers of the notebook, those of questions, and what is unguessable."""
 
 
 @attrs.frozen

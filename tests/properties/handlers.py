@@ -14,6 +14,19 @@ BRIEF_SECONDS = 20
 TOOLS = ("act", "again", "brief", "work", "late")
 
 
+class OwnError(BaseException):
+    """An exception that is not one of Exception's."""
+
+
+FAILURES: dict[str, type[BaseException]] = {
+    "error": ZeroDivisionError,
+    "exit": SystemExit,
+    "own": OwnError,
+    "generator's": GeneratorExit,
+}
+"""What handlers raise; each ends its own call, and is logged."""
+
+
 def make_server(world: Any) -> Server:
     async def authenticate(head: Any) -> Any:
         return head.headers.get(b"authorization")
@@ -57,7 +70,7 @@ class Player:
         except trio.Cancelled:
             call.outcome = "cancelled"
             raise
-        except (ZeroDivisionError, ProtocolError):
+        except (*FAILURES.values(), ProtocolError):
             call.outcome = "returned"
             raise
         call.outcome = "returned"
@@ -72,8 +85,8 @@ class Player:
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
 
-    async def fail(self, _: object) -> None:
-        raise ZeroDivisionError
+    async def fail(self, how: str) -> None:
+        raise FAILURES[how]
 
     async def change(self, kind: str) -> None:
         self.world.change(kind)

@@ -48,7 +48,7 @@ _VERBS: dict[str, tuple[int, Draw]] = {
     "poll": (1, one_of(0.5, 2.0)),
     "begin": (1, one_of(None)),
     "show": (1, one_of("busy", "busier")),
-    "fail": (1, one_of(None)),
+    "fail": (1, one_of("error", "exit", "own", "generator's")),
 }
 
 

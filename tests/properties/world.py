@@ -17,7 +17,7 @@ import trio
 import trio.testing
 from ears import Ear, HttpEar, Overheard
 from event_store_double import WitnessStore
-from handlers import make_server
+from handlers import FAILURES, make_server
 from happenings import Program
 from invariants import judge, judge_now
 from notebook import CEILING, LIFETIME, PATIENCE, Asked, Call, Heard, Listen, Round, Said, Sent, TaskNote
@@ -334,5 +334,5 @@ class _Watch(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, (ZeroDivisionError, OSError, ProtocolError)):
+        if not isinstance(error, (*FAILURES.values(), OSError, ProtocolError)):
             self._world.fault("0", f"{record.name}: {record.getMessage()}: {error!r}")

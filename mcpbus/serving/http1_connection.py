@@ -7,6 +7,7 @@ task; see `http1_work`.
 
 import math
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -220,12 +221,17 @@ class Http1Connection(Http1Work):
         return None
 
     def _respond(self, terms: Terms, head: RequestHead, body: bytes) -> Guest | None:
-        assert self.poll is not None  # noqa: S101 - it takes the turn
+        poll = self.poll
+        assert poll is not None  # noqa: S101 - it takes the turn
         self._served = True
         self._doing = SERVING
         self.expires = math.inf
-        request = Http1Request(self, self.peer, head.judged, head, terms, self.poll.scope)
+        poll.pace = pace = terms.pace
+        begun = poll.write_first() if pace.slow else None
+        request = Http1Request(self, self.peer, head.judged, head, terms, poll.scope)
         result = terms.endpoint.respond(head.judged, body, request, cleared=terms.cleared)
+        if begun is not None:
+            pace.took(perf_counter() - begun)
         if not isinstance(result, Answer):
             return result
         request.finish(result)

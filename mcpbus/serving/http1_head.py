@@ -14,6 +14,7 @@ import httptools
 
 from mcpbus.remembered import LONGEST_REMEMBERED, MOST_REMEMBERED
 from mcpbus.serving.asgi import Endpoint
+from mcpbus.serving.http1_poll import Pace
 from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import Head, plain_path
 from mcpbus.transport.headers import Headers
@@ -71,12 +72,15 @@ class Terms:
         immediate: See `Endpoint.is_immediate`.
         cleared: If so, see `Endpoint.clears`.
         cors: See `Endpoint.cors_headers`.
+        pace: How long turns take in which they are served. Such requests ask for the same, as a rule: newer clients name in
+            the head which tool they call.
     """
 
     endpoint: Endpoint
     immediate: bool
     cleared: bool
     cors: HeaderList
+    pace: Pace = attrs.field(factory=Pace)
 
     @classmethod
     def of(cls, endpoint: Endpoint, head: Head) -> Self:

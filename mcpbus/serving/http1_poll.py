@@ -14,6 +14,7 @@ from contextvars import Context
 from time import perf_counter
 from typing import Final, Protocol
 
+import msgspec
 import trio
 
 from actors import Guest
@@ -29,7 +30,10 @@ _MOST_AT_ONCE: Final = 32
 
 _MOST_WRITES: Final = 8
 _GATHER_SECONDS: Final = 0.00025
-"""How many answers are written together, and for how long one may wait for others, a turn that takes longer apart."""
+"""How many answers are written together, and for how long one may wait for others. A turn that takes longer is waited for once, see `Pace`."""
+
+_DOUBTED: Final = 64
+"""For how many turns what was slow once is expected to be slow again."""
 
 AVAILABLE: Final = hasattr(select, "epoll")
 """Whether this system has what it takes; otherwise each connection waits in a task of its own."""
@@ -50,6 +54,20 @@ class Writer(Protocol):
         """Write it. No schedule point."""
 
 
+class Pace(msgspec.Struct):
+    """How long turns take in which the same is asked for. As long as nothing is known of it, it is expected to be slow.
+
+    Attributes:
+        slow: For how many turns it is still expected to be slow. If for none, answers that are there wait for it.
+    """
+
+    slow: int = 1
+
+    def took(self, seconds: float) -> None:
+        """Note how long a turn took."""
+        self.slow = _DOUBTED if seconds > _GATHER_SECONDS else max(0, self.slow - 1)
+
+
 class Poll:
     """Waits for connections, and takes their turns.
 
@@ -61,6 +79,7 @@ class Poll:
 
     Attributes:
         scope: Encloses the task that takes the turn which is under way.
+        pace: Of the turn which is under way, if it serves something.
     """
 
     scope: trio.CancelScope
@@ -71,6 +90,7 @@ class Poll:
         self._turns: dict[int, Turn] = {}
         self._due: deque[Turn] = deque()
         self._in_turn = False
+        self.pace = Pace()
         self._writers: list[Writer] = []
         self._write_by = math.inf
         self._epoll = select.epoll() if AVAILABLE else None
@@ -119,6 +139,11 @@ class Poll:
             self._writers.append(writer)
         return self._in_turn
 
+    def write_first(self) -> float:
+        """Write in a turn what earlier ones have left, before this one takes its time; return the time of `perf_counter`."""
+        self._write()
+        return perf_counter()
+
     def _write(self) -> None:
         writers, self._writers, self._write_by = self._writers, [], math.inf
         for writer in writers:
@@ -153,7 +178,10 @@ class Poll:
             while due and guest is None:
                 # What one request sets there, such as a principal, is not for the next one.
                 guest = self._context.copy().run(due.popleft())
-                if len(self._writers) == _MOST_WRITES or perf_counter() > self._write_by:
+                now = perf_counter()
+                if len(self._writers) == _MOST_WRITES or now > self._write_by:
+                    if now > self._write_by + _GATHER_SECONDS:  # in this turn alone
+                        self.pace.took(math.inf)
                     self._write()
         finally:
             self._in_turn = False

@@ -8,7 +8,7 @@ import trio.testing
 
 from actors import Guest
 from mcpbus.serving import http1_poll
-from mcpbus.serving.http1_poll import Poll
+from mcpbus.serving.http1_poll import Pace, Poll
 
 
 class Turns(Poll):
@@ -89,6 +89,31 @@ async def test_an_answer_does_not_wait_for_others_once_a_turn_has_taken_its_time
     turns.due(turns.says("a"), turns.says("b", work), turns.says("c"))
     await trio.testing.wait_all_tasks_blocked()
     assert turns.done == ["turn a", "turn b", "answer a", "answer b", "turn c", "answer c"]
+
+
+async def test_what_took_its_time_while_an_answer_waited_is_expected_to_do_so_again(turns, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(http1_poll, "perf_counter", lambda: now[0])
+    slow, quick = Pace(slow=0), Pace(slow=0)
+
+    def work(pace, seconds):
+        turns.pace = pace
+        now[0] += seconds
+
+    turns.due(turns.says("a"), lambda: work(quick, 0.0002), lambda: work(slow, 0.2))
+    await trio.testing.wait_all_tasks_blocked()
+    assert (quick.slow, slow.slow) == (0, 64)
+
+
+def test_what_is_quick_is_taken_for_quick_in_the_end():
+    pace = Pace()
+    pace.took(0.0001)
+    assert pace.slow == 0
+    pace.took(0.2)
+    for _ in range(64):
+        assert pace.slow
+        pace.took(0.0001)
+    assert not pace.slow
 
 
 async def test_a_handler_that_waits_keeps_no_answer_back_and_others_go_on(turns, monkeypatch, autojump_clock):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 
 import msgspec
 import pytest
@@ -525,3 +526,30 @@ async def test_a_handler_waits_for_news_that_it_tells_its_own_client(autojump_cl
                 await listener.leave()
             await client.say(call("tell"))
             assert (b"delivered" in (await client.answer())[2]) is not leaves
+
+
+async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_computing(autojump_clock):
+    async with open_house() as house:
+        one, other = await house.connect(), await house.connect()
+        answered, early = [], []
+
+        @house.server.tool
+        async def compute(milliseconds: int) -> str:
+            early.append(bool(answered))
+            time.sleep(milliseconds / 1000)  # noqa: ASYNC251 - that is what it is about
+            return "computed"
+
+        send = one.wire.send_now
+        one.wire.send_now = lambda data: answered.append(data) or send(data)
+
+        async def compute_behind_another(milliseconds):
+            answered.clear()
+            async with trio.open_nursery() as nursery:  # so that both come before the next turn
+                nursery.start_soon(one.say, call("echo", text="x"))
+                nursery.start_soon(other.say, call("compute", milliseconds=milliseconds))
+            assert b"computed" in (await other.answer())[2]
+            await one.answer()
+
+        for milliseconds in (5, 5, 5, 0, 5):
+            await compute_behind_another(milliseconds)
+        assert early == [True] * 5

@@ -365,9 +365,9 @@ class RequestActor:
             # They know each other, and should not wait for the garbage collector.
             self._carrier.running = None
         if not self._over:
-            self._let_go(Reason.FAILED)
             if reason is StopReason.FAILED:
                 self._reply(internal_error())
+            self._let_go(Reason.FAILED)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _emit,

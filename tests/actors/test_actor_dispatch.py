@@ -54,6 +54,25 @@ async def test_past_the_budget_the_rest_moves_to_a_task_and_nothing_starves():
         assert system.statistics().tasks == 0
 
 
+async def test_a_stop_that_is_asked_for_in_the_last_turn_of_the_budget_is_not_forgotten():
+    async with stage() as (system, _, _):
+        log, left = [], BUDGET
+        victim = system.spawn(lambda cell: [cell.on_stop(log.append), Recorder(cell)][1])
+
+        def count_down(recorder):
+            nonlocal left
+            if left:
+                left -= 1
+                recorder.cell.address.tell(count_down)
+            else:
+                system.stop(victim)
+
+        system.spawn(Recorder).tell(count_down)
+        assert log == []
+        await testing.settle(system)
+        assert log == [actors.StopReason.STOPPED]
+
+
 async def test_a_backlog_is_worked_off_while_the_opener_is_being_cancelled():
     log = []
     with trio.CancelScope() as scope:

@@ -113,7 +113,7 @@ class Bus:
         self.listens = Admission(limits.max_listens, self.budget, option="max_listens", reached=self.reached)
         self.interests = Interests()
         self.event_store = event_store
-        self.event_breaker = Breaker("event store", limits)
+        self.event_breaker = Breaker("event store", limits, self.reached)
         self._forgetting = (
             None if event_store is None else Forgetting(system, event_store, limits.store_pause)
         )

@@ -11,6 +11,7 @@ from typing import TypeVar
 import trio
 
 from mcpbus.options import Limits
+from mcpbus.reached import ReachedLimits
 
 _log = logging.getLogger("mcpbus")
 T = TypeVar("T")
@@ -18,6 +19,10 @@ T = TypeVar("T")
 
 class StoreDownError(Exception):
     """A store failed, was too slow, or is left alone since it was. What has become of the call is not known."""
+
+
+class _TooSlow(Exception):  # noqa: N818 - what it was
+    """The store did not answer in time."""
 
 
 class Breaker:
@@ -29,10 +34,12 @@ class Breaker:
     Args:
         store: What it is, for the log.
         limits: How long a call may take, and how long the pause is.
+        reached: Where it is noted that one took longer.
     """
 
-    def __init__(self, store: str, limits: Limits) -> None:
+    def __init__(self, store: str, limits: Limits, reached: ReachedLimits) -> None:
         self._store = store
+        self._reached = reached
         self._deadline = limits.store_deadline
         self._pause = limits.store_pause
         self._calls: set[trio.CancelScope] = set()
@@ -67,7 +74,7 @@ class Breaker:
             if tries:
                 self._trying = False
         if scope.cancelled_caught:
-            failure = TimeoutError(f"no answer within {self._deadline:g} s")
+            failure = _TooSlow()
         if failure is not None:
             if tries or not self._down:  # else somebody else found out in the same moment
                 self._trip(failure)
@@ -78,7 +85,11 @@ class Breaker:
         return result
 
     def _trip(self, failure: Exception) -> None:
-        if not self._down:
+        if isinstance(failure, _TooSlow):
+            self._reached.note(
+                "store_deadline", None, f"the {self._store} is left alone for {self._pause:g} s"
+            )
+        elif not self._down:
             _log.error(
                 "the %s failed, and is left alone for %g s", self._store, self._pause, exc_info=failure
             )

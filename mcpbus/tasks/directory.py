@@ -51,7 +51,7 @@ class TaskDirectory:
     def __init__(self, bus: "Bus", store: TaskStore) -> None:
         self.store = store
         self.store_pause = bus.limits.store_pause
-        self._breaker = Breaker("task store", bus.limits)
+        self._breaker = Breaker("task store", bus.limits, bus.reached)
         self._bus = bus
         self._name = secrets.token_urlsafe(12)
         limits = bus.limits

@@ -78,6 +78,7 @@ async def test_a_store_that_hangs_costs_all_streams_together_its_deadline_once(a
             assert trio.current_time() - start <= expected
         assert store.begun == 20
         assert len(caplog.records) == 1
+        assert bus.statistics().limits_reached == {"store_deadline": 1}
         assert bus.ledger.balance() == 0
 
 

@@ -95,6 +95,12 @@ class Owned(Protocol):
         """To whom."""
 
 
+class CountedTo(msgspec.Struct, frozen=True):
+    """What is counted to somebody, and no more of it: for what lasts longer than its request is of use."""
+
+    owner: Hashable
+
+
 class Slot(msgspec.Struct, eq=False, gc=False):
     """The place of one request in flight.
 

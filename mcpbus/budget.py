@@ -8,7 +8,8 @@ they hold counts until they have let go of it; should that be too much by itself
 Nothing is counted that does not wait: an answer that is written at once costs no account.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Final
 
@@ -44,7 +45,9 @@ class Account:
 
     __slots__ = ("_budget", "end", "held", "leaving", "owner", "what")
 
-    def __init__(self, budget: "Budget", what: str, owner: object, end: Callable[[], object] | None) -> None:
+    def __init__(
+        self, budget: "Budget", what: str, owner: Hashable, end: Callable[[], object] | None
+    ) -> None:
         self._budget = budget
         self.held = 0
         self.what = what
@@ -113,7 +116,9 @@ class Budget:
         self._leaving = 0  # held by those that were told to end
         self._ending = False
 
-    def account(self, what: str, end: Callable[[], object] | None = None, *, owner: object = None) -> Account:
+    def account(
+        self, what: str, end: Callable[[], object] | None = None, *, owner: Hashable = None
+    ) -> Account:
         """Open an account.
 
         Args:
@@ -158,15 +163,30 @@ class Budget:
                 self._ending = False
 
     def _end_largest(self) -> None:
-        """Tell those that hold the most to end."""
-        for account in sorted(self._accounts, key=attrgetter("held"), reverse=True):
-            if self.held - self._leaving <= self.limit * (1 - 1 / _SPARED):
-                return
-            if account.end is not None and not account.leaving and account.held:
-                held = account.held
-                account.leaving = True
-                self._leaving += held
-                self._reached.note(
-                    "memory_bytes", account.owner, f"{account.what} that held {held} bytes was ended"
-                )
-                account.end()
+        """Tell those that hold the most to end: the largest of whoever has most in all, so that nobody goes for one who has more."""
+        holdings: dict[Hashable, list[Account]] = {}
+        for account in self._accounts:
+            if not account.leaving:
+                holdings.setdefault(account if account.owner is None else account.owner, []).append(account)
+        heap = [
+            (-sum(account.held for account in held), at, held) for at, held in enumerate(holdings.values())
+        ]
+        for _, _, accounts in heap:
+            accounts.sort(key=attrgetter("held"))
+        heapify(heap)
+        while heap and self.held - self._leaving > self.limit * (1 - 1 / _SPARED):
+            total, at, accounts = heappop(heap)
+            account = accounts.pop()
+            if accounts:
+                heappush(heap, (total if account.end is None else total + account.held, at, accounts))
+            self._end(account)
+
+    def _end(self, account: Account) -> None:
+        held = account.held
+        if account.end is not None and not account.leaving and held:
+            account.leaving = True
+            self._leaving += held
+            self._reached.note(
+                "memory_bytes", account.owner, f"{account.what} that held {held} bytes was ended"
+            )
+            account.end()

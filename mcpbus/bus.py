@@ -241,6 +241,7 @@ class Bus:
         """
         owner = self._make_room(principal, peer)
         stream = self.open_stream(Line.SHARED)
+        stream.owner = owner
         session = self._spawn_session(Setting.SHARED, principal, owner, stream, timed=timed)
         self._channels.add(session)
         return session, stream
@@ -311,6 +312,8 @@ class Bus:
             log = EventLog(self.event_store, self.event_breaker, session.id, line, primes=primes)
         owner = session.address if session is not None and line is Line.GET else None
         stream = open_stream(self.system, line, self.limits, self._streams, self.budget, owner=owner, log=log)
+        if session is not None:
+            stream.owner = session.owner
         if log is not None and session is not None:
             session.streams.add(stream, log)
             stream.registry = session.streams

@@ -154,7 +154,9 @@ class Carrier(msgspec.Struct, eq=False):
         if self._account is None:
             if len(params) + asked <= _SHORT_BYTES:
                 return
-            self._account = self.bus.budget.account("a call", lambda: self.cancel() or end())
+            self._account = self.bus.budget.account(
+                "a call", lambda: self.cancel() or end(), owner=self.caller.owner
+            )
         self._account.hold_now(weigh(params) + asked)
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, overload
 import msgspec
 import trio
 
-from mcpbus.admission import Overloaded, PastShare, Slot
+from mcpbus.admission import CountedTo, Overloaded, PastShare, Slot
 from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.asking.parking import Parked
 from mcpbus.asking.state import Binding, RoundState
@@ -264,7 +264,7 @@ def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
         if claim is None or not declares(claim.client_capabilities, inbound.revision):
             raise undeclared()
     granted = grant(bus, asked, inbound.principal)
-    slot = bus.listens.admit(request.id, inbound.table(), inbound)
+    slot = bus.listens.admit(request.id, inbound.table(), CountedTo(inbound.owner))
     ticket = inbound.ticket(bus, slot, open_stream(Line.LISTEN, inbound.session))
     bus.system.spawn(SubscriptionActor, ticket, granted, bus)
     return ticket.stream

@@ -97,6 +97,7 @@ class Inbound(msgspec.Struct, frozen=True):
 
     def ticket(self, bus: "Bus", slot: Slot, stream: Stream) -> Ticket:
         """Return what its actor has to know."""
+        stream.owner = self.owner
         return Ticket(
             self.request.id,
             self.request.method,

@@ -13,7 +13,7 @@ Nothing but that task ever waits for the client. The stream's actor is in `strea
 """
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
@@ -149,6 +149,7 @@ class Stream:
         log: What it has said, if its client can come back for it.
         registry: Where its session finds it by its log's name, if it has one.
         spared: Whether it does not end for others' sake, however much waits.
+        owner: To whom what waits is counted; None if that is not known.
     """
 
     __slots__ = (
@@ -170,6 +171,7 @@ class Stream:
         "line",
         "log",
         "owed",
+        "owner",
         "registry",
         "spared",
     )
@@ -191,6 +193,7 @@ class Stream:
         self._address: Address[object] | None = None
         self.registry: ResumableStreams | None = None
         self.spared = False
+        self.owner: Hashable = None
         self._patience = limits.abandoned_timeout
         self._open = open_streams
         self._budget = budget
@@ -260,7 +263,9 @@ class Stream:
     def count(self) -> None:
         """Say how much waits: what is being written is there twice, as a message and as what its connection makes of it."""
         if self._account is None:
-            self._account = self._budget.account("a stream", None if self.spared else self._cut)
+            self._account = self._budget.account(
+                "a stream", None if self.spared else self._cut, owner=self.owner
+            )
         self._account.hold_now(self._outbox.held + 2 * self._writing_bytes)
 
     def _cut(self) -> None:

@@ -49,7 +49,9 @@ class SubscriptionActor:
         ticket.slot.occupy(cell.address)
         cell.on_stop(self._ended)
         cell.watch(ticket.stream.address)
-        self._account = bus.budget.account("a listen", partial(cell.address.tell, End(_TOO_MUCH)))
+        self._account = bus.budget.account(
+            "a listen", partial(cell.address.tell, End(_TOO_MUCH)), owner=ticket.stream.owner
+        )
         self._account.hold(sum(map(weigh_uri, (*granted.resource_subscriptions, *granted.task_ids))))
         self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta()})
         bus.interests.add(

@@ -139,7 +139,7 @@ class Http1Request(msgspec.Struct, eq=False):
 
     async def _write_rest(self, rest: bytes, receipt: Receipt | None) -> None:
         connection = self._connection
-        account = self.terms.endpoint.budget.account("an answer", connection.lose)
+        account = self.terms.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
         account.hold(len(rest))
         try:
             await connection.send(rest)

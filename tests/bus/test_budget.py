@@ -130,3 +130,30 @@ def test_json_weighs_about_what_it_takes(value):
 
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     assert weigh(text) > size(value) / 2
+
+
+async def test_of_whoever_holds_most_in_all_the_largest_goes(autojump_clock):
+    budget, gone = budget_of(800), []
+
+    def account(owner, size):
+        budget.account("a stream", lambda: gone.append((owner, size)), owner=owner).hold(size)
+
+    account("alice", 200)
+    account(None, 150)
+    account("bob", 50)
+    for _ in range(3):
+        account("bob", 110)
+    assert gone == []
+    account("carol", 80)
+    # Bob holds 380 in four, Alice 200 in one. Without one of his she has less than he still, until she wants more.
+    assert gone == [("bob", 110)]
+    account("alice", 150)
+    assert gone[1:] == [("alice", 200)]
+
+
+async def test_what_may_not_end_counts_to_its_owner_all_the_same(autojump_clock):
+    budget, gone = budget_of(100), []
+    budget.account("standard output", owner="bob").hold(50)
+    budget.account("a stream", lambda: gone.append("alice"), owner="alice").hold(45)
+    budget.account("a stream", lambda: gone.append("bob"), owner="bob").hold(20)
+    assert gone == ["bob", "alice"]

@@ -3,6 +3,8 @@
 import trio
 from staging import HELLO, staged, tool
 
+from mcpbus import Context
+
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
 
 
@@ -108,3 +110,32 @@ async def test_past_its_subscriptions_a_session_is_told_to_slow_down(autojump_cl
         refused = await session.request("resources/subscribe", {"uri": "res://b"}).ended()
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         assert stage.bus.statistics().limits_reached == {"max_subscriptions_per_session": 1}
+
+
+async def test_what_waits_for_one_principal_does_not_end_what_waits_for_another(autojump_clock):
+    """Alice has the longest answer of all, and Bob more than she in many."""
+    limits = {"memory_bytes": 1_000_000, "keep_alive": 1_000, "write_deadline": 1_000}
+    async with staged(limits=limits, authenticate=authenticate, response="sse") as stage:
+        text = "x" * 60_000
+
+        @stage.server.tool
+        async def recite(ctx: Context, times: int) -> str:
+            for _ in range(times):
+                await ctx.info(text)
+            return "done"
+
+        def ask(who, times):
+            params = {"name": "recite", "arguments": {"times": times}}
+            recording = stage.probe.request("tools/call", params, log_level="info", headers=as_(who))
+            recording.stall()
+            return recording
+
+        alice = ask("alice", 3)
+        bobs = [ask("bob", 2) for _ in range(8)]
+        await stage.quiet()
+        assert stage.bus.statistics().limits_reached["memory_bytes"] > 0
+        for recording in (alice, *bobs):
+            recording.resume()
+        assert "result" in (await alice.ended()).messages[-1]
+        await stage.quiet()
+        assert not all(recording.complete for recording in bobs)

@@ -75,8 +75,12 @@ class Accepted:
     async def _shake_hands(self, tls: ssl.SSLContext) -> None:
         guard = self._guard
         self._tls = trio.SSLStream(self.transport, tls, server_side=True, https_compatible=True)
-        with trio.fail_after(guard.service.options.tls_handshake_seconds):
-            await self._tls.do_handshake()
+        try:
+            with trio.fail_after(guard.service.options.tls_handshake_seconds):
+                await self._tls.do_handshake()
+        except trio.TooSlowError:
+            guard.note("tls_handshake_seconds", self.peer, "a connection was closed")
+            raise
         if guard.lane is not None and self._tls.selected_alpn_protocol() != "h2":
             self._serve_in_lane(guard.lane, self._tls, None)
         else:
@@ -211,7 +215,11 @@ class Guard:
                     if error.errno in BROKEN:
                         raise
                     if error.errno in OUT_OF_ROOM:
-                        self._note(None, f"a connection could not be accepted: {os.strerror(error.errno)}")
+                        self.note(
+                            "max_connections",
+                            None,
+                            f"a connection could not be accepted: {os.strerror(error.errno)}",
+                        )
                         self._displace(self._shares.displace())
                         await trio.sleep(ROOM_SECONDS)
                 else:
@@ -225,11 +233,11 @@ class Guard:
             displaced = self._shares.make_room(peer)
         except NoRoomError as full:
             self.counters.turned_away += 1
-            self._note(peer, "a connection was refused")
+            self.note("max_connections", peer, "a connection was refused")
             turn_away(transport, full, secure=self.tls is not None)
             return
         if displaced is not None:
-            self._note(displaced.peer, "a connection that was idle made room")
+            self.note("max_connections", displaced.peer, "a connection that was idle made room")
         self._displace(displaced)
         self.counters.open += 1
         accepted = Accepted(self, transport, peer, name)
@@ -242,10 +250,11 @@ class Guard:
             self.counters.displaced += 1
             displaced.make_room()
 
-    def _note(self, whom: Peer | None, consequence: str) -> None:
+    def note(self, limit: str, whom: Peer | None, consequence: str) -> None:
+        """Note that a limit was reached, of this server or of the application's; see `ReachedLimits.note`."""
         app: object = self.service.app
         reached = app.reached if isinstance(app, Noting) else self._reached
-        reached.note("max_connections", whom, consequence)
+        reached.note(limit, whom, consequence)
 
     def closed(self, accepted: Accepted) -> None:
         """Close the socket of a connection that is over. Harmless once it is closed."""

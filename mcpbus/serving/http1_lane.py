@@ -7,7 +7,8 @@ from contextvars import copy_context
 import trio
 
 from mcpbus.containment import run_lasting
-from mcpbus.serving.asgi import DirectApp
+from mcpbus.owners import Peer
+from mcpbus.serving.asgi import DirectApp, Noting
 from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.held import Flusher
 from mcpbus.serving.http1_head import Heads, RequestHead, Terms
@@ -122,6 +123,12 @@ class Lane:
     def leave(self, connection: Http1Wire) -> None:
         """Stop to watch them."""
         self._connections.discard(connection)
+
+    def note(self, limit: str, whom: Peer, consequence: str) -> None:
+        """Note that a limit was reached, if the application keeps a record of that; see `ReachedLimits.note`."""
+        app: object = self.app
+        if isinstance(app, Noting):
+            app.reached.note(limit, whom, consequence)
 
     def report(self, failure: BaseException, verb: str, path: str) -> None:
         """Tell that the application raised while it served a request, which is then answered 500."""

@@ -22,7 +22,7 @@ READ_BYTES: Final = 64 * 1024
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
-TOO_SLOW: Final = RequestError(408, "the request did not come in time")
+_TOO_SLOW: Final = RequestError(408, "the request did not come in time")
 
 
 class Owner(Protocol):
@@ -167,7 +167,7 @@ class Http1Wire:
         finally:
             self._stop_waiting()  # also where the body is given up, but not the connection
         if data is None:
-            raise TOO_SLOW
+            raise self._too_slow("body_timeout")
         self.requests.receive(data)
         return len(data)
 
@@ -200,6 +200,11 @@ class Http1Wire:
         """Answer what is no request, and end the connection: where the next one begins is not known."""
         await self._say(fault)
         await self._linger()
+
+    def _too_slow(self, limit: str) -> RequestError:
+        """Note that a head or a body did not come in time, and return what to answer."""
+        self._lane.note(limit, self.peer, "a request was answered 408")
+        return _TOO_SLOW
 
     async def _say(self, fault: RequestError) -> None:
         fields = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]

@@ -132,7 +132,7 @@ def _peer(scope: Scope) -> Peer:
 class _AsgiRequest:
     """An `HttpRequest` of the ASGI shell."""
 
-    __slots__ = ("_budget", "_cors", "_limits", "_receive", "_send", "cleared", "head", "peer")
+    __slots__ = ("_budget", "_cors", "_limits", "_reached", "_receive", "_send", "cleared", "head", "peer")
 
     host: Host | None = None
 
@@ -143,6 +143,7 @@ class _AsgiRequest:
         self._cors = known.cors
         self._limits = bus.limits
         self._budget = bus.budget
+        self._reached = bus.reached
         self._receive = receive
         self._send = send
 
@@ -174,6 +175,7 @@ class _AsgiRequest:
         # It may have come while nobody looked, as when the process was stopped; who reads the connection has a moment for it.
         with trio.move_on_after(_LAST_LOOK_SECONDS):
             return await self._receive()
+        self._reached.note("body_timeout", self.peer, "a request was answered 408")
         await self.answer(_TOO_SLOW)
         raise trio.BrokenResourceError("the body of the request did not come in time")
 

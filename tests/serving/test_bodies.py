@@ -161,6 +161,7 @@ async def test_a_body_that_never_comes_is_answered_408(protocol):
             await peer.until_stream(stream_id, h2.events.StreamEnded)
             (response,) = [e for e in peer.events[stream_id] if isinstance(e, h2.events.ResponseReceived)]
             assert dict(response.headers)[":status"] == "408"
+        assert bus.statistics().limits_reached == {"body_timeout": 1}
 
 
 @pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])

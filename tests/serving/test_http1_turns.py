@@ -50,6 +50,15 @@ async def test_of_requests_sent_in_one_go_none_is_lost_when_the_client_says_no_m
         assert (await client.all()).count(b"200 OK") == 10
 
 
+@pytest.mark.parametrize(("end", "limit"), [(20, "head_seconds"), (-1, "body_timeout")])
+async def test_who_says_too_little_is_counted(end, limit, autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+        await client.say(call("echo", text="hi")[:end])
+        assert (await client.answer())[0] == 408
+        assert house.bus.statistics().limits_reached == {limit: 1}
+
+
 @pytest.mark.parametrize("path", ["/wait", "/stream"])
 async def test_who_has_sent_much_ahead_is_missed_when_it_leaves(path, autojump_clock):
     async with open_lane(turns=True) as house:

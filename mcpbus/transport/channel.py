@@ -180,13 +180,15 @@ class Channel:
         seconds = self._bus.limits.write_deadline if deadline is None else deadline
         try:
             while (batch := await self._writer.take(keep_alive)) is not None:
-                with trio.move_on_after(seconds) as writing:
+                with trio.CancelScope() as writing:
                     self._writer.connection = writing
-                    await send([message.data for message in batch])
-                    # A write to a connection that has ended meanwhile may return as if nothing were.
+                    with trio.move_on_after(seconds) as patience:
+                        await send([message.data for message in batch])
+                    # A write to a connection that has ended meanwhile may return as if nothing were. One that took its time and
+                    # came to its end is none the worse for that.
                     await trio.lowlevel.checkpoint_if_cancelled()
                 self._writer.connection = None
-                if writing.cancelled_caught:
+                if writing.cancelled_caught or patience.cancelled_caught:
                     return False
                 if batch:
                     self._writer.written()

@@ -61,6 +61,22 @@ async def test_what_is_said_before_the_client_ends_its_input_is_written(autojump
         await home.assert_nothing_is_left()
 
 
+async def test_a_write_that_came_to_its_end_is_no_loss_however_long_it_took(autojump_clock):
+    """As to a socket whose client moves all the while, or when the process was stopped."""
+    async with house() as home:
+        with Channel(home.bus, None) as channel:
+
+            async def send(lines):
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(100)
+
+            await channel.receive(json.dumps(request(1, "ping")).encode())
+            channel.end()
+            assert await channel.write(send)
+        await home.assert_nothing_is_left()
+        assert home.bus.statistics().delivered == 1
+
+
 @pytest.mark.parametrize(("seconds", "whole"), [(29, True), (31, False)])
 async def test_a_slow_client_is_waited_for_after_the_end_as_long_as_it_moves(seconds, whole, autojump_clock):
     """Before the end it is waited for in any case."""

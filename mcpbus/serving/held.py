@@ -4,11 +4,14 @@ An application says its answer in two messages, head and body, and a protocol ma
 one by one that is three system calls, and three packets.
 """
 
+import logging
 from typing import Protocol
 
 import trio
 
 from mcpbus.serving.hypercorn import RawData
+
+_logger = logging.getLogger("mcpbus.serving")
 
 
 class Held(RawData):
@@ -48,4 +51,7 @@ class Flusher:
                 await self._wake.park()
             holders, self._holders = self._holders, []
             for holder in holders:
-                holder.flush_soon()
+                try:
+                    holder.flush_soon()
+                except Exception:  # of one connection, and the others wait to be written as well
+                    _logger.exception("what a connection held back could not be written")

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import trio
 
+from mcpbus.containment import ExceptionsOnly
 from mcpbus.options import Limits
 from mcpbus.reached import ReachedLimits
 
@@ -65,7 +66,7 @@ class Breaker:
         self._calls.add(scope)
         failure: Exception | None = None
         try:
-            with scope:
+            with scope, ExceptionsOnly(f"the {self._store}"):
                 result = await function()
         except Exception as error:  # noqa: BLE001 - a store is somebody else's code, and what goes on without it goes on
             failure = error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from mcpbus.containment import ExceptionsOnly
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.routing import Line
 from mcpbus.session import OpenGet, Session
@@ -111,7 +112,7 @@ async def _fetch(bus: "Bus", session: Session, name: str, after: int) -> Replay 
     if bus.event_breaker.open:
         return None  # which ends only that stream; to wait for the store would end nothing else
     try:
-        with trio.fail_after(bus.limits.write_deadline):
+        with trio.fail_after(bus.limits.write_deadline), ExceptionsOnly("the event store"):
             return await bus.event_store.replay(session.id, name, after)
     except Exception:  # noqa: BLE001 - a store is somebody else's code; whoever waits for it gets an answer
         _log.exception("the event store failed; stream %s cannot be resumed", name)

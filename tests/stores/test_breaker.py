@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from mcpbus import Limits
+from mcpbus.containment import ExceptionsOnly
 from mcpbus.reached import ReachedLimits
 from mcpbus.stores.breaker import Breaker, StoreDownError
 
@@ -31,7 +32,10 @@ async def fail():
 
 
 async def is_down(breaker, function):
-    with pytest.raises(StoreDownError):
+    with (
+        pytest.raises(StoreDownError),
+        ExceptionsOnly("the breaker"),
+    ):  # a stray Cancelled would end the test, and nothing else
         await breaker.call(function)
     return True
 
@@ -41,7 +45,23 @@ async def test_what_a_store_answers_is_passed_on(breaker, autojump_clock):
     assert not breaker.open
 
 
-@pytest.mark.parametrize("function", [fail, trio.sleep_forever])
+async def raise_system_exit():
+    raise SystemExit(3)
+
+
+async def raise_cancelled_that_it_has_kept():
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.lowlevel.checkpoint()
+        except trio.Cancelled as error:
+            kept = error
+    raise kept
+
+
+@pytest.mark.parametrize(
+    "function", [fail, trio.sleep_forever, raise_system_exit, raise_cancelled_that_it_has_kept]
+)
 async def test_after_a_failure_nobody_waits_and_one_line_says_so(function, breaker, autojump_clock, caplog):
     assert await is_down(breaker, function)
     start = trio.current_time()
@@ -49,7 +69,9 @@ async def test_after_a_failure_nobody_waits_and_one_line_says_so(function, break
         assert breaker.open
         assert await is_down(breaker, answer)
     assert trio.current_time() == start
-    assert [record.levelname for record in caplog.records] == ["ERROR" if function is fail else "WARNING"]
+    assert [record.levelname for record in caplog.records] == [
+        "WARNING" if function is trio.sleep_forever else "ERROR"
+    ]
     assert "event store" in caplog.text
 
 

@@ -11,6 +11,7 @@ _log = logging.getLogger("mcpbus")
 
 QUIET_SECONDS: Final = 60.0
 """After a line about one limit: how long nothing more is said of it."""
+_LONGEST_NAME: Final = 100
 
 
 class ReachedLimits:
@@ -33,7 +34,8 @@ class ReachedLimits:
 
         Args:
             limit: The name of the option that sets it, such as ``max_sessions``: one of few, never a client's text.
-            whom: Who reached it: a principal or a peer's address; None where nobody in particular did.
+            whom: Who reached it: a principal or a peer's address; None where nobody in particular did. The log has its `str`, which
+                is up to the author of its class: with a secret in it, it is no principal.
             consequence: What was done about it, for people: ``a new session was refused``.
         """
         self._counts[limit] = self._counts.get(limit, 0) + 1
@@ -46,7 +48,16 @@ class ReachedLimits:
         _log.warning(
             "%s was reached%s: %s%s",
             limit,
-            "" if whom is None else f" by {whom}",
+            "" if whom is None else f" by {_name_of(whom)}",
             consequence,
             f" (and {unsaid} times more since the last line about it)" if unsaid else "",
         )
+
+
+def _name_of(whom: object) -> str:
+    """Return what somebody is called in the log: one line, and not a long one, whatever an author's class makes of it."""
+    try:
+        name = str(whom)
+    except Exception:  # noqa: BLE001 - the author's own code, and nobody's request
+        name = f"somebody whose {type(whom).__qualname__} has no text"
+    return name if name.isprintable() and len(name) <= _LONGEST_NAME else ascii(name[:_LONGEST_NAME])

@@ -57,6 +57,7 @@ class Endpoint:
     def __init__(self, bus: "Bus", options: HttpOptions, response: ResponseMode) -> None:
         self.options = options
         self.exchange: Exchange[Session] = Exchange(options, bus)
+        self._proxied = self.exchange.proxies is not None
         self._bus = bus
         stateless = options.sessions == "stateless"
         self._responder = Responder(bus, response, stateless=stateless)
@@ -214,9 +215,9 @@ class Endpoint:
 
     def _post(self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet) -> Answer | Guest | None:
         decision = self.exchange.judge_body(head, body, principal)
-        peer, exchange = outlet.peer, self.exchange
-        if exchange.proxies is not None:
-            peer = exchange.origin(head, peer)
+        peer = outlet.peer
+        if self._proxied:
+            peer = self.exchange.origin(head, peer)
         return self._responder.carry_out(decision, principal, peer, outlet)
 
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:

@@ -52,3 +52,22 @@ async def test_a_bus_says_which_of_its_limits_were_reached(autojump_clock):
         with pytest.raises(Overloaded):
             bus.open_session(Setting.HTTP, None, LOCAL)
         assert bus.statistics().limits_reached == {"max_sessions": 1}
+
+
+class Unspeakable:
+    def __str__(self):
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("whom", "name"),
+    [
+        ("alice", "alice"),
+        ("two\nlines", r"'two\nlines'"),
+        ("x" * 1000, repr("x" * 100)),
+        (Unspeakable(), "somebody whose Unspeakable has no text"),
+    ],
+)
+async def test_whoever_it_was_has_one_short_name_in_the_log(whom, name, autojump_clock, caplog):
+    ReachedLimits().note("max_sessions", whom, "a new session was refused")
+    assert caplog.messages == [f"max_sessions was reached by {name}: a new session was refused"]

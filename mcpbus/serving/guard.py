@@ -131,6 +131,11 @@ class Accepted:
             if not whole:
                 self._guard.closed(self)
 
+    def lose(self, failure: Exception) -> None:
+        """Close a connection that cannot even begin."""
+        self._report(failure)
+        self._guard.closed(self)
+
     def _report(self, failure: BaseException) -> None:
         self._guard.counters.failed += 1
         self._guard.complaints.warn(
@@ -243,7 +248,10 @@ class Guard:
         accepted = Accepted(self, transport, peer, name)
         self._open.add(accepted)
         self._shares.enter(peer, accepted)
-        accepted.begin()
+        try:
+            accepted.begin()
+        except Exception as failure:  # noqa: BLE001 - it is that connection's, and others are still to be accepted
+            accepted.lose(failure)
 
     def _displace(self, displaced: Accepted | None) -> None:
         if displaced is not None:

@@ -10,12 +10,13 @@ import pytest
 import trio
 from houses import CLAIM, call, legacy, open_house
 from lanes import Endpoint, open_lane, post
-from peers import get, receive_until, respond, serving
+from peers import get, receive_all, receive_until, respond, serving
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server, dispatch
 from mcpbus.containment import Contained, ExceptionsOnly, run_lasting
 from mcpbus.serving import LifespanError, ServeOptions, serve
+from mcpbus.serving.guard import Accepted
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.testing import open_bus, open_client
 from mcpbus.transport import channel
@@ -317,6 +318,17 @@ async def test_a_server_whose_connections_are_cancelled_by_mistake_says_so(cance
         pytest.raises(RuntimeError, match="was ended by a cancellation that was not meant"),
     ):
         await serve(serve_nobody, ServeOptions(bind="127.0.0.1:0"))
+
+
+async def test_a_connection_that_cannot_begin_is_closed_and_others_are_accepted(monkeypatch, caplog):
+    async def app(scope, receive, send):
+        await respond(send, b"well")
+
+    monkeypatch.setattr(Accepted, "begin", fails_once(MemoryError(), Accepted.begin))
+    async with serving(app) as server:
+        assert await receive_all(await server.connect()) == b""
+        assert "MemoryError" in caplog.text
+        assert b"well" in await get(await server.connect(), "/")
 
 
 async def test_a_system_that_is_cancelled_by_mistake_says_so(cancelled):

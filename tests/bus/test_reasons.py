@@ -1,5 +1,7 @@
 """Why what is said too late reaches nobody: each way in which something ends has a reason of its own."""
 
+import json
+
 import pytest
 import trio
 from staging import CLAIM, staged, tool
@@ -10,6 +12,7 @@ from mcpbus.asking import CannotAskError
 from mcpbus.emission import Emission
 from mcpbus.fate import DELIVERED, Fate, Reason
 from mcpbus.outbox import Outgoing
+from mcpbus.protocol.jsonrpc import decode
 from mcpbus.protocol.revisions import Era
 from mcpbus.request import RequestActor
 from mcpbus.routing import Kind, Line
@@ -256,6 +259,27 @@ async def test_what_a_get_stream_had_that_nobody_returns_to_after_its_session_we
         get.disconnect()
         await stage.quiet()
         assert waiting.fate == Fate.discarded(Reason.SESSION_ENDED)
+
+
+async def test_a_handler_that_ends_the_program_leaves_no_request_behind(autojump_clock):
+    async with staged() as stage:
+        kept = []
+
+        @stage.server.tool
+        async def interrupted(ctx: Context) -> str:
+            kept.append(ctx)
+            raise KeyboardInterrupt
+
+        meta = {**CLAIM, "io.modelcontextprotocol/logLevel": "info"}
+        params = {"name": "interrupted", "_meta": meta}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        with Channel(stage.bus, None) as channel:
+            _, brief = channel.judge(decode(json.dumps(body).encode()), trio.CancelScope())
+            brief.opened = lambda _: None
+            with pytest.raises(KeyboardInterrupt):
+                brief.run()
+            assert stage.bus.statistics().requests == 0
+            assert (await kept[0].info("late")).fate == Fate.discarded(Reason.FAILED)
 
 
 # -- what an end takes with it -------------------------------------------------------------------

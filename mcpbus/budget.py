@@ -13,6 +13,8 @@ from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Final
 
+import trio
+
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.reached import ReachedLimits
 
@@ -85,8 +87,9 @@ class Account:
             self.release(self.held - size)
 
     def close(self) -> None:
-        """Give everything back. Harmless once that was done."""
+        """Give everything back, for good. Harmless once that was done."""
         self.release(self.held)
+        self.end = None  # who holds it is held by this, and should not wait for the garbage collector
 
     def __repr__(self) -> str:
         return f"<Account of {self.what}: {self.held} bytes>"
@@ -103,14 +106,16 @@ class Budget:
         limit: The same.
         held: How many bytes are held.
         full: Whether that is more than there may be: newcomers are refused.
+        line: In which those wait who bring much: it is read one after the other, and everybody else has a turn in between.
     """
 
-    __slots__ = ("_accounts", "_ending", "_leaving", "_reached", "full", "held", "limit")
+    __slots__ = ("_accounts", "_ending", "_leaving", "_reached", "full", "held", "limit", "line")
 
     def __init__(self, limit: float, reached: ReachedLimits) -> None:
         self.limit = limit
         self.held = 0
         self.full = False
+        self.line = trio.Lock()
         self._reached = reached
         self._accounts: dict[Account, None] = {}  # those that hold something
         self._leaving = 0  # held by those that were told to end

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from actors import Cell, Guest, Stopped, StopReason, TaskEnded
+from actors import Cell, Guest, Stopped, StopReason, Succeeded, TaskEnded
 from mcpbus.admission import Slot
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mcpbus.session import Session
 
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
+_TOLD = Succeeded(None)
 _log = logging.getLogger("mcpbus")
 
 
@@ -288,6 +289,9 @@ class RequestActor:
 
     def _task_ended(self, message: TaskEnded) -> None:
         outcome = read_outcome(message.outcome)
+        if isinstance(message.outcome, Succeeded) and isinstance(message.task, Guest):
+            # Its host stays with it for as long as the reply is written, which has all of it.
+            message.task.outcome = _TOLD
         if isinstance(outcome, Required):
             self._carrier.call.tell(outcome)
         else:

@@ -12,7 +12,7 @@ import msgspec
 
 _T = TypeVar("_T")
 
-LARGE_BYTES: Final = 64 * 1024
+LARGE_BYTES: Final = 16 * 1024
 """From how many bytes on that is worth it, and what a request brings is counted before it is looked at."""
 
 

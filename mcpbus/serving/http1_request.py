@@ -114,7 +114,7 @@ class Http1Request(msgspec.Struct, eq=False):
                         raise trio.BrokenResourceError("the client went away while its request was read")
                     until = pace.go_on(until, trio.current_time(), received)
                     unfinished.add(requests.take_body())
-                return unfinished.whole() if len(unfinished) <= limit else None
+                return await unfinished.whole() if len(unfinished) <= limit else None
         except RequestError as fault:
             connection.fault = fault
             raise trio.BrokenResourceError("the body of the request is malformed, or too slow") from fault

@@ -9,6 +9,7 @@ import trio
 from mcpbus.containment import ExceptionsOnly
 from mcpbus.owners import Peer
 from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.reached import ReachedLimits
 from mcpbus.remembered import Remembered
 from mcpbus.transport.answering import Host
@@ -151,7 +152,7 @@ class _AsgiRequest:
         pace = self._limits.body_pace
         until = pace.begin(trio.current_time())
         body, more = await self._read_piece(until)
-        if not more:
+        if not more and len(body) < LARGE_BYTES:
             return body if len(body) <= limit else None
         with Unfinished(self._budget, self.peer) as unfinished:
             unfinished.add(body)
@@ -160,7 +161,7 @@ class _AsgiRequest:
                 body, more = await self._read_piece(until)
                 if body:  # the last one is empty, as a rule
                     unfinished.add(body)
-            return unfinished.whole() if len(unfinished) <= limit else None
+            return await unfinished.whole() if len(unfinished) <= limit else None
 
     async def _read_piece(self, until: float) -> tuple[bytes, bool]:
         """Read what comes next of the body, and whether more does."""

@@ -8,6 +8,7 @@ import trio
 from mcpbus.admission import Overloaded
 from mcpbus.budget import Budget
 from mcpbus.owners import Peer
+from mcpbus.protocol.large import LARGE_BYTES
 
 
 class Unfinished:
@@ -21,10 +22,11 @@ class Unfinished:
         Overloaded: On leaving the block: too much is kept in memory, and in this body the most.
     """
 
-    __slots__ = ("_account", "_data", "_scope")
+    __slots__ = ("_account", "_data", "_line", "_scope")
 
     def __init__(self, budget: Budget, peer: Peer) -> None:
         self._scope = trio.CancelScope()
+        self._line = budget.line
         self._account = budget.account("an unfinished body", self._scope.cancel, owner=peer)
         # Not a list: pieces may have a byte each, and then take forty times as much.
         self._data = bytearray()
@@ -43,7 +45,7 @@ class Unfinished:
         swallowed = self._scope.__exit__(kind, value, traceback)
         if self._scope.cancelled_caught:
             raise Overloaded(
-                "Too many requests are unfinished, and this one is among the longest; try again later"
+                "Too much is kept in memory, and of what is unfinished this is among the longest; try again later"
             )
         return swallowed
 
@@ -55,6 +57,9 @@ class Unfinished:
         self._data += piece
         self._account.hold(len(piece))
 
-    def whole(self) -> bytes:
-        """Return all of it."""
+    async def whole(self) -> bytes:
+        """Return all of it; if that is much, when others that bring much have had their turn, and everybody else one in between."""
+        if len(self._data) >= LARGE_BYTES:
+            async with self._line:
+                await trio.lowlevel.checkpoint()
         return bytes(self._data)

@@ -139,3 +139,24 @@ async def test_what_waits_for_one_principal_does_not_end_what_waits_for_another(
         assert "result" in (await alice.ended()).messages[-1]
         await stage.quiet()
         assert not all(recording.complete for recording in bobs)
+
+
+async def test_whoever_comes_while_the_server_drains_is_told_when_to_come_back(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        call = session.request("tools/call", tool())
+        await stage.quiet()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.bus.drain, 5)
+            await stage.quiet()
+            asked = [
+                stage.probe.send("GET", target="/health"),
+                stage.probe.send("GET", headers={"accept": "text/event-stream"}, target="/sse"),
+                stage.probe.post(INITIALIZE),
+                stage.probe.request("tools/call", tool("2")),
+                session.get(),
+            ]
+            for recording in asked:
+                answer = await recording.ended()
+                assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert (await call.ended()).messages[-1]["error"]["code"] == -32603

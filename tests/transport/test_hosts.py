@@ -159,3 +159,16 @@ async def test_the_end_of_the_system_ends_them_all(autojump_clock):
             hosts.put(hangs)
             await testing.settle(system)
     assert ended == ["hung"] * 2
+
+
+async def test_tasks_that_fail_end_the_system_with_what_they_raised(autojump_clock):
+    """Whoever asks would wait for ever otherwise."""
+
+    def take(_thing, _scope):
+        raise ZeroDivisionError
+
+    with pytest.RaisesGroup(ZeroDivisionError):
+        async with actors.open_system() as system:
+            Hosts(system, take).put("a thing")
+            with trio.fail_after(60):
+                await trio.sleep_forever()

@@ -15,6 +15,9 @@ _LONGEST_LINE: Final = 512
 
 _MOST_TRAILERS: Final = 32
 
+MOST_FRAMING: Final = 1024 * 1024
+"""Bytes of a body in chunks that are not the body: chunks of one byte would be five times as much, each looked at by itself."""
+
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t -~\x80-\xff]*)?")
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*")
 
@@ -64,11 +67,12 @@ class _At(Enum):
 class Chunked:
     """A body in chunks, each of which says its size; the last one has none, and trailers may follow, which are dropped."""
 
-    __slots__ = ("_at", "_trailers", "ended", "left")
+    __slots__ = ("_at", "_framing", "_trailers", "ended", "left")
 
     def __init__(self) -> None:
         self.left = 0
         self.ended = False
+        self._framing = 0
         self._at = _At.SIZE
         self._trailers = 0
 
@@ -86,9 +90,15 @@ class Chunked:
                 if not self.left:
                     self._at = _At.AFTER_DATA
                 continue
-            line, start, whole = _next_line(data, start)
+            line, after, whole = _next_line(data, start)
             if not whole:
                 break
+            self._framing += after - start
+            start = after
+            if self._framing > MOST_FRAMING:
+                raise RequestError(
+                    400, f"its chunks are too short: {MOST_FRAMING} bytes of it are not the body"
+                )
             self._read(line)
         return b"".join(pieces), start
 

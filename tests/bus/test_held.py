@@ -49,6 +49,15 @@ def test_a_newer_message_replaces_its_like_and_the_oldest_makes_room(limit, keys
     assert ledger.balance() == 0
 
 
+def test_what_is_as_large_as_all_that_may_be_held_is_held():
+    ledger = Ledger()
+    held = Held(100, OVERHEAD_BYTES + 10, 10, account())
+    messages = [make(ledger, data=b"x" * size) for size in (1, 10)]
+    for message in messages:
+        held.put(message, 0)
+    assert reasons(messages) == [Reason.OVERFLOW, None]
+
+
 def test_what_is_held_has_a_bound_in_bytes():
     ledger, mine = Ledger(), account()
     held = Held(100, 2 * (OVERHEAD_BYTES + 10), 10, mine)

@@ -238,6 +238,25 @@ async def test_tools_that_a_hook_adds_are_part_of_the_first_list_and_announce_no
         assert "extra" not in [t["name"] for t in modern["result"]["tools"]]
 
 
+async def test_an_initialize_that_is_one_request_too_many_leaves_no_session_behind(autojump_clock):
+    """With hooks it is a request like others, for which there may be no room, in a session that was opened for it."""
+    async with staged(limits={"max_requests": 1}) as stage:
+
+        @stage.server.on_session
+        async def hook(session):
+            await trio.sleep(1)
+
+        first = stage.probe.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
+        await stage.quiet()
+        second = await stage.probe.post(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+        ).ended()
+        assert second.status == 503
+        assert len(stage.bus._registering) == 1
+        assert (await first.ended()).status == 200
+        assert (stage.bus.statistics().sessions, stage.bus.statistics().actors) == (1, 1)
+
+
 async def test_a_tool_added_later_is_announced_to_its_session_alone(autojump_clock):
     async with staged() as stage:
         mine, theirs = await stage.probe.initialize(), await stage.probe.initialize()

@@ -76,6 +76,14 @@ async def test_an_end_may_make_others_hold_something(autojump_clock):
     assert (gone, budget.held, heir.held) == ([0], 85, 5)
 
 
+def test_an_account_that_is_closed_keeps_nobody():
+    account = budget_of().account("a session", lambda: None)
+    account.hold(5)
+    account.close()
+    account.close()
+    assert (account.held, account.end) == (0, None)
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["hold", "release", "close", "hold_now"]), st.integers(0, 4), st.integers(0, 60)

@@ -7,6 +7,12 @@ import trio
 from asgi_calls import encoded
 from channels import house, initialize, sse
 
+from mcpbus.budget import Budget
+from mcpbus.owners import LOCAL
+from mcpbus.protocol.large import LARGE_BYTES
+from mcpbus.reached import ReachedLimits
+from mcpbus.transport.unfinished import Unfinished
+
 FIELDS = {
     "host": "localhost",
     "content-type": "application/json",
@@ -85,3 +91,21 @@ async def test_what_has_come_counts_whatever_its_pieces(pieces, autojump_clock):
         upload.say(b"", more=False)
         await trio.sleep(1)
         assert (upload.status, home.bus.statistics().held_bytes) == (400, 0)
+
+
+async def test_whoever_brings_much_leaves_everybody_else_a_turn_before_the_next_who_does():
+    budget, turn, served = Budget(10**9, ReachedLimits()), 0, []
+
+    async def bring():
+        with Unfinished(budget, LOCAL) as unfinished:
+            unfinished.add(b" " * LARGE_BYTES)
+            assert len(await unfinished.whole()) == LARGE_BYTES
+        served.append(turn)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(bring)
+        while len(served) < 3:
+            turn += 1
+            await trio.lowlevel.checkpoint()
+    assert len(set(served)) == 3

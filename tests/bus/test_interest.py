@@ -23,6 +23,7 @@ from mcpbus.interest import Interests, covering, covers
         ("urn:a", "urn:a", True),
         ("urn:a", "urn:a:b", False),
         ("plain", "plain/x", True),
+        ("p", "p/x", True),
     ],
 )
 def test_a_subscription_covers_its_uri_and_what_lies_below(subscribed, uri, hears):

@@ -113,7 +113,9 @@ def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_
     ]
     for message in messages:
         outbox.put(message)
+    assert outbox.held == 3 * OVERHEAD_BYTES
     assert outbox.purge(lambda message: message.request_id == 1) == [messages[0], messages[2]]
+    assert outbox.held == OVERHEAD_BYTES
     newcomer = make(ledger)
     outbox.put(newcomer)
     assert outbox.take() == [messages[1], newcomer]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from mcpbus.blocked import blocks_told
 from mcpbus.nursery import background
 from mcpbus.serving import shutdown_on_signals
 from mcpbus.standard_error import log_aside
@@ -21,14 +22,14 @@ _THRESHOLDS = (10_000, 20, 20)
 async def until_signalled(name: str, serve: Callable[..., Any]) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C, and say where on standard error; a second signal does not wait for the drain.
 
-    For a program whose main thread this is: it takes the process's signals, tunes its garbage collector, and writes the log to
-    standard error without waiting for its reader.
+    For a program whose main thread this is: it takes the process's signals, tunes its garbage collector, writes the log to
+    standard error without waiting for its reader, and says in it what blocks the loop.
 
     Args:
         name: What is served.
         serve: `Server.serve` or the like, with its other arguments.
     """
-    with log_aside():
+    with log_aside(), blocks_told():
         async with shutdown_on_signals() as shutdown, background() as nursery:
             for url in await nursery.start(partial(serve, shutdown=shutdown)):
                 click.echo(f"{name} is served at {url} (Ctrl-C to stop)", err=True)
@@ -38,8 +39,8 @@ async def until_signalled(name: str, serve: Callable[..., Any]) -> None:
 async def until_input_ends(serve: Callable[..., Awaitable[bool]]) -> None:
     """Serve standard input and output until the input ends, or a signal comes; a second one does not wait for the drain.
 
-    For a program whose main thread this is: it takes the process's signals, and writes the log to standard error without waiting
-    for its reader.
+    For a program whose main thread this is: it takes the process's signals, writes the log to standard error without waiting for
+    its reader, and says in it what blocks the loop.
 
     Args:
         serve: `Bus.stdio` or the like, with its other arguments.
@@ -48,7 +49,7 @@ async def until_input_ends(serve: Callable[..., Awaitable[bool]]) -> None:
         SystemExit: With a status other than 0: standard input or output is closed, or did not take all that was said.
     """
     try:
-        with log_aside():
+        with log_aside(), blocks_told():
             async with shutdown_on_signals() as shutdown:
                 whole = await serve(shutdown=shutdown)
     except StdioClosedError as closed:

@@ -144,6 +144,15 @@ async def test_signals_end_it_although_a_handler_has_blocked_it_before():
         assert run.process.returncode == -signal.SIGINT
 
 
+@TRANSPORTS
+async def test_a_handler_that_blocks_everybody_is_named_in_the_log(transport):
+    async with running(transport) as run:
+        await run.begin(call("hold", {"how": "blocks"}, id=1, token=1))
+        run.process.send_signal(signal.SIGTERM)
+        await run.wrote(b"the event loop has been blocked")
+        await run.wrote(b"in hold_on\n")
+
+
 # -- what a client on stdio does not take ------------------------------------------------------------------------------
 
 SIZE = 4 * 1024 * 1024

@@ -1,0 +1,160 @@
+"""A loop that is blocked, and what the log of its program says about that."""
+
+import logging
+import re
+import threading
+import time
+from contextlib import ExitStack
+from functools import partial
+from queue import SimpleQueue
+
+import pytest
+import trio
+
+from mcpbus import blocked
+from mcpbus.blocked import blocks_told
+
+PATIENCE = 20
+
+soon_blocked = partial(blocks_told, look_seconds=0.02, looks=3)
+
+
+class Lines(logging.Handler):
+    """What is said in the log, for whoever waits for it in whatever thread."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = []
+        self.queue = SimpleQueue()
+
+    def emit(self, record):
+        self.said.append(record.getMessage())
+        self.queue.put(self.said[-1])
+
+    def next(self):
+        return self.queue.get(timeout=PATIENCE)
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    lines = Lines()
+    monkeypatch.setattr(logging.getLogger("mcpbus"), "handlers", [lines])
+    return lines
+
+
+def waits_without_trio(lines):
+    return lines.next()
+
+
+def deep(depth, lines):
+    return deep(depth - 1, lines) if depth else waits_without_trio(lines)
+
+
+def computes_until(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+async def until_it_has_answered():
+    """The loop answers in the order in which it was asked."""
+    answered = trio.Event()
+    trio.lowlevel.current_trio_token().run_sync_soon(answered.set)
+    await answered.wait()
+
+
+class Asked(trio.abc.Instrument):
+    """Sets an event when the loop was asked for something this often."""
+
+    def __init__(self, times):
+        self.times = times
+        self.event = trio.Event()
+
+    def before_task_step(self, task):
+        if task.name == "<TrioToken.run_sync_soon task>":
+            self.times -= 1
+            if self.times == 0:
+                self.event.set()
+
+
+async def test_what_blocks_the_loop_is_told_while_it_does_and_when_it_goes_on(lines):
+    with soon_blocked():
+        told = waits_without_trio(lines)
+        goes_on = await trio.to_thread.run_sync(lines.next)
+    first, *stack = told.splitlines()
+    assert re.fullmatch(
+        r"the event loop has been blocked for \d+\.\d seconds: nobody is served until this function waits or ends",
+        first,
+    )
+    assert stack[-4].endswith("in waits_without_trio")
+    assert stack[-1].strip() == "return self.queue.get(timeout=PATIENCE)"
+    assert not any("site-packages/trio" in line for line in stack)
+    assert re.fullmatch(r"the event loop goes on after \d+\.\d seconds", goes_on)
+    assert lines.queue.empty()
+
+
+async def test_nothing_is_said_of_a_loop_that_answers(lines):
+    asked = Asked(5)
+    trio.lowlevel.add_instrument(asked)
+    with blocks_told(0.001, PATIENCE * 1000):
+        await asked.event.wait()
+    trio.lowlevel.remove_instrument(asked)
+    assert lines.queue.empty()
+
+
+async def test_of_a_deep_stack_both_ends_are_told(lines):
+    with soon_blocked():
+        _, *stack = deep(200, lines).splitlines()
+    places = [line for line in stack if line.startswith("  File")]
+    assert len(places) <= 2 * blocked._MOST_FRAMES
+    assert any(place.endswith("in test_of_a_deep_stack_both_ends_are_told") for place in places[:3])
+    assert places[-1].endswith("in next")
+
+
+async def test_where_trio_itself_holds_on_its_own_frames_are_told(lines):
+    with soon_blocked():
+        trio.lowlevel.current_trio_token().run_sync_soon(lines.queue.get, True, PATIENCE)
+        await until_it_has_answered()
+        assert "goes on" in await trio.to_thread.run_sync(lines.next)
+    assert lines.said[0].splitlines()[-2].endswith("in run_cb")
+
+
+async def test_blocks_within_a_minute_are_one_line_and_the_others_are_counted(lines, monkeypatch):
+    with soon_blocked() as watch:
+        waits_without_trio(lines)
+        await trio.to_thread.run_sync(lines.next)
+        for _ in range(2):
+            before = watch.unsaid
+            computes_until(lambda before=before: watch.unsaid > before)
+            await until_it_has_answered()
+        unsaid = watch.unsaid
+        assert lines.queue.empty()
+        monkeypatch.setattr(blocked, "QUIET_SECONDS", 0)
+        told = waits_without_trio(lines)
+    assert told.splitlines()[0].endswith(f"(and {unsaid} times more since the last line about it)")
+    assert watch.unsaid == 0
+
+
+async def test_the_thread_ends_with_the_block_and_says_what_it_has_to_say(lines):
+    with soon_blocked() as watch:
+        waits_without_trio(lines)
+    assert not watch.thread.is_alive()
+    assert lines.queue.get(block=False).startswith("the event loop goes on")
+
+
+def test_the_thread_ends_with_the_loop_in_any_case():
+    with ExitStack() as left_open:
+
+        async def main():
+            return left_open.enter_context(blocks_told(0.001, 1_000_000))
+
+        watch = trio.run(main)
+        watch.thread.join(PATIENCE)
+        assert not watch.thread.is_alive()
+
+
+async def test_a_bus_that_is_embedded_has_no_such_thread():
+    from mcpbus import Server
+
+    async with Server("embedded", version="1").open():
+        assert all(thread.name != "mcpbus watch" for thread in threading.enumerate())

@@ -121,7 +121,7 @@ class Bus:
         self.tasks = TaskDirectory(self, MemoryTaskStore() if task_store is None else task_store)
         self._sessions: dict[str, Session] = {}
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
-        self.shares = Shares(limits.max_sessions, Session.idle_since)
+        self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
         self._registering: set[Session] = set()
         self._channels: set[Session] = set()
         self._streams = OpenStreams()
@@ -259,9 +259,9 @@ class Bus:
             ) from None
         if displaced is not None:
             self.reached.note(
-                "max_sessions", displaced.owner, "a session that was idle made room for another one"
+                "max_sessions", displaced.owner, "a session that was not at work made room for another one"
             )
-            displaced.address.tell(Close("The session was idle, and made room for another one"))
+            displaced.address.tell(Close("The session was not at work, and made room for another one"))
         return owner
 
     def _spawn_session(

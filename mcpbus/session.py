@@ -290,7 +290,11 @@ class Session:
 
     def idle_since(self) -> float | None:
         """Tell since when its client has done nothing; None while something goes on. For the bus."""
-        if self.listening or self.in_flight or self.stage is Stage.REGISTERING:
+        return None if self.listening else self.silent_since()
+
+    def silent_since(self) -> float | None:
+        """Tell since when its client has asked nothing, though it may listen; None while it waits for an answer. For the bus."""
+        if self.in_flight or self.stage is Stage.REGISTERING:
             return None
         return max(self.last_active, self.in_flight.last_active)
 

@@ -1,11 +1,12 @@
 """Shares: whether there is room for one more thing of an owner's, and if there is none, whose thing makes room.
 
-Nothing is set apart for anybody, so that one who is alone may have nearly all. At a bound a newcomer takes the place of what
+Nothing is set apart for anybody, so that one who is alone may have all, or nearly. At a bound a newcomer takes the place of what
 has been idle for longest among the things of whoever has most, if that is more than the newcomer would have. So nobody loses
 anything to an owner that has more; two who want all that there is end with half of it each.
 
 What is at work cannot be displaced. Therefore the last tenth of a bound is kept for owners that have little: next to nothing
-of what is left. However much of it is taken, somebody who has nothing finds room there until nothing is left at all.
+of what is left. However much of it is taken, somebody who has nothing finds room there until nothing is left at all. No room
+is kept where something goes at the worst, although it is of use: for owners that have little beside whoever has most.
 """
 
 from collections import OrderedDict
@@ -14,6 +15,9 @@ from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
+
+_LITTLE: Final = 10
+"""Whoever has less than this part of what somebody else has, has little beside them."""
 
 _MOST_LOOKS: Final = 32
 """How many things are looked at, at most, to find one that is idle: so much a newcomer may cost."""
@@ -68,13 +72,20 @@ class Shares(Generic[T]):
         limit: How many there may be.
         idle_since: Tells since when one of them has been idle, by a clock that does not matter; None while it is at work, and
             cannot be displaced. Where there is no such function all are idle since they came.
+        at_worst: As `idle_since`, for owners that have little, where nothing is idle: since when it has been of little use.
     """
 
-    __slots__ = ("_holdings", "_idle_since", "_limit", "_most", "_places", "_ranks")
+    __slots__ = ("_at_worst", "_holdings", "_idle_since", "_limit", "_most", "_places", "_ranks")
 
-    def __init__(self, limit: int, idle_since: Callable[[T], float | None] | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        idle_since: Callable[[T], float | None] | None = None,
+        at_worst: Callable[[T], float | None] | None = None,
+    ) -> None:
         self._limit = limit
         self._idle_since = idle_since
+        self._at_worst = at_worst
         self._places: dict[T, _Holding[T]] = {}
         self._holdings: dict[Hashable, _Holding[T]] = {}
         # Who has how many. One thing comes or goes at a time, so that the most is never far from where it was.
@@ -111,17 +122,18 @@ class Shares(Generic[T]):
             NoRoomError: There is none, and nothing that could be displaced.
         """
         total, own = len(self._places), self.held_by(owner)
-        if self._idle_since is None and total < self._limit:
+        if total < self._limit and (self._idle_since is None or self._at_worst is not None):
             return None  # for somebody else it will be made
         try:
             check_room(self._limit, total, own, len(self._holdings))
-        except NoRoomError:
-            for giver in self._givers(owner, own, of_its_own=of_its_own):
-                thing = giver.find_idle(self._idle_since)
-                if thing is not None:
-                    self.leave(thing)
-                    return thing
-            raise
+        except NoRoomError as full:
+            thing = self._find(owner, own, of_its_own=of_its_own)
+            if thing is None:
+                raise NoRoomError(
+                    past_share=full.past_share or (own > 0 and self._at_worst is not None)
+                ) from None
+            self.leave(thing)
+            return thing
         return None
 
     def displace(self) -> T | None:
@@ -139,10 +151,15 @@ class Shares(Generic[T]):
         """Return what would make room first among the things of an owner that has some; None if all are at work."""
         return self._holdings[owner].find_idle(self._idle_since)
 
-    def _givers(self, owner: Hashable, own: int, *, of_its_own: bool) -> "list[_Holding[T]]":
-        """Return whose things may make room, in this order: those of whoever has most, and the owner's."""
-        givers = [next(iter(self._ranks[self._most]))] if self._most > own + 1 else []
-        return [*givers, self._holdings[owner]] if own and of_its_own else givers
+    def _find(self, owner: Hashable, own: int, *, of_its_own: bool) -> T | None:
+        """Return what makes room: something idle of whoever has most, or of the owner's; at the worst something of the former's."""
+        most = next(iter(self._ranks[self._most])) if self._most > own + 1 else None
+        thing = None if most is None else most.find_idle(self._idle_since)
+        if thing is None and own and of_its_own:
+            thing = self._holdings[owner].find_idle(self._idle_since)
+        if thing is None and most is not None and self._at_worst is not None and own * _LITTLE < self._most:
+            thing = most.find_idle(self._at_worst)
+        return thing
 
     def enter(self, owner: Hashable, thing: T) -> None:
         """Enter a thing, for which room was made. Until it is `established` it is displaced before all that are."""

@@ -14,15 +14,19 @@ class Thing:
 
     def __init__(self, owner, since=0.0):
         self.owner = owner
-        self.since = since
+        self.since = self.of_use_since = since
         self.established = False
 
 
 class Table:
     """Shares, and what is in them by another count."""
 
-    def __init__(self, limit, *, always_idle=False):
-        self.shares = Shares(limit, None if always_idle else lambda thing: thing.since)
+    def __init__(self, limit, *, always_idle=False, at_worst=False):
+        self.shares = Shares(
+            limit,
+            None if always_idle else lambda thing: thing.since,
+            (lambda thing: thing.of_use_since) if at_worst else None,
+        )
         self.things = []
         self.clock = 0.0
 
@@ -72,6 +76,24 @@ def test_of_what_is_always_idle_who_is_alone_may_have_all(limit):
     assert len(table.things) == limit
     assert isinstance(table.come("bob"), Thing)
     assert len(table.things) == limit
+
+
+def test_where_something_goes_at_the_worst_no_room_is_kept_and_it_goes_for_who_has_little():
+    table = Table(40, at_worst=True)
+    table.fill("bob", 40)
+    assert len(table.things) == 40
+    for thing in table.things:
+        thing.since = None
+    assert table.come("bob").past_share
+    oldest = table.things[:4]
+    for thing in oldest:
+        assert table.come("alice") is thing
+        table.things[-1].since = None
+    assert table.counts() == {"bob": 36, "alice": 4}
+    assert table.come("alice").past_share
+    for thing in table.things:
+        thing.of_use_since = None
+    assert table.come("carol").past_share is False
 
 
 def test_a_newcomer_takes_the_place_of_what_was_idle_for_longest_of_whoever_has_most():

@@ -27,19 +27,23 @@ async def test_one_principals_sessions_make_no_others_go(autojump_clock):
         for _ in range(60):
             await stage.probe.initialize(headers=as_("bob"))
         assert (await alice.request("ping").ended()).status == 200
-        assert held(stage) == {"alice": 1, "bob": 17}
+        assert held(stage) == {"alice": 1, "bob": 19}
         for _ in range(60):
             await stage.probe.initialize(headers=as_("alice"))
-        assert held(stage) == {"alice": 9, "bob": 9}
+        assert held(stage) == {"alice": 10, "bob": 10}
         await stage.quiet()
-        assert len(stage.bus.sessions) == 18
-        assert stage.bus.statistics().limits_reached["max_sessions"] == 43 + 60
+        assert len(stage.bus.sessions) == 20
+        assert stage.bus.statistics().limits_reached["max_sessions"] == 41 + 60
 
 
-async def test_one_principals_open_streams_leave_a_tenth_to_others(autojump_clock, caplog):
+async def test_who_is_alone_may_have_all_sessions_and_what_only_listens_makes_room_for_who_has_little(
+    autojump_clock, caplog
+):
     async with staged(limits={"max_sessions": 20}, authenticate=authenticate) as stage:
-        for _ in range(18):
-            await (await stage.probe.initialize(headers=as_("bob"))).get().begun()
+        sessions = [await stage.probe.initialize(headers=as_("bob")) for _ in range(20)]
+        streams = [await session.get().begun() for session in sessions]
+        calling = sessions[0].request("tools/call", tool("hold"))
+        call = await stage.call("hold")
         refused = await stage.probe.post(INITIALIZE, as_("bob")).ended()
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         assert refused.messages[0]["error"]["code"] == -32603
@@ -48,6 +52,14 @@ async def test_one_principals_open_streams_leave_a_tenth_to_others(autojump_cloc
         ]
         await stage.probe.initialize(headers=as_("alice"))
         await stage.probe.initialize(headers=as_("carol"))
+        assert (held(stage)["alice"], held(stage)["bob"]) == (1, 18)
+        await stage.quiet()
+        assert [stream.complete for stream in streams[:4]] == [False, True, True, False]
+        call.finish()
+        assert "result" in await calling.reply()
+        # Nobody who has as much as a tenth of what others have makes one of them lose what is of use.
+        assert (await stage.probe.post(INITIALIZE, as_("alice")).ended()).status == 200
+        await (await stage.probe.initialize(headers=as_("alice"))).get().begun()
 
 
 async def test_owners_vanish_with_their_last_session(autojump_clock):

@@ -19,7 +19,7 @@ from mcpbus.transport.endpoint import Endpoint
 from mcpbus.transport.gate import HttpOptions
 from mcpbus.transport.headers import Headers
 from mcpbus.transport.responding import ResponseMode
-from mcpbus.transport.unfinished import Unfinished
+from mcpbus.transport.unfinished import Unfinished, take_turn
 from mcpbus.transport.websocket import WebSockets
 
 if TYPE_CHECKING:
@@ -152,7 +152,10 @@ class _AsgiRequest:
         pace = self._limits.body_pace
         until = pace.begin(trio.current_time())
         body, more = await self._read_piece(until)
-        if not more and len(body) < LARGE_BYTES:
+        if not more and (len(body) < LARGE_BYTES or not self._budget.line.locked()):
+            # It is finished, and what is decoded of it is counted next.
+            if len(body) >= LARGE_BYTES:
+                await take_turn(self._budget.line)
             return body if len(body) <= limit else None
         with Unfinished(self._budget, self.peer) as unfinished:
             unfinished.add(body)

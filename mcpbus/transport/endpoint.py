@@ -15,7 +15,7 @@ import trio
 from actors import Guest
 from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized, identify
-from mcpbus.budget import Budget
+from mcpbus.budget import Account, Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.options import Limits
 from mcpbus.session import Session
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 _POST: Final = Proceed("POST")
+_SHORT_BYTES: Final = 4096
+"""Of an answer that is not counted while it is written."""
 
 
 class Endpoint:
@@ -303,24 +305,31 @@ class Endpoint:
 class Entered:
     """An answer that is being written; it is delivered if that does not raise, and lost if it does.
 
+    A short one is not counted, nor given up: the connections bound how many there are, and what is refused for want of memory is
+    told so.
+
     Args:
         receipt: Its receipt; None if it has no place in the books.
         budget: Where it is counted meanwhile. If there is too much, writing it is given up.
         size: How many bytes it has.
     """
 
-    __slots__ = ("_account", "_receipt", "_scope", "_size")
+    __slots__ = ("_budget", "_counted", "_receipt", "_size")
 
     def __init__(self, receipt: Receipt | None, budget: Budget, size: int) -> None:
         self._receipt = receipt
-        self._scope = trio.CancelScope()
-        self._account = budget.account("an answer", self._scope.cancel)
+        self._budget = budget
         self._size = size
+        self._counted: tuple[Account, trio.CancelScope] | None = None
 
     def __enter__(self) -> None:
         """Begin to write it."""
-        self._scope.__enter__()
-        self._account.hold(2 * self._size)  # it is there twice, as a stream's messages are
+        if self._size > _SHORT_BYTES:
+            scope = trio.CancelScope()
+            account = self._budget.account("an answer", scope.cancel)
+            self._counted = account, scope
+            scope.__enter__()
+            account.hold(2 * self._size)  # it is there twice, as a stream's messages are
 
     def __exit__(
         self,
@@ -329,10 +338,13 @@ class Entered:
         traceback: TracebackType | None,
     ) -> bool | None:
         """Note what became of it."""
-        self._account.close()
         if self._receipt is not None:
             self._receipt.settle(DELIVERED if kind is None else LOST)
-        return self._scope.__exit__(kind, value, traceback)
+        if self._counted is None:
+            return None
+        account, scope = self._counted
+        account.close()
+        return scope.__exit__(kind, value, traceback)
 
 
 async def _stay(guest: Guest) -> None:

@@ -58,8 +58,13 @@ class Unfinished:
         self._account.hold(len(piece))
 
     async def whole(self) -> bytes:
-        """Return all of it; if that is much, when others that bring much have had their turn, and everybody else one in between."""
+        """Return all of it; if that is much, see `take_turn`."""
         if len(self._data) >= LARGE_BYTES:
-            async with self._line:
-                await trio.lowlevel.checkpoint()
+            await take_turn(self._line)
         return bytes(self._data)
+
+
+async def take_turn(line: trio.Lock) -> None:
+    """Let others that bring much have their turn first, and everybody else one in between."""
+    async with line:
+        await trio.lowlevel.checkpoint()

@@ -115,7 +115,8 @@ class Brief(Guest, kw_only=True, eq=False):
         ticket = self._leave()
         carrier.stream, carrier.ended = None, reason
         self.slot.release()
-        carrier.let_go()
+        if carrier.account is not None:
+            carrier.let_go()
         if ticket is None:
             return result
         stream, reply = ticket.stream, ticket.reply(carrier.bus.ledger, result)

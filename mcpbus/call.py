@@ -139,7 +139,7 @@ class Carrier(msgspec.Struct, eq=False):
     used: dict[str, bytes] = msgspec.field(default_factory=dict)
     state: Any = None
     _keys: dict[str, int] = msgspec.field(default_factory=dict)
-    _account: Account | None = None
+    account: Account | None = None
     _call: Address[object] | None = None
     _address: Address[object] | None = None
 
@@ -151,18 +151,18 @@ class Carrier(msgspec.Struct, eq=False):
             asked: Bytes of the questions that its client is to come back with answers to.
         """
         params = self.request.params
-        if self._account is None:
+        if self.account is None:
             if len(params) + asked <= _SHORT_BYTES:
                 return
-            self._account = self.bus.budget.account(
+            self.account = self.bus.budget.account(
                 "a call", lambda: self.cancel() or end(), owner=self.caller.owner
             )
-        self._account.hold_now(weigh(params) + asked)
+        self.account.hold_now(weigh(params) + asked)
 
     @property
     def gives_up(self) -> bool:
         """Whether it is to end, since too much is kept in memory, and for it the most."""
-        return self._account is not None and self._account.leaving
+        return self.account is not None and self.account.leaving
 
     @property
     def begun(self) -> bool:
@@ -171,8 +171,8 @@ class Carrier(msgspec.Struct, eq=False):
 
     def let_go(self) -> None:
         """Count nothing any more: the call has ended."""
-        if self._account is not None:
-            self._account.close()
+        if self.account is not None:
+            self.account.close()
 
     def carry(self, caller: "Caller", request: Request) -> None:
         """Speak through another request from now on, which can be answered with questions as well."""

@@ -101,7 +101,10 @@ class Http1Connection(Http1Work):
         if not self._watched:
             return None  # it was due before that
         try:
-            data = self._read()
+            try:
+                data = self._stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a poll knows
+            except GONE:
+                data = b""
             if self._doing is SERVING:
                 self._read_ahead(data)
                 return None
@@ -114,12 +117,6 @@ class Http1Connection(Http1Work):
         if data is not None:
             self._close()
         return None
-
-    def _read(self) -> bytes | None:
-        try:
-            return self._stream.receive_now()  # type: ignore[attr-defined, no-any-return]  # whoever gave a poll knows
-        except GONE:
-            return b""
 
     def _take_last_turn(self) -> Guest | None:
         """End what is waited for, unless it has come: nobody may have looked, as when the process was stopped."""

@@ -120,12 +120,11 @@ class Http1Wire:
 
     def quiet_for(self, seconds: float) -> None:
         """Let the connection be quiet for so many seconds; then it expires."""
-        self._expire_at(self._lane.clock() + seconds)
-
-    def _expire_at(self, time: float) -> None:
-        self.expires = time
-        if time < self._lane.next_look:
-            self._lane.look_at(time)
+        # On the path of every call: written out, and below for times that are known.
+        lane = self._lane
+        self.expires = time = lane.clock() + seconds
+        if time < lane.next_look:
+            lane.look_at(time)
 
     def _wait(self, doing: Doing, seconds: float) -> None:
         self._doing = doing
@@ -133,7 +132,9 @@ class Http1Wire:
 
     def _wait_for_body(self, until: float) -> None:
         self._doing = Doing.BODY
-        self._expire_at(until)
+        self.expires = until
+        if until < self._lane.next_look:
+            self._lane.look_at(until)
 
     def _stop_waiting(self) -> None:
         self._doing = SERVING

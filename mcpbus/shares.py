@@ -126,12 +126,10 @@ class Shares(Generic[T]):
             return None  # for somebody else it will be made
         try:
             check_room(self._limit, total, own, len(self._holdings))
-        except NoRoomError as full:
+        except NoRoomError:
             thing = self._find(owner, own, of_its_own=of_its_own)
             if thing is None:
-                raise NoRoomError(
-                    past_share=full.past_share or (own > 0 and self._at_worst is not None)
-                ) from None
+                raise
             self.leave(thing)
             return thing
         return None

@@ -84,13 +84,14 @@ def test_where_something_goes_at_the_worst_no_room_is_kept_and_it_goes_for_who_h
     assert len(table.things) == 40
     for thing in table.things:
         thing.since = None
-    assert table.come("bob").past_share
+    assert isinstance(table.come("bob"), NoRoomError)
     oldest = table.things[:4]
     for thing in oldest:
         assert table.come("alice") is thing
         table.things[-1].since = None
     assert table.counts() == {"bob": 36, "alice": 4}
-    assert table.come("alice").past_share
+    assert table.come("alice").past_share is False
+    assert table.come("bob").past_share
     for thing in table.things:
         thing.of_use_since = None
     assert table.come("carol").past_share is False

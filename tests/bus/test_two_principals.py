@@ -45,7 +45,7 @@ async def test_who_is_alone_may_have_all_sessions_and_what_only_listens_makes_ro
         calling = sessions[0].request("tools/call", tool("hold"))
         call = await stage.call("hold")
         refused = await stage.probe.post(INITIALIZE, as_("bob")).ended()
-        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         assert refused.messages[0]["error"]["code"] == -32603
         assert [record.getMessage() for record in caplog.records] == [
             "max_sessions was reached by bob: a new session was refused"

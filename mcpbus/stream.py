@@ -14,7 +14,7 @@ Nothing but that task ever waits for the client. The stream's actor is in `strea
 
 import enum
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import msgspec
 import trio
@@ -33,6 +33,10 @@ from mcpbus.stores.log import EventLog
 
 if TYPE_CHECKING:
     from mcpbus.brief import Brief
+
+
+_SHORT_BYTES: Final = 4096
+"""Of what waits on a stream that is not counted: what a handler says in one breath is mostly written in the next."""
 
 
 class Ending(enum.Enum):
@@ -240,7 +244,7 @@ class Stream:
             self._relieve()
         self._outbox.put(message)
         self.wake(final=self.finishing)
-        if self._writing or self._outbox.held:
+        if self._account is not None or self._outbox.held + self._writing_bytes > _SHORT_BYTES:
             self.count()
 
     def conclude(self, fate: Fate) -> None:

@@ -68,14 +68,14 @@ async def test_what_waits_on_a_stream_counts_until_it_is_written(autojump_clock)
     async with staged() as stage, stage.wire("2025-11-25") as wire:
         before = stage.bus.statistics().held_bytes
         wire.stall()
-        for n in range(3):
+        for n in range(40):
             await wire.say("tools/call", tool(name="quick"), n)
         await settle(stage.bus)
-        assert stage.bus.statistics().held_bytes > before + 3 * 128
+        assert stage.bus.statistics().held_bytes > before + 40 * 128
         wire.resume()
         await settle(stage.bus)
         assert stage.bus.statistics().held_bytes == before
-        assert len(wire.got) == 3
+        assert len(wire.got) == 40
 
 
 async def test_the_stream_for_which_the_most_waits_is_ended_and_no_other(autojump_clock):
@@ -97,7 +97,7 @@ async def test_the_stream_for_which_the_most_waits_is_ended_and_no_other(autojum
         now = bus.statistics()
         assert now.limits_reached == {"memory_bytes": 1}
         assert {reason: n for reason, n in now.discarded.items() if n} == {Reason.OVERFLOW: 2, Reason.LOST: 1}
-        assert 0 < now.held_bytes < 1_000, "what the small one has not read"
+        assert now.held_bytes == 0, "what the small one has not read is too little to count"
     assert bus.budget.held == 0
 
 

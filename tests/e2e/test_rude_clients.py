@@ -58,7 +58,7 @@ async def break_off(peer, how):
 @pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
 @pytest.mark.parametrize("how", BREAKS)
 async def test_a_client_that_has_sent_much_ahead_is_missed_all_the_same(how, accept):
-    """While its call runs, the lane reads no more than 64 KiB of what comes after it; hypercorn reads nothing, and misses nobody."""
+    """While its call runs, the lane reads no more than 64 KiB of what comes after it, and knows all the same when its client has left."""
     server = make_server()
     async with serving(server, options=ServeOptions(http1="lane")) as served:
         peer = await served.peer()

@@ -194,3 +194,20 @@ async def test_a_callback_that_is_interrupted_ends_the_system():
             recorder.tell(lambda recorder: recorder.cell.on_stop(leave))
             system.stop(recorder)
             await trio.sleep_forever()
+
+
+async def test_a_failure_of_five_seconds_ago_counts_no_more(autojump_clock):
+    counts = []
+
+    def count(_address, _error, failures):
+        counts.append(failures)
+        return Directive.RESTART
+
+    async with stage() as (system, _, _):
+        recorder = system.spawn(Recorder, strategy=count)
+        recorder.tell(boom)
+        await trio.sleep(5)
+        recorder.tell(boom)
+        await trio.sleep(4.75)
+        recorder.tell(boom)
+    assert counts == [1, 1, 2]

@@ -145,3 +145,17 @@ async def test_timers_run_while_the_opener_is_being_cancelled(autojump_clock):
             scope.cancel()
             with trio.CancelScope(shield=True):
                 assert await probe.expect(str, timeout=5) == "drained"
+
+
+async def test_what_is_left_of_many_cancelled_timers_fires_in_the_order_of_their_times(autojump_clock):
+    async with stage() as (_, probe, _):
+        timers = {}
+        for number in range(4 * SLACK):
+            seconds = number * 37 % 101 + 1  # in no order
+            timers[number] = seconds, probe._cell.after(seconds, str(number))
+        left = {number: timers[number] for number in timers if number % 3 == 1}
+        for number, (_, timer) in timers.items():
+            if number not in left:
+                timer.cancel()
+        fired = [left[int(await probe.expect(str, timeout=200))][0] for _ in left]
+        assert fired == sorted(seconds for seconds, _ in left.values())

@@ -340,3 +340,14 @@ async def test_what_is_said_to_a_registering_session_is_held_and_a_broadcast_mis
         await stage.quiet()
         # The tool was there before initialize was answered: its list is new to the client anyway.
         assert methods(get) == ["notifications/x"]
+
+
+async def test_a_line_of_a_session_below_its_clients_level_is_filtered(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        get = await session.get().begun()
+        inside = stage.bus.sessions[session.id]
+        receipts = [inside.log(level, "line") for level in ("debug", "info", "warning")]
+        await stage.quiet()
+        assert [receipt.fate.reason for receipt in receipts] == [Reason.FILTERED, None, None]
+        assert [message["params"]["level"] for message in get.messages] == ["info", "warning"]

@@ -18,6 +18,9 @@ import trio
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.reached import ReachedLimits
 
+SHORT_BYTES: Final = 4096
+"""Of what one stream or answer has waiting that is not worth an account: most of it is written in the next moment."""
+
 _SPARED: Final = 8
 """Which part of the limit is made free at once, so that the next byte does not begin the search anew."""
 

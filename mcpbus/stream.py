@@ -14,13 +14,13 @@ Nothing but that task ever waits for the client. The stream's actor is in `strea
 
 import enum
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
 import trio
 
 from actors import Address
-from mcpbus.budget import Account, Budget
+from mcpbus.budget import SHORT_BYTES, Account, Budget
 from mcpbus.fate import DELIVERED, STORED, Fate, Reason, settle_all
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
@@ -33,10 +33,6 @@ from mcpbus.stores.log import EventLog
 
 if TYPE_CHECKING:
     from mcpbus.brief import Brief
-
-
-_SHORT_BYTES: Final = 4096
-"""Of what waits on a stream that is not counted: what a handler says in one breath is mostly written in the next."""
 
 
 class Ending(enum.Enum):
@@ -244,7 +240,7 @@ class Stream:
             self._relieve()
         self._outbox.put(message)
         self.wake(final=self.finishing)
-        if self._account is not None or self._outbox.held + self._writing_bytes > _SHORT_BYTES:
+        if self._account is not None or self._outbox.held + self._writing_bytes > SHORT_BYTES:
             self.count()
 
     def conclude(self, fate: Fate) -> None:

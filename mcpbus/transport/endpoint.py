@@ -15,7 +15,7 @@ import trio
 from actors import Guest
 from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized, identify
-from mcpbus.budget import Account, Budget
+from mcpbus.budget import SHORT_BYTES, Account, Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.options import Limits
 from mcpbus.session import Session
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from mcpbus.bus import Bus
 
 _POST: Final = Proceed("POST")
-_SHORT_BYTES: Final = 4096
-"""Of an answer that is not counted while it is written."""
 
 
 class Endpoint:
@@ -324,7 +322,7 @@ class Entered:
 
     def __enter__(self) -> None:
         """Begin to write it."""
-        if self._size > _SHORT_BYTES:
+        if self._size > SHORT_BYTES:
             scope = trio.CancelScope()
             account = self._budget.account("an answer", scope.cancel)
             self._counted = account, scope

@@ -2,16 +2,13 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
-
-import trio
+from typing import Final
 
 from mcpbus.stores.protocol import Replay
-
-T = TypeVar("T")
+from mcpbus.stores.sqlite_file import SqliteFile
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
@@ -64,30 +61,26 @@ class SqliteEventStore:
         self._connection.executescript(_SCHEMA)
         self._items, self._bytes = self._measure()
         self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-        self._turn = trio.CapacityLimiter(1)
+        self._file = SqliteFile(self._connection)
 
     async def append(
         self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
     ) -> None:
         """See `EventStore.append`."""
-        await self._run(partial(self._append, session, stream, first, events, final=final))
+        await self._file.run(partial(self._append, session, stream, first, events, final=final))
 
     async def replay(self, session: str, stream: str, after: int) -> Replay | None:
         """See `EventStore.replay`."""
-        return await self._run(partial(self._replay, session, stream, after))
+        return await self._file.run(partial(self._replay, session, stream, after))
 
     async def forget(self, session: str) -> None:
         """See `EventStore.forget`. It costs what that session stored, and others have their turn meanwhile."""
-        while await self._run(partial(self._forget_some, session)):
+        while await self._file.run(partial(self._forget_some, session)):
             pass
 
     def close(self) -> None:
-        """Close the file. The store cannot be used any more."""
-        self._connection.close()
-
-    async def _run(self, function: Callable[[], T]) -> T:
-        # An abandoned thread keeps its place at the limiter until it ends, so that there is never a second one.
-        return await trio.to_thread.run_sync(function, limiter=self._turn, abandon_on_cancel=True)
+        """Close the file, when the statement that runs now has ended. The store cannot be used any more."""
+        self._file.close()
 
     # -- in the thread ---------------------------------------------------------------------------
 

@@ -1,16 +1,15 @@
 """A task store in an SQLite file: it survives a restart, and costs no service."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
 
+from mcpbus.stores.sqlite_file import SqliteFile
 from mcpbus.tasks.record import TaskRecord, TaskStatus
-
-T = TypeVar("T")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks (
@@ -57,7 +56,7 @@ class SqliteTaskStore:
         except BaseException:
             self._connection.close()
             raise
-        self._turn = trio.CapacityLimiter(1)
+        self._file = SqliteFile(self._connection)
         self._open: set[str] = set()
 
     async def put(self, record: TaskRecord, payload: bytes | None) -> None:
@@ -75,18 +74,20 @@ class SqliteTaskStore:
             payload,
             record.bus,
         )
-        await self._run(
+        await self._file.run(
             partial(self._execute, "REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         )
 
     async def payload(self, task_id: str) -> bytes | None:
         """See `TaskStore.payload`."""
-        rows = await self._run(partial(self._execute, "SELECT payload FROM tasks WHERE id = ?", (task_id,)))
+        rows = await self._file.run(
+            partial(self._execute, "SELECT payload FROM tasks WHERE id = ?", (task_id,))
+        )
         return rows[0][0] if rows else None
 
     async def delete(self, task_id: str) -> None:
         """See `TaskStore.delete`."""
-        await self._run(partial(self._execute, "DELETE FROM tasks WHERE id = ?", (task_id,)))
+        await self._file.run(partial(self._execute, "DELETE FROM tasks WHERE id = ?", (task_id,)))
 
     async def take_up(self, bus: str) -> Sequence[TaskRecord]:
         """See `TaskStore.take_up`."""
@@ -94,7 +95,7 @@ class SqliteTaskStore:
         self._open.add(bus)
         places = ", ".join("?" * len(others))
         statement = f"UPDATE tasks SET bus = ? WHERE bus NOT IN ({places})"  # noqa: S608 - question marks
-        await self._run(partial(self._execute, statement, (bus, *others)))
+        await self._file.run(partial(self._execute, statement, (bus, *others)))
         return [record for record in await self.load() if record.bus == bus]
 
     async def leave(self, bus: str) -> None:
@@ -104,16 +105,12 @@ class SqliteTaskStore:
 
     async def load(self) -> Sequence[TaskRecord]:
         """Return all tasks that are kept."""
-        rows = await self._run(partial(self._execute, _LOAD))
+        rows = await self._file.run(partial(self._execute, _LOAD))
         return [TaskRecord(row[0], row[1], TaskStatus(row[2]), *row[3:]) for row in rows]
 
     def close(self) -> None:
-        """Close the file, and give up its lock. The store cannot be used any more."""
-        self._connection.close()
-
-    async def _run(self, function: Callable[[], T]) -> T:
-        # An abandoned thread keeps its place at the limiter until it ends, so that there is never a second one.
-        return await trio.to_thread.run_sync(function, limiter=self._turn, abandon_on_cancel=True)
+        """Close the file, when the statement that runs now has ended, and give up its lock. The store cannot be used any more."""
+        self._file.close()
 
     def _execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, values).fetchall()

@@ -1,0 +1,185 @@
+"""The layer rule: a module imports from its own room or from one below, and never in a circle; third parties come in by one door each.
+
+An import for annotations alone counts like any other, and so does one inside a function: it says who knows whom. What breaks the
+rule today is listed in `layers_today.txt`, which may only become shorter.
+"""
+
+import ast
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+BELOW = {
+    "protocol": [],
+    "actors": [],
+    "features": ["protocol"],
+    "core": ["actors", "features", "protocol"],
+    "dispatch": ["actors", "core", "features", "protocol"],
+    "transports": ["actors", "core", "dispatch", "features", "protocol"],
+    "serving": ["actors", "core", "dispatch", "features", "protocol", "transports"],
+    "roof": ["actors", "core", "dispatch", "features", "protocol", "serving", "transports"],
+}
+"""The rooms, and from which others each may import."""
+
+ROOF = "mcpbus asking blocked bus cli examples* http_keywords program server standard_error stores tasks testing*"
+"""What may know everything: the public faces, and what makes a program of it all."""
+
+ELSEWHERE = {
+    "protocol": "asking.state authentication features.results owners principals remembered routing symbol tasks.extension"
+    " transport.decisions transport.exchange transport.gate transport.headers transport.legacy transport.mirrors"
+    " transport.proxies transport.sse",
+    "features": "asking.answers asking.conversation asking.errors asking.forms asking.interface asking.questions"
+    " asking.required keywords schemas*",
+    "core": "admission asking.ask asking.parking brief budget call containment context emission fate features.threads held"
+    " inbound interest mailboxes nursery open_streams options outbox pace reached request resumable rounds session"
+    " session_actor shares statistics stores.* stream stream_actor subscription sync_context tasks.directory"
+    " tasks.record tasks.stores* tasks.task turns voice",
+    "dispatch": "features.calls handshake methods tasks.methods",
+    "transports": "transport transport.*",
+}
+"""Modules that are not in the package of their room yet."""
+
+DOORS = {
+    "attrs": ["*"],
+    "click": ["mcpbus.cli", "mcpbus.program"],
+    "cryptography": ["mcpbus.asking.state"],
+    "h11": ["serving", "mcpbus.examples.client"],
+    "h2": ["serving"],
+    "hpack": ["serving"],
+    "httptools": ["serving", "mcpbus.testing.over_http1"],
+    "hypercorn": ["serving"],
+    "hyperframe": ["serving"],
+    "jsonschema_rs": ["mcpbus.schemas.handwritten"],
+    "msgspec": ["*"],
+    "trio": ["actors", "core", "dispatch", "transports", "serving", "roof"],
+    "uritemplate": ["mcpbus.features.uris"],
+}
+"""Which rooms and modules may import what others wrote."""
+
+PURE = [f"mcpbus.serving.http1{part}" for part in ("", "_answer", "_body", "_head")]
+"""What reads and writes HTTP/1.1 does not wait either."""
+
+
+def room_of(module):
+    """The room of a module: that which names it, or else that of its package."""
+    inside = module.removeprefix("mcpbus.")
+    places = {name: room for room, names in {"roof": ROOF, **ELSEWHERE}.items() for name in names.split()}
+    package = module.split(".")[0] if module.split(".")[0] == "actors" else inside.split(".")[0]
+    matching = sorted((name for name in places if fnmatch(inside, name)), key=len)
+    room = places[matching[-1]] if matching else package
+    assert room in BELOW, f"{module} is in no room"
+    return room
+
+
+def imports(sources):
+    """What each module imports: modules of ours by their whole name, those of others by their first."""
+    for module, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{module}: an import says the whole name"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            for name in names:
+                ours = name if name in sources else name.rpartition(".")[0]
+                yield module, ours if ours in sources else name.split(".")[0]
+
+
+def violations(sources):
+    """What breaks the rule, a line each."""
+    edges = {
+        (module, name) for module, name in imports(sources) if name not in {module, *sys.stdlib_module_names}
+    }
+    targets = {
+        module: {name for start, name in edges if start == module and name in sources} for module in sources
+    }
+    for module, name in edges:
+        here = room_of(module)
+        if name in sources:
+            there = room_of(name)
+            if there != here and there not in BELOW[here]:
+                yield f"{module} ({here}) imports {name} ({there})"
+        elif not any(fnmatch(place, door) for door in DOORS.get(name, []) for place in (here, module)) or (
+            name == "trio" and module in PURE
+        ):
+            yield f"{module} ({here}) imports {name}"
+    for module in sources:
+        reached, found = set(), targets[module]
+        while found:
+            reached |= found
+            found = set().union(*map(targets.get, found)) - reached
+        if module in reached:
+            yield f"{module} is in a circle"
+
+
+def tree():
+    files = [file for package in ("actors", "mcpbus") for file in (HERE.parent / package).rglob("*.py")]
+    names = [".".join(file.relative_to(HERE.parent).with_suffix("").parts) for file in files]
+    return {name.removesuffix(".__init__"): file.read_text() for name, file in zip(names, files, strict=True)}
+
+
+def test_nothing_breaks_the_rule_but_what_is_listed():
+    listed = (HERE / "layers_today.txt").read_text().splitlines()
+    found = sorted(violations(tree()))
+    assert [line for line in found if line not in listed] == [], "this breaks the layer rule"
+    assert [line for line in listed if line not in found] == [], "this is mended: take it off the list"
+    assert listed == sorted(set(listed))
+
+
+def test_the_tables_name_no_module_that_has_moved():
+    modules = tree()
+    named = [f"mcpbus.{name}" for name in " ".join(ELSEWHERE.values()).split()]
+    named += [place for places in DOORS.values() for place in places if "." in place] + PURE
+    assert [name for name in named if not any(fnmatch(module, name) for module in modules)] == []
+
+
+@pytest.mark.parametrize(
+    ("sources", "broken"),
+    [
+        ({"mcpbus.core.a": "from mcpbus.protocol.b import x", "mcpbus.protocol.b": ""}, set()),
+        (
+            {"mcpbus.protocol.b": "from mcpbus.core import a", "mcpbus.core.a": ""},
+            {"mcpbus.protocol.b (protocol) imports mcpbus.core.a (core)"},
+        ),
+        (
+            {"mcpbus.protocol.b": "def f():\n    import actors", "actors": ""},
+            {"mcpbus.protocol.b (protocol) imports actors (actors)"},
+        ),
+        (
+            {"mcpbus.core.a": "if TYPE_CHECKING:\n    import mcpbus.bus", "mcpbus.bus": ""},
+            {"mcpbus.core.a (core) imports mcpbus.bus (roof)"},
+        ),
+        (
+            {
+                "actors.a": "import actors.b",
+                "actors.b": "import actors.c",
+                "actors.c": "import actors.a",
+                "actors.d": "import actors.a",
+            },
+            {f"actors.{name} is in a circle" for name in "abc"},
+        ),
+        (
+            {"mcpbus.features.a": "import trio\nimport re"},
+            {"mcpbus.features.a (features) imports trio"},
+        ),
+        (
+            {"mcpbus.serving.http1_head": "from trio import Event"},
+            {"mcpbus.serving.http1_head (serving) imports trio"},
+        ),
+        ({"mcpbus.core.a": "import h2.events"}, {"mcpbus.core.a (core) imports h2"}),
+        ({"mcpbus.core.a": "import yaml"}, {"mcpbus.core.a (core) imports yaml"}),
+        ({"mcpbus.serving.a": "import h2.events"}, set()),
+    ],
+)
+def test_what_breaks_the_rule_is_found(sources, broken):
+    assert set(violations(sources)) == broken
+
+
+def test_a_module_has_a_room():
+    with pytest.raises(AssertionError, match=r"mcpbus\.new is in no room"):
+        room_of("mcpbus.new")

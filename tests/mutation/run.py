@@ -1,11 +1,16 @@
 """Breaks the core in one place after the other, and looks whether a test notices: ``make mutate``, or ``python -m tests.mutation.run``.
 
-All happens in a copy of the tree. First each test is run once, to know which lines it runs; the result is kept in `.venv` until
+All happens in copies of the tree. First each test is run once, to know which lines it runs; the result is kept in `.venv` until
 anything changes. Then each mutant gets those tests that run its line, quickest first, for as long as `--seconds` allows. One that
 none of them notices is a survivor: a test is missing, or the code says something twice, or it is equivalent, and then
 `equivalent.txt` says why.
+
+All tests are collected once. For each mutant the process forks; the child puts the broken code in the place of the function, and
+runs the tests in memory: starting takes longer than most tests do.
 """
 
+import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -17,14 +22,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import attrs
 import click
 import coverage
+import pytest
 
 from tests.mutation.covering import DATA
 from tests.mutation.mutants import Mutant, Mutants
+from tests.mutation.patching import CannotPatchError, LiveFunctions
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".venv" / "mutation"
@@ -55,6 +64,9 @@ TESTS = [
 ]
 WORLDS = "40"
 """How many random worlds `tests/properties` has, of which one round is run for each mutant that nothing else notices."""
+
+_NO_CACHE = ["-p", "no:cacheprovider"]
+_NOT_TRIED = 3
 
 
 @attrs.frozen
@@ -93,30 +105,9 @@ class Copy:
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
-                if name.startswith(("actors/", "mcpbus/", "tests/")) and name.endswith(".py"):
+                if name.endswith(".py") and name.startswith(("actors/", "mcpbus/", *TESTS)):
                     digest.update(name.encode() + (ROOT / name).read_bytes())
         self.digest = digest.hexdigest()[:16]
-
-    def pytest(self, *arguments: str, seconds: float, **environment: str) -> tuple[int | None, str]:
-        """Run pytest in the copy; the exit status is None if it took longer than `seconds`."""
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-        running = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.folder), "WORLDS": WORLDS, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            said, _ = running.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(running.pid, signal.SIGKILL)
-            said, _ = running.communicate()
-            return None, said
-        return running.returncode, said
 
     def covered(self) -> Covered:
         """Run all tests once, unless that was done for the very same files."""
@@ -127,12 +118,21 @@ class Copy:
             lines = {p: {int(n): tests for n, tests in of.items()} for p, of in read["tests"].items()}
             return Covered(lines, read["seconds"])
         data = self.folder / "coverage.data"
-        status, said = self.pytest(
-            "-p", "tests.mutation.covering", "--durations=0", "-vv", *TESTS, seconds=3600, **{DATA: str(data)}
+        arguments = ["-q", *_NO_CACHE, "-p", "tests.mutation.covering", "--durations=0", "-vv", *TESTS]
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(self.folder), "WORLDS": WORLDS, DATA: str(data)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
+        said = ran.stdout
         if not data.exists():
             raise click.ClickException(
-                f"the tests ended with {status} before anything was broken:\n{said[-3000:]}"
+                f"the tests ended with {ran.returncode} before anything was broken:\n{said[-3000:]}"
             )
         failed = set(re.findall(r"^FAILED (\S+)", said, re.MULTILINE))
         if failed:
@@ -153,28 +153,84 @@ class Copy:
         kept.write_text(json.dumps({"tests": tests, "seconds": seconds}))
         return Covered(tests, seconds)
 
-    def survives(self, mutant: Mutant, tests: list[str], budget: float) -> bool:
-        """Whether no test notices; one that does not come to its end has noticed."""
-        if not tests:
-            return True
-        path = self.folder / mutant.path
-        source = path.read_bytes()
-        chosen = self.folder / "chosen"
-        chosen.write_text("\n".join(tests))
-        try:
-            path.write_bytes(mutant.applied(source))
-            self._forget_compiled(path)
-            status, _ = self.pytest("-x", f"@{chosen}", seconds=4 * budget + 20)
-        finally:
-            path.write_bytes(source)
-            self._forget_compiled(path)
-        return status == 0
+    def run_here(self, plugin: "Breaking") -> None:
+        """Collect the tests of the copy in this process, and give them to the plugin. Nothing else can be done in it then."""
+        os.chdir(self.folder)
+        os.environ["WORLDS"] = WORLDS
+        for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+            del sys.modules[name]
+        sys.path[:0] = [str(self.folder)]
+        with Path(os.devnull).open("w") as null, contextlib.redirect_stdout(null):
+            status = pytest.main(["-q", *_NO_CACHE, *TESTS], plugins=[plugin])
+        if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            raise click.ClickException(f"pytest ended with {status!r}")
 
-    @staticmethod
-    def _forget_compiled(path: Path) -> None:
-        # What was compiled in the same second from as many bytes would pass for this file.
-        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-            compiled.unlink()
+
+class Breaking:
+    """A plugin of pytest that runs no tests once they are collected, but breaks one thing after the other.
+
+    Args:
+        mutants: What to break, each with the names of the tests that it gets.
+        budget: For how many seconds those take when nothing is broken, at most.
+        jobs: How many at a time.
+        say: What is called with each line for people.
+    """
+
+    def __init__(
+        self, mutants: list[tuple[Mutant, list[str]]], budget: float, jobs: int, say: Callable[[str], None]
+    ) -> None:
+        self.survivors = 0
+        self._mutants = mutants
+        self._seconds = round(4 * budget) + 20
+        self._jobs = jobs
+        self._say = say
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Break all, and see."""
+        items = {item.nodeid: item for item in session.items}
+        live = LiveFunctions(Path.cwd())
+        gc.freeze()  # else each child would copy what it only counts
+        running: dict[int, tuple[Mutant, int]] = {}
+        for number, (mutant, names) in enumerate(self._mutants, 1):
+            tests = [items[name] for name in names if name in items]
+            child = os.fork()
+            if child == 0:
+                self._run_and_exit(live, mutant, tests)
+            running[child] = mutant, len(tests)
+            while len(running) >= self._jobs:
+                self._judge_one(running)
+            if number % 100 == 0:
+                self._say(f"... {number} of {len(self._mutants)}")
+        while running:
+            self._judge_one(running)
+        return True
+
+    def _judge_one(self, running: dict[int, tuple[Mutant, int]]) -> None:
+        child, status = os.wait()
+        mutant, tests = running.pop(child)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what its tests left behind
+        if status == 0:
+            self.survivors += 1
+            self._say(f"{mutant} | survives {tests} tests")
+        elif os.waitstatus_to_exitcode(status) == _NOT_TRIED:
+            self._say(f"{mutant} | cannot be tried")
+
+    def _run_and_exit(self, live: LiveFunctions, mutant: Mutant, tests: list[pytest.Item]) -> NoReturn:
+        """Run the tests in this process, of which nothing is left then. One that does not come to its end has noticed."""
+        try:
+            os.setpgid(0, 0)
+            signal.alarm(self._seconds)
+            live.patch(mutant)
+            for test, following in zip(tests, [*tests[1:], None], strict=True):
+                test.ihook.pytest_runtest_protocol(item=test, nextitem=following)
+                if test.session.testsfailed:
+                    os._exit(1)
+            os._exit(0)
+        except CannotPatchError:
+            os._exit(_NOT_TRIED)
+        except BaseException:  # noqa: BLE001 - nothing may go on in two processes
+            os._exit(1)
 
 
 def equivalents() -> set[tuple[str, str, str]]:
@@ -196,7 +252,8 @@ def equivalents() -> set[tuple[str, str, str]]:
 @click.option(
     "--seconds", type=float, default=30.0, show_default=True, help="Of tests for each mutant, at most."
 )
-def main(paths: tuple[str, ...], sample: int | None, seed: int, seconds: float) -> None:
+@click.option("--jobs", type=int, default=os.cpu_count(), show_default=True, help="How many at a time.")
+def main(paths: tuple[str, ...], sample: int | None, seed: int, seconds: float, jobs: int) -> None:
     """Break the core in one place after the other, and say what no test notices."""
     # What a shell runs in the background ignores this signal, and so would the tests of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -206,21 +263,21 @@ def main(paths: tuple[str, ...], sample: int | None, seed: int, seconds: float) 
     # In random order: who stops in the midst of it has seen something of everything.
     random.Random(seed).shuffle(mutants)
     mutants = mutants[:sample]
-    survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
         began = time.monotonic()
         covered = copy.covered()
         click.echo(f"{len(mutants)} mutants, tests mapped in {time.monotonic() - began:.0f} s")
-        for number, mutant in enumerate(mutants, 1):
-            tests = covered.of(mutant, seconds)
-            if copy.survives(mutant, tests, seconds):
-                survivors += 1
-                click.echo(f"{mutant} | survives {len(tests)} tests")
-            elif number % 20 == 0:
-                click.echo(f"... {number} of {len(mutants)}")
-    click.echo(f"{survivors} of {len(mutants)} survive")
-    sys.exit(1 if survivors else 0)
+        breaking = Breaking([(m, covered.of(m, seconds)) for m in mutants], seconds, jobs, _say_aside())
+        copy.run_here(breaking)
+    click.echo(f"{breaking.survivors} of {len(mutants)} survive")
+    sys.exit(1 if breaking.survivors else 0)
+
+
+def _say_aside() -> Callable[[str], None]:
+    """Return what writes lines to where standard output goes now, wherever it goes later."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    return lambda line: print(line, file=out)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_lane import Lane
 from mcpbus.testing.over_http1 import WirePoll
-from mcpbus.transport import Answer
+from mcpbus.transport.decisions import Answer
 
 LIMIT = 1000
 

@@ -18,7 +18,7 @@ from test_tls import connect as connect_securely
 from mcpbus.serving import Counters
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_poll import Poll
-from mcpbus.transport import Answer
+from mcpbus.transport.decisions import Answer
 
 
 class App(Endpoint):

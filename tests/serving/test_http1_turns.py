@@ -16,7 +16,7 @@ from mcpbus.fate import Reason
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_push import Push
 from mcpbus.stores import MemoryEventStore
-from mcpbus.transport import Answer
+from mcpbus.transport.decisions import Answer
 
 
 async def test_an_answer_that_was_held_up_ends_once(autojump_clock):

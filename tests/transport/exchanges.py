@@ -6,7 +6,10 @@ import attrs
 
 from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.protocol.revisions import REVISIONS, Era
-from mcpbus.transport import Exchange, Head, Headers, HttpOptions, NeedsBody, Proceed
+from mcpbus.transport.decisions import Head, NeedsBody, Proceed
+from mcpbus.transport.exchange import Exchange
+from mcpbus.transport.gate import HttpOptions
+from mcpbus.transport.headers import Headers
 
 PREFIX = "io.modelcontextprotocol/"
 E = "2026-07-28"

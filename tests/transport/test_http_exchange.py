@@ -20,19 +20,18 @@ from exchanges import (
 )
 
 from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Era
-from mcpbus.transport import (
+from mcpbus.transport.decisions import (
     ACCEPTED,
     AcceptNotification,
     DeliverResponse,
     EndSession,
-    Exchange,
-    HttpOptions,
     Initialize,
     OpenStream,
     Proceed,
     Serve,
-    health,
 )
+from mcpbus.transport.exchange import Exchange, health
+from mcpbus.transport.gate import HttpOptions
 
 # -- what is let through -----------------------------------------------------------------------------------------------
 

@@ -25,7 +25,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.protocol.revisions import REVISIONS
-from mcpbus.transport import Answer, Exchange, Head, HttpOptions, Proceed, status_of
+from mcpbus.transport.decisions import Answer, Head, Proceed, status_of
+from mcpbus.transport.exchange import Exchange
+from mcpbus.transport.gate import HttpOptions
 
 # -- section 23 --------------------------------------------------------------------------------------------------------
 

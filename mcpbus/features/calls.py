@@ -71,10 +71,6 @@ class Prepared(Protocol):
         """What is called, for people: ``tools/call forecast``."""
 
     @property
-    def timeout(self) -> float | None:
-        """Seconds after which `run` ends the call by itself; None for no limit."""
-
-    @property
     def replayable(self) -> bool:
         """Whether it may be run again from the top where a run that waited for the client is lost."""
 
@@ -100,11 +96,6 @@ class ToolCall(msgspec.Struct, frozen=True):
     def label(self) -> str:
         """See `Prepared.label`."""
         return f"tools/call {self.tool.name}"
-
-    @property
-    def timeout(self) -> float | None:
-        """See `Prepared.timeout`."""
-        return self.tool.function.timeout
 
     @property
     def replayable(self) -> bool:
@@ -162,11 +153,6 @@ class PromptGet(msgspec.Struct, frozen=True):
         return f"prompts/get {self.prompt.name}"
 
     @property
-    def timeout(self) -> float | None:
-        """See `Prepared.timeout`."""
-        return self.prompt.function.timeout
-
-    @property
     def replayable(self) -> bool:
         """See `Prepared.replayable`."""
         return True
@@ -197,11 +183,6 @@ class ResourceRead(msgspec.Struct, frozen=True):
     def label(self) -> str:
         """See `Prepared.label`."""
         return f"resources/read {self.uri}"
-
-    @property
-    def timeout(self) -> float | None:
-        """See `Prepared.timeout`."""
-        return self.resource.function.timeout
 
     @property
     def replayable(self) -> bool:
@@ -240,11 +221,6 @@ class Complete(msgspec.Struct, frozen=True):
     def label(self) -> str:
         """See `Prepared.label`."""
         return f"completion/complete {self.ref}"
-
-    @property
-    def timeout(self) -> float | None:
-        """See `Prepared.timeout`."""
-        return None if self.completer is None else self.completer.function.timeout
 
     @property
     def replayable(self) -> bool:

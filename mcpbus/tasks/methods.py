@@ -37,7 +37,6 @@ class _TaskRequest:
     caller: "Caller"
     params: Any
 
-    timeout: ClassVar[float | None] = None
     replayable: ClassVar[bool] = False
 
     @property

@@ -117,8 +117,6 @@ class Revision:
     """Every result's `_meta` names the server (M-7)."""
     caching: bool
     """Lists, reads and discovery carry `ttlMs` and `cacheScope` (K-1, K-6)."""
-    disconnect_cancels: bool
-    """A client that goes away has cancelled its request (W-15, X-14, X-15)."""
     resource_not_found: int
     """The error code for a resource that does not exist (R-3)."""
     replaced_codes: Mapping[int, int]
@@ -160,7 +158,6 @@ _V2024_11_05: Final = Revision(
     result_type=False,
     server_identity=False,
     caching=False,
-    disconnect_cancels=False,
     resource_not_found=RESOURCE_NOT_FOUND,
     replaced_codes=MappingProxyType({URL_ELICITATION_REQUIRED: INTERNAL_ERROR}),
     error_statuses=_IN_BAND,
@@ -209,7 +206,6 @@ _V2026_07_28: Final = attrs.evolve(
     result_type=True,
     server_identity=True,
     caching=True,
-    disconnect_cancels=True,
     resource_not_found=INVALID_PARAMS,
     replaced_codes=MappingProxyType(
         {

@@ -40,7 +40,6 @@ FLAGS = {
     "result_type": ("J-30", {E}),
     "server_identity": ("M-7", {E}),
     "caching": ("K-1", {E}),
-    "disconnect_cancels": ("X-14", {E}),
 }
 VALUES = {
     # field: rule, the value in A, B, C, D, E

@@ -3,7 +3,6 @@
 Decoded once a request, before its handler's type is known. Nothing here refuses a bad `name`: that is for the method's own params.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -28,14 +27,6 @@ SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 # Not the whole prefix: 2025-11-25 has a legacy io.modelcontextprotocol/related-task (rule D-3).
 _CLAIM_KEYS: Final = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL})
 _REQUIRED_KEYS: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES)
-
-# W3C Trace Context, section 3.2; version ff and ids of zeros are invalid there.
-_TRACEPARENT: Final = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?"
-)
-# W3C Trace Context section 3.3 and W3C Baggage section 3.2: lists of printable ASCII pairs. Their inside is for whoever reads them.
-_PAIRS: Final = re.compile(r"[ -~\t]*=[ -~\t]*")
-_TRACE_KEYS: Final = {"traceparent": _TRACEPARENT, "tracestate": _PAIRS, "baggage": _PAIRS}
 
 
 class Meta:
@@ -77,16 +68,6 @@ class Meta:
         if self._claim is None:
             self._claim = _read_claim(self.values)
         return self._claim
-
-    @property
-    def trace(self) -> dict[str, str]:
-        """The W3C trace context: traceparent, tracestate and baggage, each only if well formed (rules B-3, B-4)."""
-        found = {key: self.values.get(key) for key in _TRACE_KEYS}
-        return {
-            key: value
-            for key, value in found.items()
-            if isinstance(value, str) and _TRACE_KEYS[key].fullmatch(value)
-        }
 
 
 NO_META: Final = Meta({})

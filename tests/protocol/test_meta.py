@@ -98,28 +98,6 @@ def test_without_a_token_there_is_none():
     assert Meta({}).progress_token is None
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "kept"),
-    [
-        ("traceparent", TRACE, True),
-        ("traceparent", TRACE + "-more", True),
-        ("traceparent", "ff" + TRACE[2:], False),
-        ("traceparent", TRACE.upper(), False),
-        ("traceparent", "00-" + "0" * 32 + TRACE[35:], False),
-        ("traceparent", TRACE[:36] + "0" * 16 + "-01", False),
-        ("traceparent", TRACE + "\n", False),
-        ("traceparent", 5, False),
-        ("tracestate", "vendor=1,other=2", True),
-        ("tracestate", "é=1", False),
-        ("baggage", "user=alice;p=1", True),
-        ("baggage", "nothing", False),
-        ("baggage", "a=b\r\nc=d", False),
-    ],
-)
-def test_trace_context_is_relayed_if_well_formed_and_never_an_error(key, value, kept):  # B-3, B-4
-    assert Meta({key: value}).trace == ({key: value} if kept else {})
-
-
 # -- the claim ---------------------------------------------------------------------------------------------------------
 
 

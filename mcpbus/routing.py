@@ -16,19 +16,6 @@ from mcpbus.protocol.revisions import Era
 from mcpbus.symbol import Symbol
 
 
-class Scope(Symbol):
-    """What a message belongs to; fixed when the message is made."""
-
-    REPLY = "reply"
-    """The answer to one request."""
-    IN_REQUEST = "in request"
-    """Said while one request runs, and because of it."""
-    SESSION = "session"
-    """For one legacy client, tied to no request."""
-    SUBSCRIPTION = "subscription"
-    """One copy, for one `subscriptions/listen`."""
-
-
 class Kind(Symbol):
     """The kinds of message that a server sends."""
 
@@ -89,23 +76,10 @@ class Situation(Symbol):
     UNINITIALIZED = "the client has not sent initialized"
     NEVER = "no such stream was opened yet"
     DROPPED = "the stream's connection has ended"
-    ANSWERED = "the request was answered"
-    CANCELLED = "the request was cancelled"
     ENDED = "the session has ended"
 
 
-_SCOPES = {
-    **dict.fromkeys(IN_REQUEST | ASKING, Scope.IN_REQUEST),
-    **dict.fromkeys(LISTENING | {Kind.TASK}, Scope.SUBSCRIPTION),
-    Kind.REPLY: Scope.REPLY,
-    Kind.SESSION_LOG: Scope.SESSION,
-    Kind.SESSION_CUSTOM: Scope.SESSION,
-}
-
 Route = Line | Reason
-
-_HTTP = (Setting.HTTP, Setting.HTTP_JSON)
-_STATELESS = (Setting.STATELESS, Setting.STATELESS_JSON)
 
 
 def _rows(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, Setting], Route]:
@@ -188,18 +162,9 @@ def _fates(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind
 
 ABSENT: Mapping[tuple[Kind, Era, Situation], Route] = {
     **_fates(
-        frozenset({Kind.REPLY}),
+        IN_REQUEST | ASKING | {Kind.REPLY},
         Era.LEGACY,
         DROPPED=Reason.NO_STREAM,
-        CANCELLED=Reason.CANCELLED,
-        ENDED=Reason.SESSION_ENDED,
-    ),
-    **_fates(
-        IN_REQUEST | ASKING,
-        Era.LEGACY,
-        DROPPED=Reason.NO_STREAM,
-        ANSWERED=Reason.FINISHED,
-        CANCELLED=Reason.CANCELLED,
         ENDED=Reason.SESSION_ENDED,
     ),
     # Changes and custom notifications are of use later; a log line is not, and may not wait.
@@ -219,20 +184,10 @@ ABSENT: Mapping[tuple[Kind, Era, Situation], Route] = {
         ENDED=Reason.SESSION_ENDED,
     ),
     # A modern client that has gone has cancelled; nothing is kept, since nothing could name its heir.
-    **_fates(frozenset({Kind.REPLY}), Era.MODERN, DROPPED=Reason.CANCELLED, CANCELLED=Reason.CANCELLED),
     **_fates(
-        IN_REQUEST,
+        IN_REQUEST | CHANGES | LISTENING | {Kind.REPLY, Kind.TASK},
         Era.MODERN,
         DROPPED=Reason.CANCELLED,
-        ANSWERED=Reason.FINISHED,
-        CANCELLED=Reason.CANCELLED,
-    ),
-    **_fates(
-        CHANGES | LISTENING | {Kind.TASK},
-        Era.MODERN,
-        DROPPED=Reason.CANCELLED,
-        ANSWERED=Reason.FINISHED,
-        CANCELLED=Reason.CANCELLED,
     ),
 }
 
@@ -259,13 +214,6 @@ def absent(kind: Kind, era: Era, situation: Situation) -> Route:
         return ABSENT[kind, era, situation]
     except KeyError:
         raise LookupError(f"a {era.value} {kind.value!r} cannot meet {situation.value!r}") from None
-
-
-def scope_of(kind: Kind, era: Era) -> Scope:
-    """Return the scope that messages of `kind` have for clients of `era`."""
-    if kind in CHANGES:
-        return Scope.SESSION if era is Era.LEGACY else Scope.SUBSCRIPTION
-    return _SCOPES[kind]
 
 
 def render() -> str:

@@ -10,16 +10,16 @@ from mcpbus.fate import Reason
 from mcpbus.protocol.revisions import Era
 from mcpbus.routing import (
     ABSENT,
+    ASKING,
+    IN_REQUEST,
     ROUTES,
     Kind,
     Line,
-    Scope,
     Setting,
     Situation,
     absent,
     render,
     route,
-    scope_of,
 )
 
 NEVER = "-"
@@ -96,50 +96,48 @@ PLACES = [
     (Kind.LISTEN_RESULT, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
 ]
 
-# Situations of section 5: (not initialized), a never, c dropped without a store, d answered, d cancelled, e ended.
+# Situations of section 5: (not initialized), a never, c dropped without a store, e ended. What was answered or cancelled (d) has
+# given its stream up by itself.
 SITUATIONS = (
     Situation.UNINITIALIZED,
     Situation.NEVER,
     Situation.DROPPED,
-    Situation.ANSWERED,
-    Situation.CANCELLED,
     Situation.ENDED,
 )
 FATES = [
-    # Reply: a impossible; c no stream, never to GET; d cancelled; answered twice is a defect; e session.
-    (Kind.REPLY, L, NEVER, NEVER, "no_stream", NEVER, "cancelled", "session_ended"),
-    # progress, in-request log: c, d finished, d cancelled, e. Before initialized there is no request to carry them.
-    (Kind.PROGRESS, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
-    (Kind.LOG, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
-    (Kind.CUSTOM, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
-    # nested request: refused once the drop is noticed, when its scope is closed, or with its session; its cancelled
-    # is then of no use either.
-    (Kind.QUESTION, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
-    (Kind.WITHDRAWAL, L, NEVER, NEVER, "no_stream", "finished", "cancelled", "session_ended"),
+    # Reply: a impossible; c no stream, never to GET; e session.
+    (Kind.REPLY, L, NEVER, NEVER, "no_stream", "session_ended"),
+    # progress, in-request log: c, e. Before initialized there is no request to carry them.
+    (Kind.PROGRESS, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (Kind.LOG, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (Kind.CUSTOM, L, NEVER, NEVER, "no_stream", "session_ended"),
+    # nested request: refused once the drop is noticed, or with its session; its cancelled is then of no use either.
+    (Kind.QUESTION, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (Kind.WITHDRAWAL, L, NEVER, NEVER, "no_stream", "session_ended"),
     # list_changed, resources/updated: HELD until the first GET, after a drop as in a, and before initialized.
-    (Kind.LIST_CHANGED, L, "HELD", "HELD", "HELD", NEVER, NEVER, "session_ended"),
-    (Kind.RESOURCE_UPDATED, L, "HELD", "HELD", "HELD", NEVER, NEVER, "session_ended"),
+    (Kind.LIST_CHANGED, L, "HELD", "HELD", "HELD", "session_ended"),
+    (Kind.RESOURCE_UPDATED, L, "HELD", "HELD", "HELD", "session_ended"),
     # custom, untied: as what has its value in arriving later (elicitation/complete is the model).
-    (Kind.SESSION_CUSTOM, L, "HELD", "HELD", "HELD", NEVER, NEVER, "session_ended"),
+    (Kind.SESSION_CUSTOM, L, "HELD", "HELD", "HELD", "session_ended"),
     # out-of-request log: never held, and exempt from waiting for initialized.
-    (Kind.SESSION_LOG, L, NEVER, "no_stream", "no_stream", NEVER, NEVER, "session_ended"),
-    (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
-    (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
-    (Kind.TASK, L, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
-    # Modern: a drop is a cancellation, and nothing is ever held. A second reply is a defect there too.
-    (Kind.REPLY, E, NEVER, NEVER, "cancelled", NEVER, "cancelled", NEVER),
-    (Kind.PROGRESS, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
-    (Kind.LOG, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
-    (Kind.CUSTOM, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
-    (Kind.QUESTION, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
-    (Kind.WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
-    (Kind.LIST_CHANGED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
-    (Kind.RESOURCE_UPDATED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
-    (Kind.TASK, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
-    (Kind.ACKNOWLEDGED, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
-    (Kind.LISTEN_RESULT, E, NEVER, NEVER, "cancelled", "finished", "cancelled", NEVER),
-    (Kind.SESSION_LOG, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
-    (Kind.SESSION_CUSTOM, E, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (Kind.SESSION_LOG, L, NEVER, "no_stream", "no_stream", "session_ended"),
+    (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER),
+    (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER),
+    (Kind.TASK, L, NEVER, NEVER, NEVER, NEVER),
+    # Modern: a drop is a cancellation, and nothing is ever held.
+    (Kind.REPLY, E, NEVER, NEVER, "cancelled", NEVER),
+    (Kind.PROGRESS, E, NEVER, NEVER, "cancelled", NEVER),
+    (Kind.LOG, E, NEVER, NEVER, "cancelled", NEVER),
+    (Kind.CUSTOM, E, NEVER, NEVER, "cancelled", NEVER),
+    (Kind.QUESTION, E, NEVER, NEVER, NEVER, NEVER),
+    (Kind.WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER),
+    (Kind.LIST_CHANGED, E, NEVER, NEVER, "cancelled", NEVER),
+    (Kind.RESOURCE_UPDATED, E, NEVER, NEVER, "cancelled", NEVER),
+    (Kind.TASK, E, NEVER, NEVER, "cancelled", NEVER),
+    (Kind.ACKNOWLEDGED, E, NEVER, NEVER, "cancelled", NEVER),
+    (Kind.LISTEN_RESULT, E, NEVER, NEVER, "cancelled", NEVER),
+    (Kind.SESSION_LOG, E, NEVER, NEVER, NEVER, NEVER),
+    (Kind.SESSION_CUSTOM, E, NEVER, NEVER, NEVER, NEVER),
 ]
 
 
@@ -189,31 +187,7 @@ def test_no_modern_message_waits_and_no_legacy_one_is_for_a_listen():
 
 def test_only_what_stands_in_a_request_or_answers_it_is_on_a_posts_stream():
     own = {kind for (kind, _, _), way in ROUTES.items() if way is Line.OWN}
-    assert {scope_of(kind, era) for kind in own for era in Era} == {Scope.REPLY, Scope.IN_REQUEST}
-
-
-@pytest.mark.parametrize(
-    ("kind", "era", "scope"),
-    [
-        (Kind.REPLY, L, Scope.REPLY),
-        (Kind.REPLY, E, Scope.REPLY),
-        (Kind.PROGRESS, L, Scope.IN_REQUEST),
-        (Kind.LOG, E, Scope.IN_REQUEST),
-        (Kind.QUESTION, L, Scope.IN_REQUEST),
-        (Kind.WITHDRAWAL, L, Scope.IN_REQUEST),
-        (Kind.CUSTOM, E, Scope.IN_REQUEST),
-        (Kind.SESSION_LOG, L, Scope.SESSION),
-        (Kind.SESSION_CUSTOM, L, Scope.SESSION),
-        (Kind.LIST_CHANGED, L, Scope.SESSION),
-        (Kind.RESOURCE_UPDATED, L, Scope.SESSION),
-        (Kind.LIST_CHANGED, E, Scope.SUBSCRIPTION),
-        (Kind.RESOURCE_UPDATED, E, Scope.SUBSCRIPTION),
-        (Kind.ACKNOWLEDGED, E, Scope.SUBSCRIPTION),
-        (Kind.LISTEN_RESULT, E, Scope.SUBSCRIPTION),
-    ],
-)
-def test_a_message_has_the_scope_of_its_kind(kind, era, scope):
-    assert scope_of(kind, era) is scope
+    assert own == {Kind.REPLY} | IN_REQUEST | ASKING
 
 
 def parsed(text):

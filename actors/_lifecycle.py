@@ -2,8 +2,7 @@
 
 Rules:
 
-- A state is left only through a row of ``TRANSITIONS``. A missing key is a defect of this package,
-  and `advance` says so by name.
+- A state is left only through a row of ``TRANSITIONS``. A missing key is a defect of this package.
 - ``STARTING`` lasts while the factory runs, ``SUSPENDED`` while the supervisor decides. Both are
   synchronous, so neither is ever seen at a checkpoint.
 - ``STOPPING`` lasts from the wish to stop until the dispatcher comes round to it. The address
@@ -16,8 +15,6 @@ The states are ordered: everything from ``STOPPING`` on refuses messages.
 import enum
 from collections.abc import Mapping
 from typing import Final
-
-from actors._errors import LifecycleError
 
 
 class State(enum.IntEnum):
@@ -77,15 +74,3 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     STOPPED: {},
 }
-
-
-def advance(state: State, event: Event) -> State:
-    """Return the state that follows.
-
-    Raises:
-        LifecycleError: The table has no such step.
-    """
-    try:
-        return TRANSITIONS[state][event]
-    except KeyError:
-        raise LifecycleError(f"an actor that is {state.name} cannot take {event.name}") from None

@@ -131,11 +131,6 @@ class Outbox:
         return len(self._queue)
 
     @property
-    def waiting_bytes(self) -> int:
-        """How many bytes of notifications wait."""
-        return self._bytes
-
-    @property
     def crowded(self) -> bool:
         """Whether half of what may wait does."""
         return self._items * 2 >= self._max_items or self._bytes * 2 >= self.max_bytes

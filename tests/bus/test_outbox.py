@@ -88,7 +88,7 @@ def test_the_bound_in_bytes_counts_what_a_message_costs_beside_its_data():
     for message in messages:
         outbox.put(message)
     assert fates(messages) == [None, None, Reason.OVERFLOW]
-    assert outbox.waiting_bytes == 2 * (OVERHEAD_BYTES + 10)
+    assert outbox._bytes == 2 * (OVERHEAD_BYTES + 10)
 
 
 def test_as_many_old_logs_go_as_a_large_newcomer_needs_but_none_for_one_that_can_never_fit():
@@ -129,7 +129,7 @@ def test_what_is_taken_is_being_written_and_what_is_removed_stays_where_it_was()
     outbox.put(second)
     outbox.remove()
     assert (first.receipt.place, second.receipt.place) == (Place.WRITING, Place.OUTBOX)
-    assert len(outbox) == outbox.waiting_bytes == 0
+    assert len(outbox) == outbox._bytes == 0
 
 
 steps = st.lists(
@@ -167,7 +167,7 @@ def test_bounds_order_and_books_hold_after_any_steps(program, max_items, max_byt
         bounded = [m for m in waiting if m.kind not in RESERVED]
         assert len(outbox) == len(waiting) == ledger.pending[Place.OUTBOX]
         assert len(bounded) <= max_items
-        assert outbox.waiting_bytes == sum(len(m.data) + OVERHEAD_BYTES for m in bounded) <= max_bytes
+        assert outbox._bytes == sum(len(m.data) + OVERHEAD_BYTES for m in bounded) <= max_bytes
         assert ledger.balance() == 0
     for message in made:
         if message.kind in RESERVED:

@@ -37,8 +37,6 @@ _ANYTHING = r"[^\x00-\x20]+"
 # An absolute path of POSIX or Windows, or of a Windows drive; a climb; an end of the name for the C below.
 _LEADS_OUT = re.compile(r"\A[/\\]|\A[A-Za-z]:|(?:\A|[/\\])\.\.(?:[/\\]|\Z)|\0")
 
-Values = Mapping[str, str | list[str]]
-
 
 @attrs.frozen
 class Template:

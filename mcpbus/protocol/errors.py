@@ -80,9 +80,9 @@ def method_not_found(method: str) -> ProtocolError:
     return ProtocolError(METHOD_NOT_FOUND, f"Method not found: {quoted(method)}")
 
 
-def invalid_params(detail: str, data: object = None) -> ProtocolError:
+def invalid_params(detail: str) -> ProtocolError:
     """-32602: the method exists, its parameters are not right."""
-    return ProtocolError(INVALID_PARAMS, f"Invalid params: {detail}", data)
+    return ProtocolError(INVALID_PARAMS, f"Invalid params: {detail}")
 
 
 def internal_error() -> ProtocolError:

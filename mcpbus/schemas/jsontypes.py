@@ -20,13 +20,13 @@ _SAFE = 2**53 - 1
 _LONGEST_WRITTEN_ANEW = 65_536
 
 
-def decoder_for(kind: Any, *, strict: bool = True) -> "msgspec.json.Decoder[Any]":
+def decoder_for(kind: Any) -> "msgspec.json.Decoder[Any]":
     """A decoder of JSON text into `kind`.
 
     Raises:
         TypeError: `kind` cannot be told from JSON.
     """
-    return msgspec.json.Decoder(kind, strict=strict, dec_hook=_decode_model)
+    return msgspec.json.Decoder(kind, dec_hook=_decode_model)
 
 
 def check_convertible(kind: Any) -> None:

@@ -222,18 +222,18 @@ class Channel:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    async def receive(self, data: bytes, faults: list[bytes] | None = None) -> None:
-        """Take one message of the client, then wait while there is too much that it has not read.
+    async def receive(self, data: bytes) -> None:
+        """Take one message of the client, then wait while there is too much that it has not read."""
+        await self.take(data)
+        await self.room()
+
+    async def take(self, data: bytes, faults: list[bytes] | None = None) -> None:
+        """Take one message of the client; if it is a batch, wait between its parts.
 
         Args:
             data: The message.
             faults: Where to put an answer that names no request, if not on the channel.
         """
-        await self.take(data, faults)
-        await self.room()
-
-    async def take(self, data: bytes, faults: list[bytes] | None = None) -> None:
-        """Take one message of the client, as `receive`; if it is a batch, wait between its parts."""
         for part in await self._take_in(data):
             answer = encode_error(part.id, part.error)
             if part.id is None and faults is not None:

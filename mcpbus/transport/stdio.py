@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("mcpbus")
 
 _CHUNK_BYTES = 64 * 1024
+_MOST_LINE_BYTES = 4 * 1024 * 1024
 TOO_LONG = b"\x00"
 """What stands for a line that was longer than it may be: no JSON, so it is answered with a parse error."""
 
@@ -39,7 +40,6 @@ class StdioClosedError(Exception):
 
 async def run_stdio(
     bus: "Bus",
-    max_line_bytes: int = 4 * 1024 * 1024,
     *,
     shutdown: trio.Event | None = None,
     drain_seconds: float = 5.0,
@@ -48,7 +48,6 @@ async def run_stdio(
 
     Args:
         bus: The bus to attach to.
-        max_line_bytes: The longest message that is read; a longer one is answered with an error.
         shutdown: Drains the bus, and ends this.
         drain_seconds: How long requests may go on then.
 
@@ -64,7 +63,7 @@ async def run_stdio(
         async with source, sink, background() as nursery:
             if shutdown is not None:
                 nursery.start_soon(_drain, bus, shutdown, drain_seconds, nursery.cancel_scope)
-            whole = await run_channel(bus, read_lines(source, max_line_bytes), sink.send_all, None, STDIO)
+            whole = await run_channel(bus, read_lines(source, _MOST_LINE_BYTES), sink.send_all, None, STDIO)
             nursery.cancel_scope.cancel()
     if not whole:
         _log.error(

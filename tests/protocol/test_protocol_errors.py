@@ -10,7 +10,7 @@ TABLE = [
     ("J-12", errors.parse_error("why"), -32700, None, "why"),
     ("J-12", errors.invalid_request("why"), -32600, None, "why"),
     ("J-12", errors.method_not_found("a/b"), -32601, None, "a/b"),
-    ("J-12", errors.invalid_params("why", {"a": 1}), -32602, {"a": 1}, "why"),
+    ("J-12", errors.invalid_params("why"), -32602, None, "why"),
     ("J-12", errors.internal_error(), -32603, None, "Internal error"),
     ("J-18", errors.header_mismatch("why"), -32020, None, "why"),
     (

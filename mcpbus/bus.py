@@ -24,7 +24,7 @@ from mcpbus.budget import Budget
 from mcpbus.dispatch import LISTEN
 from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission
 from mcpbus.fate import Broadcast, Ledger
-from mcpbus.features import Kind as FeatureKind
+from mcpbus.features.catalogue import Kind as FeatureKind
 from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.http_keywords import read_http_options
 from mcpbus.interest import Interests

@@ -18,7 +18,9 @@ from mcpbus import emission
 from mcpbus.admission import InFlight
 from mcpbus.emission import Emission
 from mcpbus.fate import Reason, Receipt
-from mcpbus.features import Features, RegistrationError, Tool
+from mcpbus.features.catalogue import Features
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.tool import Tool
 from mcpbus.interest import weigh_uri
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel

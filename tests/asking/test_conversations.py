@@ -4,7 +4,7 @@ import pytest
 from interview import EVERYTHING, interviewed
 
 from mcpbus.asking import Sample, Sampled, ToolUse, ToolUseResult
-from mcpbus.features import Audio, File, Image, PromptMessage
+from mcpbus.features.content import Audio, File, Image, PromptMessage
 from mcpbus.protocol.messages import ImageContent, TextContent
 from mcpbus.protocol.revisions import REVISIONS
 

@@ -12,8 +12,9 @@ import pydantic
 import pytest
 
 from mcpbus.context import Context
-from mcpbus.features import RegistrationError, tool
 from mcpbus.features.arguments import InvalidArgumentsError
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.tool import tool
 from mcpbus.sync_context import SyncContext
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcpbus.features import RegistrationError, ToolError
+from mcpbus.features.errors import RegistrationError, ToolError
 from mcpbus.protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
 from mcpbus.server import Server
 from mcpbus.sync_context import SyncContext

@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
-from mcpbus.features import RegistrationError, ToolResult, tool
+from mcpbus.features.content import ToolResult
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.tool import tool
 
 SCHEMA_2020_12 = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

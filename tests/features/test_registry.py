@@ -3,7 +3,8 @@
 import pytest
 import trio
 
-from mcpbus.features import Features, RegistrationError
+from mcpbus.features.catalogue import Features
+from mcpbus.features.errors import RegistrationError
 from mcpbus.methods import METHODS
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
 from mcpbus.protocol.messages import ListParams
@@ -185,7 +186,7 @@ def test_a_list_that_depends_on_who_asks_is_private(connect, options, scope):
 
 
 def test_a_tool_may_be_made_before_it_is_added(server):
-    from mcpbus.features import tool
+    from mcpbus.features.tool import tool
 
     made = tool(nothing, name="t")
     assert server.add_tool(made) is made

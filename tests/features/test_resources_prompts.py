@@ -5,15 +5,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpbus.features import (
-    Audio,
-    Completion,
-    File,
-    Image,
-    PromptMessage,
-    RegistrationError,
-    ResourceNotFoundError,
-)
+from mcpbus.features.completion import Completion
+from mcpbus.features.content import Audio, File, Image, PromptMessage
+from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError
 from mcpbus.protocol.messages import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 

@@ -9,7 +9,9 @@ import msgspec
 import pydantic
 import pytest
 
-from mcpbus.features import Audio, File, Image, RegistrationError, ToolResult, tool
+from mcpbus.features.content import Audio, File, Image, ToolResult
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.tool import tool
 from mcpbus.protocol.messages import (
     Annotations,
     Icon,

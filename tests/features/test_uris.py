@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.features import RegistrationError
+from mcpbus.features.errors import RegistrationError
 from mcpbus.features.uris import check_uri, compile_template
 
 values = (

@@ -208,7 +208,7 @@ class Admission:
             ProtocolError: -32600: the id is in flight already.
         """
         if self.closed or self._budget.full:
-            self.check()
+            self.check(whose.owner)
         if len(self._slots) >= self._many:
             self._check_share(whose.owner)
         if table is not None:
@@ -256,8 +256,11 @@ class Admission:
         if left:
             self._counts[owner] = left
 
-    def check(self) -> None:
+    def check(self, owner: Hashable) -> None:
         """Refuse whoever wants to come in while nobody may.
+
+        Args:
+            owner: Who does.
 
         Raises:
             Overloaded: The server is shutting down, or keeps as much for its clients as it may.
@@ -265,7 +268,7 @@ class Admission:
         if self.closed:
             raise Overloaded("The server is shutting down")
         if self._budget.full:
-            raise Overloaded(self._budget.refusal())
+            raise Overloaded(self._budget.refusal(owner))
 
     async def wait_idle(self) -> None:
         """Wait until no request is in flight."""

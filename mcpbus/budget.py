@@ -112,14 +112,14 @@ class Budget:
         line: In which those wait who bring much: it is read one after the other, and everybody else has a turn in between.
     """
 
-    __slots__ = ("_accounts", "_ending", "_leaving", "_reached", "full", "held", "limit", "line")
+    __slots__ = ("_accounts", "_ending", "_leaving", "full", "held", "limit", "line", "reached")
 
     def __init__(self, limit: float, reached: ReachedLimits) -> None:
         self.limit = limit
         self.held = 0
         self.full = False
         self.line = trio.Lock()
-        self._reached = reached
+        self.reached = reached
         self._accounts: dict[Account, None] = {}  # those that hold something
         self._leaving = 0  # held by those that were told to end
         self._ending = False
@@ -137,14 +137,18 @@ class Budget:
         """
         return Account(self, what, owner, end)
 
-    def check(self, size: int) -> None:
+    def check(self, size: int, owner: Hashable) -> None:
         """Refuse what would be too much by itself.
+
+        Args:
+            size: How many bytes it would take.
+            owner: For whom it would be held.
 
         Raises:
             ProtocolError: -32602: it would.
         """
         if size > self.limit:
-            self._reached.note("memory_bytes", None, "a request that alone would need more was refused")
+            self.reached.note("memory_bytes", owner, "a request that alone would need more was refused")
             raise invalid_params(
                 f"what they hold would take about {size} bytes of memory, more than there may be"
             )
@@ -153,9 +157,9 @@ class Budget:
         """Return those that hold something."""
         return list(self._accounts)
 
-    def refusal(self) -> str:
-        """Note that a newcomer is refused, and return what it is told."""
-        self._reached.note("memory_bytes", None, "a newcomer was refused")
+    def refusal(self, owner: Hashable) -> str:
+        """Note that a newcomer of this owner's is refused, and return what it is told."""
+        self.reached.note("memory_bytes", owner, "a newcomer was refused")
         return "Too much waits for clients that do not read; try again later"
 
     def _add(self, account: Account, size: int) -> None:
@@ -194,7 +198,7 @@ class Budget:
         if account.end is not None and not account.leaving and held:
             account.leaving = True
             self._leaving += held
-            self._reached.note(
+            self.reached.note(
                 "memory_bytes", account.owner, f"{account.what} that held {held} bytes was ended"
             )
             account.end()

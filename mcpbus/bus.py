@@ -248,8 +248,8 @@ class Bus:
 
     def _make_room(self, principal: object, peer: Peer) -> Hashable:
         """Make room for a session, and return to whom it is counted."""
-        self.admission.check()
         owner = owner_of(principal, peer)
+        self.admission.check(owner)
         try:
             displaced = self.shares.make_room(owner)
         except NoRoomError as full:
@@ -456,10 +456,12 @@ class Bus:
                 slot.address.tell(End("The server is shutting down"))
         for session in [*self._sessions.values()]:
             session.address.tell(EndGet())
-        with trio.move_on_after(seconds):
+        with trio.move_on_after(seconds) as patience:
             await self.listens.wait_idle()
             await self.admission.wait_idle()
             await self.tasks.wait_idle()
+        if patience.cancelled_caught:
+            self.reached.note("drain_seconds", None, "what still ran at the shutdown was ended")
         for slot in (*self.listens, *self.admission):
             if slot.address is not None:
                 slot.address.tell(End("The server is shutting down"))

@@ -101,7 +101,11 @@ class Park(msgspec.Struct, frozen=True):
 
 
 class _Lapse(msgspec.Struct, frozen=True):
-    """Nobody came back in time, or others needed the room."""
+    """Nobody came back in time."""
+
+
+class _GiveWay(msgspec.Struct, frozen=True):
+    """Others need the room."""
 
 
 class Carrier(msgspec.Struct, eq=False):
@@ -319,9 +323,19 @@ class CallActor:
         self._finish(self._require([message.ask], message.state))
 
     def _give_way(self) -> None:
-        self._cell.address.tell(_Lapse())
+        self._cell.address.tell(_GiveWay())
 
-    def _cancel(self, _message: CancelCall | _Lapse) -> None:
+    def _lapse(self, message: _Lapse) -> None:
+        carrier = self._carrier
+        carrier.bus.reached.note(
+            "parked_timeout",
+            carrier.caller.owner,
+            "a call that waited for its client was given up",
+            usual=True,
+        )
+        self._cancel(message)
+
+    def _cancel(self, _message: CancelCall | _Lapse | _GiveWay) -> None:
         self._leave()
         if self._result is None and self._task is not None:
             self._task.cancel()
@@ -432,7 +446,8 @@ class CallActor:
         TaskEnded: _task_ended,
         Required: _answer_with_questions,
         CancelCall: _cancel,
-        _Lapse: _cancel,
+        _Lapse: _lapse,
+        _GiveWay: _cancel,
         Ask: _ask,
         Withdraw: _withdraw,
         Park: _park,

@@ -264,6 +264,8 @@ class Context(Asking):
                     raise cannot_ask("its request has ended")
                 return list((await ask.wait()).values())
         except trio.TooSlowError:
+            if seconds == ceiling:
+                self._bus.reached.note("ask_timeout", caller.owner, "a question was withdrawn")
             raise timed_out(seconds) from None
         finally:
             if ask.open:

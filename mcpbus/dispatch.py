@@ -24,7 +24,7 @@ from mcpbus.handshake import Registration
 from mcpbus.inbound import Inbound, OpenStream
 from mcpbus.methods import METHODS, Caller, Prepared
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
-from mcpbus.protocol.jsonrpc import Notification, Request, Response
+from mcpbus.protocol.jsonrpc import Notification, Response
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.messages import (
     CancelledParams,
@@ -85,7 +85,7 @@ def serve(
         method = METHODS.get(request.method)
         if method is None:
             return _serve_apart(bus, inbound, open_stream)
-        large = len(request.params) >= LARGE_BYTES and _fits(bus, request)
+        large = len(request.params) >= LARGE_BYTES and _fits(bus, inbound)
         caller = inbound.caller(bus)
         method.check(caller)
         params = decode_params(method.params, request.params)
@@ -121,9 +121,9 @@ def serve(
     return brief
 
 
-def _fits(bus: "Bus", request: Request) -> bool:
+def _fits(bus: "Bus", inbound: Inbound) -> bool:
     """Return whether there may be a request that brings so much; raises what to answer if not."""
-    bus.budget.check(weigh(request.params))
+    bus.budget.check(weigh(inbound.request.params), inbound.owner)
     return True
 
 

@@ -82,5 +82,5 @@ class Registration:
                     _log.exception("on_session hook %r failed; the session is refused", hook)
                     raise ProtocolError(INTERNAL_ERROR, "The session could not be registered") from error
         if scope.cancelled_caught:
-            _log.error("the on_session hooks took longer than %g s; the session is refused", limit)
+            self._bus.reached.note("on_session_timeout", self._session.owner, "a session was refused")
             raise ProtocolError(INTERNAL_ERROR, "The session could not be registered in time")

@@ -39,23 +39,30 @@ class Held:
         """When the oldest message expires, in the caller's time; None if there is none."""
         return self._queue[0][0] if self._queue else None
 
-    def put(self, message: Outgoing, now: float) -> None:
-        """Keep a message."""
+    def put(self, message: Outgoing, now: float) -> str | None:
+        """Keep a message, if it fits.
+
+        Returns:
+            The option whose bound was reached, so that a message was discarded; None as a rule.
+        """
         if self._limit == 0:
             message.receipt.discard(Reason.NO_STREAM)
-            return
+            return None
         if message.key is not None:
             self.discard(Reason.SUPERSEDED, lambda held: held.key == message.key)
         size = _size(message)
         if size > self._max_bytes:
             message.receipt.discard(Reason.OVERFLOW)
-            return
-        while len(self._queue) >= self._limit or self._bytes + size > self._max_bytes:
+            return "outbox_bytes"
+        full = None
+        while (crowd := len(self._queue) >= self._limit) or self._bytes + size > self._max_bytes:
+            full = "held_items" if crowd else "outbox_bytes"
             self._pop().receipt.discard(Reason.OVERFLOW)
         message.receipt.move(Place.HELD)
         self._queue.append((now + self._timeout, message))
         self._bytes += size
         self._account.hold(size)
+        return full
 
     def take(self) -> list[Outgoing]:
         """Take everything, in order, to be sent."""
@@ -64,10 +71,13 @@ class Held:
         self._give_back(self._bytes)
         return taken
 
-    def expire(self, now: float) -> None:
-        """Discard what has been kept for too long."""
+    def expire(self, now: float) -> bool:
+        """Discard what has been kept for too long, and return whether there was any."""
+        expired = False
         while self._queue and self._queue[0][0] <= now:
             self._pop().receipt.discard(Reason.EXPIRED)
+            expired = True
+        return expired
 
     def discard(self, reason: Reason, unwanted: Callable[[Outgoing], bool] = lambda _: True) -> None:
         """Discard what is `unwanted`; everything, unless told otherwise."""

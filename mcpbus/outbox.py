@@ -28,6 +28,8 @@ BOUNDED = IN_REQUEST | {
     Kind.TASK,
 }
 """What handlers and programs say, of which there may be any number. Of the other kinds, requests bound it."""
+NOT_WRITTEN = "what waited for a client that reads too slowly was discarded"
+"""What becomes of it where an outbox is full, for the log."""
 _LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
 _Said: TypeAlias = tuple[RequestId | None, Hashable]
 _OUTBOX, _WRITING = Place.OUTBOX, Place.WRITING
@@ -135,13 +137,20 @@ class Outbox:
         """Whether half of what may wait does."""
         return self._items * 2 >= self._max_items or self._bytes * 2 >= self.max_bytes
 
-    def put(self, message: Outgoing) -> None:
-        """Queue a message, or discard it where there is no room; other notifications may go in its favour."""
+    def put(self, message: Outgoing) -> str | None:
+        """Queue a message, or discard it where there is no room; other notifications may go in its favour.
+
+        Returns:
+            The option whose bound was reached, so that a message was discarded; None as a rule.
+        """
         size = len(message.data) + OVERHEAD_BYTES
+        full = None
         if message.kind in BOUNDED:
-            if not self._fits(size) and not self._make_room(message, size):
-                message.discard(Reason.OVERFLOW)
-                return
+            if not self._fits(size):
+                full = "outbox_items" if self._items >= self._max_items else "outbox_bytes"
+                if not self._make_room(message, size):
+                    message.discard(Reason.OVERFLOW)
+                    return full
             self._items += 1
             self._bytes += size
         self.held += size
@@ -152,6 +161,7 @@ class Outbox:
             self._queue.append(message)
         else:
             self._queue = [message]
+        return full
 
     def take(self) -> list[Outgoing]:
         """Take everything that waits, in order, to be written at once."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import Final
 
 import trio
@@ -29,7 +29,7 @@ class ReachedLimits:
         self._unsaid: dict[str, int] = {}
         self.counts: Mapping[str, int] = MappingProxyType(self._counts)
 
-    def note(self, limit: str, whom: object, consequence: str) -> None:
+    def note(self, limit: str, whom: object, consequence: str, *, usual: bool = False) -> None:
         """Count that a limit was reached. From trio's thread only; it never waits.
 
         Args:
@@ -37,6 +37,7 @@ class ReachedLimits:
             whom: Who reached it: a principal or a peer's address; None where nobody in particular did. The log has its `str`, which
                 is up to the author of its class: with a secret in it, it is no principal.
             consequence: What was done about it, for people: ``a new session was refused``.
+            usual: Whether that is how such things end, such as a session whose client has gone: worth no warning in the log.
         """
         self._counts[limit] = self._counts.get(limit, 0) + 1
         now = trio.current_time()
@@ -45,13 +46,54 @@ class ReachedLimits:
             return
         self._quiet_until[limit] = now + QUIET_SECONDS
         unsaid = self._unsaid.pop(limit, 0)
-        _log.warning(
+        _log.log(
+            logging.INFO if usual else logging.WARNING,
             "%s was reached%s: %s%s",
             limit,
             "" if whom is None else f" by {_name_of(whom)}",
             consequence,
             f" (and {unsaid} times more since the last line about it)" if unsaid else "",
         )
+
+    def writing(self, seconds: float, whom: object) -> "Writing":
+        """Bound a write to a client by `Limits.write_deadline`, and note if that is reached: ``with reached.writing(...): ...``.
+
+        Args:
+            seconds: The limit.
+            whom: Who is written to, as for `note`.
+        """
+        return Writing(self, seconds, whom)
+
+    def missed_write(self, whom: object) -> None:
+        """Note that a client did not take what was written to it within `Limits.write_deadline`."""
+        self.note("write_deadline", whom, "a connection whose client did not read was given up")
+
+
+class Writing:
+    """The block that `ReachedLimits.writing` bounds; ends as that of `trio.move_on_after`, and gives the same scope."""
+
+    __slots__ = ("_reached", "_scope", "_whom")
+
+    def __init__(self, reached: ReachedLimits, seconds: float, whom: object) -> None:
+        self._reached = reached
+        self._whom = whom
+        self._scope = trio.CancelScope(relative_deadline=seconds)
+
+    def __enter__(self) -> trio.CancelScope:
+        """Begin to write."""
+        return self._scope.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        """End, and note it if the time was over first."""
+        swallowed = self._scope.__exit__(kind, value, traceback)
+        if self._scope.cancelled_caught:
+            self._reached.missed_write(self._whom)
+        return swallowed
 
 
 def _name_of(whom: object) -> str:

@@ -6,7 +6,6 @@ place at admission is given back.
 """
 
 import contextvars
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
 _TOLD = Succeeded(None)
-_log = logging.getLogger("mcpbus")
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -339,11 +337,9 @@ class RequestActor:
             self._cell.after(self._ticket.abandoned_timeout, _Abandoned())
 
     def _abandoned(self, _message: _Abandoned) -> None:
-        _log.warning(
-            "%s %r was abandoned: its stream was lost %g s ago",
-            self._ticket.method,
-            self._ticket.id,
-            self._ticket.abandoned_timeout,
+        carrier = self._carrier
+        carrier.bus.reached.note(
+            "abandoned_timeout", carrier.caller.owner, f"{self._ticket.method} was cancelled"
         )
         self._stop(Reason.CANCELLED)
 

@@ -11,7 +11,7 @@ from mcpbus.emission import Emission
 from mcpbus.fate import Reason
 from mcpbus.held import Held
 from mcpbus.interest import covers
-from mcpbus.outbox import Outbox, Outgoing
+from mcpbus.outbox import NOT_WRITTEN, Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.request import Cancel, Drop, End
 from mcpbus.routing import ABSENT, CHANGES, Kind, Line, Situation, absent, route
@@ -96,6 +96,7 @@ class SessionActor:
     def _tick(self, _message: _Tick) -> None:
         session, now = self._session, trio.current_time()
         if session.stage is Stage.REGISTERED:
+            self._note("initialize_timeout", "a session was ended")
             self._end(
                 f"The client sent no notifications/initialized for {self._limits.initialize_timeout:g} s"
             )
@@ -105,6 +106,7 @@ class SessionActor:
             # By the moment and not by how long is left: a rest that is too small to add to the time would never pass.
             due = since + self._limits.idle_timeout
             if due <= now:
+                self._note("idle_timeout", "a session was ended", usual=True)
                 self._end("The session was idle for too long")
             else:
                 self._cell.after(due - now, _Tick())
@@ -112,7 +114,11 @@ class SessionActor:
     def _end_silence(self, _message: _EndSilence) -> None:
         session = self._session
         if session.stage is Stage.CONNECTED and session.last_active == self._opened:
+            self._note("initialize_timeout", "a connection was ended")
             self._end(f"The client said nothing for {self._limits.initialize_timeout:g} s")
+
+    def _note(self, limit: str, consequence: str, *, usual: bool = False) -> None:
+        self._session.bus.reached.note(limit, self._session.owner, consequence, usual=usual)
 
     def _close(self, message: Close) -> None:
         self._end(message.why)
@@ -220,7 +226,9 @@ class SessionActor:
     def _send(self, message: Outgoing) -> None:
         way = route(message.kind, Era.LEGACY, self._session.setting)
         if self._newer is not None and way is Line.GET:
-            self._newer.put(message)
+            full = self._newer.put(message)
+            if full is not None:
+                self._note(full, NOT_WRITTEN)
             return
         stream = self._get if way is Line.GET else self._shared
         if (
@@ -241,7 +249,9 @@ class SessionActor:
         if self._held is None:
             limits, account = self._limits, self._session.account
             self._held = Held(limits.held_items, limits.outbox_bytes, limits.held_timeout, account)
-        self._held.put(message, trio.current_time())
+        full = self._held.put(message, trio.current_time())
+        if full is not None:
+            self._note(full, "what was held for a stream that is not open was discarded")
         self._await_expiry()
 
     def _await_expiry(self) -> None:
@@ -251,8 +261,10 @@ class SessionActor:
 
     def _expire(self, _message: _Expire) -> None:
         self._expiring = False
-        if self._held is not None:
-            self._held.expire(trio.current_time())
+        if self._held is not None and self._held.expire(trio.current_time()):
+            self._note(
+                "held_timeout", "what was held for a stream that did not open was discarded", usual=True
+            )
         self._await_expiry()
 
     def _flush(self) -> None:

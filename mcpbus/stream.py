@@ -24,9 +24,10 @@ from mcpbus.budget import SHORT_BYTES, Account, Budget
 from mcpbus.fate import DELIVERED, STORED, Fate, Reason, settle_all
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
-from mcpbus.outbox import Outbox, Outgoing, Withdrawal
+from mcpbus.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
+from mcpbus.reached import ReachedLimits
 from mcpbus.resumable import ResumableStreams
 from mcpbus.routing import Line, Situation, absent
 from mcpbus.stores.log import EventLog
@@ -217,6 +218,11 @@ class Stream:
         return self._address
 
     @property
+    def reached(self) -> ReachedLimits:
+        """Where it is noted that a limit was reached."""
+        return self._budget.reached
+
+    @property
     def over(self) -> bool:
         """Whether it has ended, or is about to: it takes nothing any more."""
         return self._outbox.closed if self._address is None else self._address.stopped
@@ -238,7 +244,9 @@ class Stream:
             self.owed -= 1
             message.final = self.finishing = not self.owed
             self._relieve()
-        self._outbox.put(message)
+        full = self._outbox.put(message)
+        if full is not None:
+            self.reached.note(full, self.owner, NOT_WRITTEN)
         self.wake(final=self.finishing)
         if self._account is not None or self._outbox.held + self._writing_bytes > SHORT_BYTES:
             self.count()

@@ -169,6 +169,8 @@ class StreamActor:
             self._give()
 
     def _forsaken(self, _message: _Forsaken) -> None:
+        stream = self._stream
+        stream.reached.note("abandoned_timeout", stream.owner, "a stream was ended", usual=True)
         self._leave()
 
     def _poll(self, message: Poll) -> None:

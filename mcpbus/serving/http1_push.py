@@ -40,6 +40,7 @@ class Push:
         "_rendering",
         "_request",
         "_sending",
+        "_stream",
         "_writer",
         "_written_at",
     )
@@ -49,6 +50,7 @@ class Push:
     ) -> None:
         self._connection = connection
         self._request = request
+        self._stream = opened.stream
         self._writer = opened.writer
         self._rendering = Rendering(opened)
         self._limits = limits
@@ -143,7 +145,7 @@ class Push:
             self._sent(said=said, last=last)
 
     async def _send_rest(self, rest: bytes, said: bool, last: bool) -> None:
-        with trio.move_on_after(self._limits.write_deadline) as deadline:
+        with self._stream.reached.writing(self._limits.write_deadline, self._stream.owner) as deadline:
             await self._connection.send(rest)
         if self._over:
             return

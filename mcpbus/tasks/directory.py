@@ -264,6 +264,10 @@ class TaskDirectory:
         if running and task not in self._running:
             self._running.enter(task.counted_to, task)
 
+    def overdue(self, task: Task) -> None:
+        """Note that a task did not end in time. For its actor."""
+        self._bus.reached.note("task_ttl", task.counted_to, "a task that still ran was ended")
+
     def finished(self, task: Task) -> None:
         """Note that a task's handler has ended. For its actor."""
         self._running.leave(task)

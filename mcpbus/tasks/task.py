@@ -303,6 +303,7 @@ class TaskActor:
             if self._writing is None and self._deleting is None:
                 self._delete()
             return
+        self._tasks.overdue(self._task)
         self._fail(ProtocolError(INTERNAL_ERROR, f"The task did not end within {self._task.ttl:g} s"))
         self._cancel_call()
 

@@ -240,7 +240,8 @@ class Answering:
             self._writer.hold_back()
             return True
         more = False
-        with trio.move_on_after(limits.write_deadline) as deadline:
+        stream = self._stream
+        with stream.reached.writing(limits.write_deadline, stream.owner) as deadline:
             more = await self._write(batch)
         if deadline.cancelled_caught or connection.cancel_called:
             return False

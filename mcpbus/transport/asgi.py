@@ -188,7 +188,7 @@ class _AsgiRequest:
         if reply.body and b"content-length" not in dict(headers):
             headers.append((b"content-length", b"%d" % len(reply.body)))  # else it goes out in chunks
         deadline = self._limits.write_deadline
-        with trio.CancelScope(relative_deadline=deadline):
+        with self._reached.writing(deadline, self.peer):
             await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
             await self._send({"type": "http.response.body", "body": reply.body})
             return

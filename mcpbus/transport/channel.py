@@ -88,7 +88,8 @@ async def run_channel(
     Raises:
         Overloaded: The bus takes no more connections.
     """
-    whole = ended = False
+    whole: bool | None = None
+    ended = False
 
     async def write_lines(lines: list[bytes]) -> None:
         for piece in _cut(b"".join([b"%b\n" % line for line in lines])):
@@ -112,7 +113,9 @@ async def run_channel(
             channel.end()
             ended = True
             be_patient()
-    return whole
+    if whole is None:
+        bus.reached.missed_write(channel.session.owner)
+    return bool(whole)
 
 
 def _cut(data: bytes) -> Iterator[bytes]:
@@ -177,12 +180,13 @@ class Channel:
         Returns:
             Whether the client took everything.
         """
+        reached = self._bus.reached
         seconds = self._bus.limits.write_deadline if deadline is None else deadline
         try:
             while (batch := await self._writer.take(keep_alive)) is not None:
                 with trio.CancelScope() as writing:
                     self._writer.connection = writing
-                    with trio.move_on_after(seconds) as patience:
+                    with reached.writing(seconds, self.session.owner) as patience:
                         await send([message.data for message in batch])
                     # A write to a connection that has ended meanwhile may return as if nothing were. One that took its time and
                     # came to its end is none the worse for that.

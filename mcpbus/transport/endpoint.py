@@ -18,6 +18,7 @@ from mcpbus.authentication import Unauthorized, identify
 from mcpbus.budget import SHORT_BYTES, Account, Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.options import Limits
+from mcpbus.owners import Peer, owner_of
 from mcpbus.session import Session
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
@@ -25,6 +26,7 @@ from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import (
     Answer,
     Head,
+    NeedsBody,
     OpenStream,
     Proceed,
     Serve,
@@ -127,11 +129,11 @@ class Endpoint:
         if head.verb != "POST":
             return self._get(head, principal, outlet) if head.verb == "GET" else self._delete(head, principal)
         wanted = self.exchange.judge_post(head)
-        if isinstance(wanted, Answer):
-            return wanted
-        if len(body) > wanted.limit:
-            return self.exchange.too_large()
-        return self._post(head, body, principal, outlet)
+        if isinstance(wanted, NeedsBody):
+            if len(body) <= wanted.limit:
+                return self._post(head, body, principal, outlet)
+            wanted = self.exchange.too_large
+        return self._refused(wanted, head, principal, outlet.peer)
 
     async def _ask_and_serve(
         self,
@@ -220,6 +222,13 @@ class Endpoint:
             peer = self.exchange.origin(head, peer)
         return self._responder.carry_out(decision, principal, peer, outlet)
 
+    def _refused(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
+        """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
+        if refusal is self.exchange.too_large:
+            owner = owner_of(principal, self.exchange.origin(head, peer))
+            self._bus.reached.note("max_body_bytes", owner, "a message was refused")
+        return refusal
+
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
         return self._responder.admit(self.exchange.judge_get(head, principal))
 
@@ -239,13 +248,13 @@ class Endpoint:
     async def _serve_post(self, http: HttpRequest, principal: Any) -> Answer | None:
         wanted = self.exchange.needs_body if http.cleared else self.exchange.judge_post(http.head)
         if isinstance(wanted, Answer):
-            return wanted
+            return self._refused(wanted, http.head, principal, http.peer)
         try:
             body = await http.read_body(wanted.limit)
         except Overloaded as error:
             return answers.overload(error)
         if body is None:
-            return self.exchange.too_large()
+            return self._refused(self.exchange.too_large, http.head, principal, http.peer)
         host, decision = http.host, self.exchange.judge_body(http.head, body, principal)
         if host is None and isinstance(decision, Serve) and self._may_wait(decision):
             return await self._host(http, decision, principal)

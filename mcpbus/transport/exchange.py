@@ -88,9 +88,10 @@ class Exchange(Generic[SessionT]):
         proxies: whom to believe from where requests come; None for nobody.
         directory: who knows its sessions and methods.
         needs_body: what `judge_post` finds of a POST that is in order.
+        too_large: what it finds, and what to answer, of one whose body is longer than it may be.
     """
 
-    __slots__ = ("_accepted", "_health_path", "directory", "needs_body", "options", "proxies")
+    __slots__ = ("_accepted", "_health_path", "directory", "needs_body", "options", "proxies", "too_large")
 
     def __init__(self, options: HttpOptions, directory: Directory[SessionT]) -> None:
         self.options = options
@@ -98,6 +99,8 @@ class Exchange(Generic[SessionT]):
         self._health_path = options.health_path
         self.proxies = Proxies(options.trusted_proxies) if options.trusted_proxies else None
         self.needs_body: Final = NeedsBody(options.max_body_bytes)
+        fault = f"the body is longer than {options.max_body_bytes} bytes, the option max_body_bytes"
+        self.too_large: Final = refusal(413, invalid_request(fault))
         self._accepted: set[tuple[str | bytes | tuple[bytes, ...] | None, ...]] = set()
 
     # -- the head ------------------------------------------------------------------------------------------------------
@@ -202,18 +205,11 @@ class Exchange(Generic[SessionT]):
                 )
             # The count of digits first: int() is slow on, and then refuses, what is absurdly long.
             if len(length) > 18 or int(length) > self.options.max_body_bytes:
-                return self.too_large()
+                return self.too_large
         if not is_json(head.headers):
             stated = quoted(head.headers.get(b"content-type") or "")
             return refusal(415, invalid_request(f"Content-Type {stated} is not application/json in UTF-8"))
         return self.needs_body
-
-    def too_large(self) -> Answer:
-        """What to answer when a body turns out to be longer than it may be."""
-        limit = self.options.max_body_bytes
-        return refusal(
-            413, invalid_request(f"the body is longer than {limit} bytes, the option max_body_bytes")
-        )
 
     def judge_body(
         self, head: Head, body: bytes, principal: object

@@ -13,6 +13,7 @@ import trio
 
 from mcpbus.admission import Overloaded
 from mcpbus.authentication import Unauthorized, identify
+from mcpbus.owners import owner_of
 from mcpbus.principals import is_same
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import encode_error
@@ -70,6 +71,9 @@ class HttpSse:
                 reply = await self._receive(http, principal)
             except Overloaded as error:
                 reply = answers.overload(error)
+            if reply is self._exchange.too_large:
+                owner = owner_of(principal, self._exchange.origin(http.head, http.peer))
+                self._bus.reached.note("max_body_bytes", owner, "a message was refused")
             await http.answer(reply)
 
     def _judge_head(self, head: Head) -> Answer | None:
@@ -111,14 +115,14 @@ class HttpSse:
             events = [encode_event(message, event="message") for message in messages]
             await http.write(b"".join(events) or COMMENT, more=True)
 
-        options, limits = self._exchange.options, self._bus.limits
+        options, limits, owner = self._exchange.options, self._bus.limits, channel.session.owner
         root = options.root_path or http.head.root
         address = f"{quote(root)}{options.sse_path}?{_NAME}={channel.session.id}"
-        with trio.move_on_after(limits.write_deadline) as deadline:
+        with self._bus.reached.writing(limits.write_deadline, owner) as deadline:
             await http.start_stream([*HEADERS])
             await http.write(encode_event(address.encode(), event="endpoint"), more=True)
         if not deadline.cancelled_caught and await channel.write(send, limits.keep_alive):
-            with trio.move_on_after(limits.write_deadline):
+            with self._bus.reached.writing(limits.write_deadline, owner):
                 await http.write(b"", more=False)
 
     # -- POST ------------------------------------------------------------------------------------
@@ -133,7 +137,7 @@ class HttpSse:
         await channel.room()  # before there is a body to keep
         body = await http.read_body(content.limit)
         if body is None:
-            return self._exchange.too_large()
+            return self._exchange.too_large
         if self._find(http.head, principal) is None:
             return _unknown()  # it ended while the body came
         faults: list[bytes] = []

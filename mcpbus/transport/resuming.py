@@ -53,7 +53,7 @@ async def resume(bus: "Bus", http: HttpRequest, session: Session, last_event_id:
                 # A stream that has told its client no more than where it begins is not in the store yet.
                 up_to_date = live.log is not None and live.log.last == after
                 missed = _NOTHING if up_to_date else await _fetch(bus, session, name, after)
-                if await _replay(bus, http, name, after, missed, more=True):
+                if await _replay(bus, http, session, named, missed, more=True):
                     await _go_on(bus, http, live, writer, connection)
         connection.cancel()
 
@@ -73,8 +73,8 @@ async def _follow_up(
         if missed is not None and not missed.events:
             await http.answer(NO_CONTENT if complete or missed.finished else _unknown())
         else:
-            await _replay(bus, http, name, after, missed, more=False)
-    elif await _replay(bus, http, name, after, missed, more=True):
+            await _replay(bus, http, session, named, missed, more=False)
+    elif await _replay(bus, http, session, named, missed, more=True):
         stream = bus.open_stream(Line.GET, session)
         session.address.tell(OpenGet(stream))
         with stream.attach(connection) as writer:
@@ -91,16 +91,23 @@ async def _go_on(
 
 
 async def _replay(
-    bus: "Bus", http: HttpRequest, name: str, after: int, missed: Replay | None, *, more: bool
+    bus: "Bus",
+    http: HttpRequest,
+    session: Session,
+    named: tuple[str, int],
+    missed: Replay | None,
+    *,
+    more: bool,
 ) -> bool:
     """Write what followed an event, and return whether the stream may go on."""
     if missed is None:
         await http.answer(_unknown())
         return False
+    name, after = named
     more = more and not missed.finished
     numbered = enumerate(missed.events, after + 1)
     events = b"".join([encode_event(event, id=f"{name}.{number}") for number, event in numbered])
-    with trio.move_on_after(bus.limits.write_deadline) as deadline:
+    with bus.reached.writing(bus.limits.write_deadline, session.owner) as deadline:
         await http.start_stream([*HEADERS])
         # The head goes out with the first bytes, and a client that has missed nothing waits for it all the same.
         await http.write(events or (COMMENT if more else b""), more=more)

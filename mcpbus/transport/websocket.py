@@ -82,7 +82,7 @@ class WebSockets:
             await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if offered else None})
             code = await self._run(channel, receive, send)
         if code is not None:
-            await self._close(receive, send, code)
+            await self._close(channel, receive, send, code)
 
     async def _open(self, head: Head, peer: Peer, offered: Sequence[str]) -> Answer | Channel:
         options = self._exchange.options
@@ -137,12 +137,15 @@ class WebSockets:
                 return CloseCode.UNSUPPORTED_DATA
             data = text.encode("utf-8", "surrogatepass")
             if len(data) > self._exchange.options.max_body_bytes:
+                owner = channel.session.owner
+                self._bus.reached.note("max_body_bytes", owner, "a WebSocket was closed")
                 return CloseCode.MESSAGE_TOO_BIG
             await channel.receive(data)
 
-    async def _close(self, receive: Receive, send: Send, code: CloseCode) -> None:
+    async def _close(self, channel: Channel, receive: Receive, send: Send, code: CloseCode) -> None:
         reason = code.name.lower().replace("_", " ")
-        with trio.move_on_after(self._bus.limits.write_deadline):
+        bus = self._bus
+        with bus.reached.writing(bus.limits.write_deadline, channel.session.owner):
             await send({"type": "websocket.close", "code": int(code), "reason": reason})
         # Closed before the client has answered, the socket could be reset, and the code lost on its way.
         with trio.move_on_after(_FAREWELL_SECONDS):

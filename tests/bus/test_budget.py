@@ -57,7 +57,7 @@ async def test_what_may_not_end_stays_and_newcomers_are_refused(autojump_clock):
     budget = Budget(100, reached)
     budget.account("standard output").hold(101)
     assert budget.full
-    assert "try again later" in budget.refusal()
+    assert "try again later" in budget.refusal("bob")
     assert reached.counts == {"memory_bytes": 1}
 
 

@@ -62,8 +62,8 @@ def test_what_is_held_has_a_bound_in_bytes():
     ledger, mine = Ledger(), account()
     held = Held(100, 2 * (OVERHEAD_BYTES + 10), 10, mine)
     messages = [make(ledger, data=b"x" * size) for size in (5, 10, 10, 500, 1)]
-    for message in messages:
-        held.put(message, 0)
+    reached = [held.put(message, 0) for message in messages]
+    assert reached == [None, None, "outbox_bytes", "outbox_bytes", "outbox_bytes"]
     # What is larger than all of it takes nobody's place.
     assert reasons(messages) == [Reason.OVERFLOW, Reason.OVERFLOW, None, Reason.OVERFLOW, None]
     assert mine.held == 2 * OVERHEAD_BYTES + 11

@@ -222,6 +222,7 @@ async def test_an_ended_get_stream_that_nothing_was_said_on_is_gone_on_from(auto
         await trio.testing.wait_all_tasks_blocked()
         get.disconnect()
         await trio.sleep(bus.limits.abandoned_timeout + 1)
+        assert bus.statistics().limits_reached == {"abandoned_timeout": 1}
         again = await session.get(get.event_ids[-1]).begun()
         bus.tools_changed()
         assert (await again.message())["method"] == "notifications/tools/list_changed"

@@ -131,6 +131,7 @@ async def test_a_full_get_outbox_collapses_changes_then_loses_logs_then_the_newc
         fates = [receipt.fate for receipt in [*changes, log, *notes]]
         superseded, overflow = Fate.discarded(Reason.SUPERSEDED), Fate.discarded(Reason.OVERFLOW)
         assert fates == [superseded, superseded, None, overflow, None, None, overflow]
+        assert stage.bus.statistics().limits_reached == {"outbox_items": 3}
         get.resume()
         await stage.quiet()
         assert methods(get) == ["notifications/plug", TOOLS, "notifications/x", "notifications/x"]

@@ -82,7 +82,7 @@ def judge(head, body=b"", *, directory=None, **options):
         verdict = exchange.judge_post(head)
     if isinstance(verdict, NeedsBody):
         verdict = (
-            exchange.too_large() if len(body) > verdict.limit else exchange.judge_body(head, body, "alice")
+            exchange.too_large if len(body) > verdict.limit else exchange.judge_body(head, body, "alice")
         )
     return verdict
 

@@ -97,6 +97,7 @@ async def test_a_slow_client_is_waited_for_after_the_end_as_long_as_it_moves(sec
         home.bus.server.add_tool(large)
         into.send_nowait(json.dumps(call(1, "large", modern=True)).encode())
         assert await run_channel(home.bus, source, write) is whole
+        assert home.bus.statistics().limits_reached == ({} if whole else {"write_deadline": 1})
         if whole:
             assert json.loads(b"".join(written))["id"] == 1
             assert len(written) > 3

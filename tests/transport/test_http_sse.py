@@ -199,6 +199,7 @@ async def test_a_client_that_takes_nothing_loses_its_connection(autojump_clock):
         assert len(home.bus.sessions) == 1
         await trio.sleep(2)
         assert client.stream.aborted
+        assert home.bus.statistics().limits_reached == {"write_deadline": 1}
         await home.assert_nothing_is_left()
 
 

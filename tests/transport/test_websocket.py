@@ -236,6 +236,7 @@ async def test_the_longest_message_is_served(autojump_clock):
         assert (await client.message())["result"] == {}
         client.tell(text=message + " " * (201 - len(message)))
         assert (await client.ended()).close == 1009
+        assert home.bus.statistics().limits_reached == {"max_body_bytes": 1}
 
 
 async def test_a_session_that_the_server_closes_is_closed_normally_after_its_replies(autojump_clock):
@@ -270,6 +271,7 @@ async def test_a_client_that_takes_nothing_loses_its_connection(autojump_clock):
         await client.ended()
         assert [r.fate.reason for r in lost] == [Reason.LOST]
         assert [r.fate.reason for r in waiting] == [Reason.SESSION_ENDED]
+        assert home.bus.statistics().limits_reached == {"write_deadline": 1}
         await home.assert_nothing_is_left()
 
 

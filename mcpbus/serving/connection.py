@@ -6,7 +6,9 @@ from typing import TypeVar, cast
 import attrs
 import trio
 
-from mcpbus.serving.asgi import AsgiApp
+from mcpbus.owners import Peer
+from mcpbus.reached import ReachedLimits
+from mcpbus.serving.asgi import AsgiApp, Noting
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.h11 import GuardedH11Protocol
 from mcpbus.serving.held import Flusher, Held
@@ -49,6 +51,7 @@ class Service:
         state: What the application's lifespan left for its requests.
         flusher: Ends the wait of what is held back.
         counters: What has happened to all of them.
+        reached: Which limits were reached, of an application that keeps no record of that.
     """
 
     app: AsgiApp
@@ -58,6 +61,13 @@ class Service:
     state: dict[str, object]
     flusher: Flusher
     counters: Counters
+    reached: ReachedLimits = attrs.field(factory=ReachedLimits)
+
+    def note(self, limit: str, whom: Peer | None, consequence: str) -> None:
+        """Note that a limit was reached, of this server or of the application's; see `ReachedLimits.note`."""
+        app: object = self.app
+        reached = app.reached if isinstance(app, Noting) else self.reached
+        reached.note(limit, whom, consequence)
 
 
 class Connection:
@@ -67,9 +77,10 @@ class Connection:
     request is never closed for being quiet: that is what a stream of events is most of the time.
     """
 
-    def __init__(self, service: Service, stream: Stream) -> None:
+    def __init__(self, service: Service, stream: Stream, peer: Peer) -> None:
         self._service = service
         self._stream = stream
+        self._peer = peer
         self._idle = True
         self._retired = False
         # Its deadline is the end of an idle connection; a write that failed cancels it.
@@ -91,7 +102,11 @@ class Connection:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._tasks = Tasks(
-                nursery, self._service.options, flush=self.flush, counters=self._service.counters
+                nursery,
+                self._service.options,
+                flush=self.flush,
+                counters=self._service.counters,
+                note=self._note,
             )
             self._protocol = self._choose_protocol()
             await self._protocol.initiate()
@@ -108,6 +123,9 @@ class Connection:
         await self._stream.aclose()
         if self._protocol.fault is not None:
             raise self._protocol.fault
+
+    def _note(self, limit: str, consequence: str) -> None:
+        self._service.note(limit, self._peer, consequence)
 
     def idle_since(self) -> float | None:
         """Tell since when no request is under way; None while one is."""

@@ -11,8 +11,7 @@ from h2.exceptions import DenialOfServiceError
 
 from mcpbus.containment import Contained, run_lasting
 from mcpbus.owners import LOCAL, Peer
-from mcpbus.reached import ReachedLimits
-from mcpbus.serving.asgi import AsgiApp, DirectApp, Noting
+from mcpbus.serving.asgi import AsgiApp, DirectApp
 from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.connection import Connection, Service, Stream
 from mcpbus.serving.counters import Counters
@@ -79,7 +78,7 @@ class Accepted:
             with trio.fail_after(guard.service.options.tls_handshake_seconds):
                 await self._tls.do_handshake()
         except trio.TooSlowError:
-            guard.note("tls_handshake_seconds", self.peer, "a connection was closed")
+            guard.service.note("tls_handshake_seconds", self.peer, "a connection was closed")
             raise
         if guard.lane is not None and self._tls.selected_alpn_protocol() != "h2":
             self._serve_in_lane(guard.lane, self._tls, None)
@@ -93,7 +92,7 @@ class Accepted:
 
     async def hand_over(self, data: bytes) -> None:
         """Have hypercorn serve it; see `Owner`."""
-        connection = Connection(self._guard.service, self._tls or self.transport)
+        connection = Connection(self._guard.service, self._tls or self.transport, self.peer)
         self._enter(connection)
         await connection.run(data)
         self._guard.closed(self)
@@ -160,9 +159,8 @@ class Accepted:
         """Tell that its client accepted nothing, if so it ended."""
         if self.transport.stalled:
             self._guard.counters.stalled += 1
-            self._guard.complaints.warn(
-                "connection from %s was ended: it accepted nothing for %g s", self._name, seconds
-            )
+            consequence = f"a connection that accepted nothing for {seconds:g} s was ended"
+            self._guard.service.note("write_deadline_seconds", self.peer, consequence)
 
 
 class Guard:
@@ -208,7 +206,6 @@ class Guard:
         self._open: set[Accepted] = set()
         self._all_closed = trio.Event()
         self._shares = Shares(options.max_connections or most_connections(), Accepted.idle_since)
-        self._reached = ReachedLimits()
 
     async def accept(self, listener: trio.SocketListener) -> None:
         """Accept connections, until cancelled; then others are refused."""
@@ -220,7 +217,7 @@ class Guard:
                     if error.errno in BROKEN:
                         raise
                     if error.errno in OUT_OF_ROOM:
-                        self.note(
+                        self.service.note(
                             "max_connections",
                             None,
                             f"a connection could not be accepted: {os.strerror(error.errno)}",
@@ -238,11 +235,11 @@ class Guard:
             displaced = self._shares.make_room(peer)
         except NoRoomError as full:
             self.counters.turned_away += 1
-            self.note("max_connections", peer, "a connection was refused")
+            self.service.note("max_connections", peer, "a connection was refused")
             turn_away(transport, full, secure=self.tls is not None)
             return
         if displaced is not None:
-            self.note("max_connections", displaced.peer, "a connection that was idle made room")
+            self.service.note("max_connections", displaced.peer, "a connection that was idle made room")
         self._displace(displaced)
         self.counters.open += 1
         accepted = Accepted(self, transport, peer, name)
@@ -257,12 +254,6 @@ class Guard:
         if displaced is not None:
             self.counters.displaced += 1
             displaced.make_room()
-
-    def note(self, limit: str, whom: Peer | None, consequence: str) -> None:
-        """Note that a limit was reached, of this server or of the application's; see `ReachedLimits.note`."""
-        app: object = self.service.app
-        reached = app.reached if isinstance(app, Noting) else self._reached
-        reached.note(limit, whom, consequence)
 
     def closed(self, accepted: Accepted) -> None:
         """Close the socket of a connection that is over. Harmless once it is closed."""

@@ -17,7 +17,7 @@ from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1_poll import Poll
 from mcpbus.serving.http1_push import Push
 from mcpbus.serving.http1_request import MOST_AHEAD, Http1Request
-from mcpbus.serving.http1_wire import GONE, IDLE, SERVING, Doing, Owner
+from mcpbus.serving.http1_wire import GONE, IDLE, SERVING, Doing, Owner, too_slow
 from mcpbus.serving.http1_work import FAILED, Http1Work
 from mcpbus.transport.answering import Opened
 from mcpbus.transport.decisions import Answer, Head
@@ -134,7 +134,7 @@ class Http1Connection(Http1Work):
                 self._close()
             else:
                 limit = "head_seconds" if doing is Doing.HEAD else "body_timeout"
-                self._end_with(self._refuse, self._too_slow(limit))
+                self._end_with(self._refuse, too_slow(limit))
 
     def _read_ahead(self, data: bytes | None) -> None:
         """Keep what comes while a request is served, up to a bound."""

@@ -55,12 +55,14 @@ class RequestError(Exception):
     Args:
         status: The HTTP status to answer.
         text: What is wrong, for the client to read.
+        limit: The name of the option that sets the limit which was reached, if there is one.
     """
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, limit: str | None = None) -> None:
         super().__init__(text)
         self.status = status
         self.text = text
+        self.limit = limit
 
 
 @attrs.frozen(eq=False)
@@ -155,7 +157,7 @@ def find_fault(data: bytes, longest: int, start: int = 0) -> RequestError | None
     if found is not None and found["cr"] is not None and found.end() == len(data):
         found = None  # its line feed may be on its way
     line = data.find(b"\r\n", 0, LONGEST_LINE + 2)
-    limits = [(longest, RequestError(431, f"the head is longer than {longest} bytes"))]
+    limits = [(longest, RequestError(431, f"the head is longer than {longest} bytes", "max_head_bytes"))]
     if line < 0:
         limits.append(
             (LONGEST_LINE, RequestError(414, f"the request line is longer than {LONGEST_LINE} bytes"))

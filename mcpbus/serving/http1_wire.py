@@ -22,9 +22,6 @@ READ_BYTES: Final = 64 * 1024
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
-_TOO_SLOW: Final = RequestError(408, "the request did not come in time")
-
-
 class Owner(Protocol):
     """Who accepted a connection."""
 
@@ -168,7 +165,7 @@ class Http1Wire:
         finally:
             self._stop_waiting()  # also where the body is given up, but not the connection
         if data is None:
-            raise self._too_slow("body_timeout")
+            raise too_slow("body_timeout")
         self.requests.receive(data)
         return len(data)
 
@@ -199,13 +196,10 @@ class Http1Wire:
 
     async def _refuse(self, fault: RequestError) -> None:
         """Answer what is no request, and end the connection: where the next one begins is not known."""
+        if fault.limit is not None:
+            self._lane.note(fault.limit, self.peer, f"a request was answered {fault.status}")
         await self._say(fault)
         await self._linger()
-
-    def _too_slow(self, limit: str) -> RequestError:
-        """Note that a head or a body did not come in time, and return what to answer."""
-        self._lane.note(limit, self.peer, "a request was answered 408")
-        return _TOO_SLOW
 
     async def _say(self, fault: RequestError) -> None:
         fields = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
@@ -263,3 +257,8 @@ class Http1Wire:
     def expire(self) -> None:
         """End what the connection waits for."""
         raise NotImplementedError
+
+
+def too_slow(limit: str) -> RequestError:
+    """Return what to answer when a head or a body does not come in the time that this option sets."""
+    return RequestError(408, "the request did not come in time", limit)

@@ -20,7 +20,7 @@ from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1_poll import Poll, Pollable, Turn
 from mcpbus.serving.http1_request import Http1Request
-from mcpbus.serving.http1_wire import GONE, IDLE, Doing, Http1Wire, Owner
+from mcpbus.serving.http1_wire import GONE, IDLE, Doing, Http1Wire, Owner, too_slow
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1_lane import Lane
@@ -241,7 +241,7 @@ class Http1Work(Http1Wire):
             data = await self.receive()
             if data is None and self._doing is Doing.HEAD and not self.retired:
                 self._stop_waiting()
-                raise self._too_slow("head_seconds")
+                raise too_slow("head_seconds")
             if not data:
                 return None
             requests.receive(data)

@@ -1,6 +1,5 @@
 """hypercorn's HTTP/2 with the streams of a connection kept out of each other's way."""
 
-import logging
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -40,8 +39,6 @@ from mcpbus.serving.hypercorn import (
 )
 from mcpbus.serving.tasks import Tasks
 from mcpbus.serving.websocket import TAKEN
-
-_logger = logging.getLogger("mcpbus.serving")
 
 
 class GuardedH2Protocol(H2Protocol):
@@ -116,7 +113,9 @@ class GuardedH2Protocol(H2Protocol):
         try:
             await self._say(stream_id, event)
         except StalledError:
-            _logger.warning("a stream of %s was reset: it opened no window in time", self.client)
+            seconds = self._tasks.options.write_deadline_seconds
+            consequence = f"a stream whose client accepted nothing for {seconds:g} s was reset"
+            self._tasks.note("write_deadline_seconds", consequence)
             self._tasks.counters.withheld += 1
             self._responses.reset(stream_id, ErrorCodes.CANCEL)
             await self._close_stream(stream_id)

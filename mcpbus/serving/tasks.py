@@ -18,6 +18,8 @@ _logger = logging.getLogger("mcpbus.serving")
 StreamSend = Callable[[Message | None], Awaitable[None]]
 Put = Callable[[Message], Awaitable[None]]
 Flush = Callable[[], Awaitable[None]]
+Note = Callable[[str, str], None]
+"""Takes the name of an option whose limit was reached, and what was done about it."""
 
 
 class Tasks:
@@ -30,6 +32,7 @@ class Tasks:
         *,
         flush: Flush,
         counters: Counters,
+        note: Note,
         taken: Taken | None = None,
         ended: Callable[[], None] | None = None,
         websockets: set[WebSocketIntake] | None = None,
@@ -38,6 +41,7 @@ class Tasks:
         self._nursery = nursery
         self.options = options
         self.counters = counters
+        self.note = note
         self._flush = flush
         self._taken = taken
         self._ended = ended
@@ -75,6 +79,7 @@ class Tasks:
             self.options,
             flush=self._flush,
             counters=self.counters,
+            note=self.note,
             taken=taken,
             ended=ended,
             websockets=self._websockets,

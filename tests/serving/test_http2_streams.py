@@ -126,7 +126,7 @@ async def test_send_waits_for_a_window():
         assert sent <= (65_535 + 32 * 1024) // 10_000 + 2
 
 
-async def test_a_stream_without_a_window_is_reset_after_the_write_deadline():
+async def test_a_stream_without_a_window_is_reset_after_the_write_deadline(caplog):
     told = trio.Event()
 
     async def floods(scope, receive, send):
@@ -148,6 +148,10 @@ async def test_a_stream_without_a_window_is_reset_after_the_write_deadline():
         await told.wait()
         other = await peer.request(method="HEAD")  # the connection's window is used up
         await peer.until_stream(other, h2.events.StreamEnded)
+        second = await peer.request(path="/flood")
+        await peer.until_stream(second, h2.events.StreamReset)
+    consequence = "a stream whose client accepted nothing for 0.1 s was reset"
+    assert caplog.messages == [f"write_deadline_seconds was reached by 127.0.0.1: {consequence}"]
 
 
 async def test_a_shutdown_lets_a_response_end():

@@ -130,6 +130,14 @@ def _http_options(command: _Command) -> _Command:
                 help="An Origin to answer to besides loopback ones; may be repeated.",
             ),
             click.option(
+                "--trusted-proxy",
+                "trusted_proxies",
+                multiple=True,
+                metavar="ADDRESS",
+                help="A proxy, or a network of them, whose Forwarded or X-Forwarded-For is believed; `unix` for a Unix socket; "
+                "may be repeated.",
+            ),
+            click.option(
                 "--http-sse/--no-http-sse",
                 default=None,
                 help=f"Whether to serve HTTP+SSE of 2024-11-05 too. [default: {_yes_no(_HTTP.http_sse)}]",
@@ -169,6 +177,13 @@ def _http_options(command: _Command) -> _Command:
                 metavar="SECONDS",
                 help="How long a client may accept nothing before it loses its connection. "
                 f"[default: {_SERVING.write_deadline_seconds:g}]",
+            ),
+            click.option(
+                "--max-connections",
+                type=int,
+                metavar="NUMBER",
+                help="Connections at once; past it idle ones make room. "
+                "[default: seven eighths of the descriptors that the process may open]",
             ),
         ]
     ):

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from mcpbus import Server
 from mcpbus.cli import load_server, main
 from mcpbus.serving import ServeOptions
 from mcpbus.transport.gate import HttpOptions
@@ -79,6 +80,8 @@ def test_what_a_module_lacks_itself_is_not_hidden(weather):
         (["--bind", "localhost"], "cannot bind to 'localhost': write HOST:PORT"),
         (["--certfile", "cert.pem"], "TLS needs both certfile and keyfile"),
         (["--drain", "-1"], "'drain_seconds' must be >= 0"),
+        (["--trusted-proxy", "nginx"], "trusted_proxies: 'nginx' is no address"),
+        (["--max-connections", "0"], "'max_connections' must be >= 1"),
         (["--path", "mcp"], "path is 'mcp': write a path that begins with '/', such as '/mcp'"),
         (["--port", "9000"], "there is no --port: write --bind 127.0.0.1:9000"),
         (["--host", "0.0.0.0"], "there is no --host: write --bind 0.0.0.0:8000"),
@@ -97,6 +100,19 @@ def test_an_address_that_cannot_be_listened_on_is_told_without_a_traceback(weath
     assert status == 1
     assert "Error: cannot listen on unix:weather.py" in output
     assert "Traceback" not in output
+
+
+def test_what_is_given_is_what_the_server_is_run_with(weather, monkeypatch):
+    ran = []
+    monkeypatch.setattr(Server, "run", lambda _, **given: ran.append(given))
+    proxies = ["--trusted-proxy", "10.0.0.0/8", "--trusted-proxy", "unix"]
+    assert run("serve", "weather:server", *proxies, "--max-connections", "500")[0] == 0
+    (given,) = ran
+    assert given == {
+        "bind": ServeOptions().bind,
+        "options": ServeOptions(max_connections=500),
+        "trusted_proxies": ("10.0.0.0/8", "unix"),
+    }
 
 
 def test_the_defaults_that_help_states_are_those_of_the_options():

@@ -145,7 +145,6 @@ class AcceptNotification(msgspec.Struct, Generic[SessionT], frozen=True, gc=Fals
     """A notification to take note of; answer `ACCEPTED`. A modern or stateless one has no session, and no effect (rule X-5)."""
 
     notification: Notification
-    revision: Revision
     session: SessionT | None
 
 

@@ -269,7 +269,8 @@ class Exchange(Generic[SessionT]):
         self, headers: Headers, message: Request | Notification, routing: Routing, principal: object
     ) -> Answer | Serve[SessionT] | AcceptNotification[SessionT]:
         if isinstance(message, Notification):
-            return AcceptNotification(message, mirrors.judge_notification(headers, message, routing), None)
+            mirrors.judge_notification(headers, message, routing)
+            return AcceptNotification(message, None)
         claim, revision = mirrors.judge_request(headers, message, routing)
         if not self.directory.offers(message.method, _MODERN):
             raise method_not_found(message.method)
@@ -303,7 +304,7 @@ class Exchange(Generic[SessionT]):
         session = None if stateless else find_session(self.directory, headers, principal)
         revision = legacy_revision(headers, session)
         if isinstance(message, Notification):
-            return AcceptNotification(message, revision, session)
+            return AcceptNotification(message, session)
         accepted = headers.accepted
         return Serve(message, routing, revision, session, None, accepted.json, accepted.sse)
 

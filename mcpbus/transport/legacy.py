@@ -130,7 +130,7 @@ def _judge_member(
     if isinstance(member, Response):
         return None if session is None else DeliverResponse(member, session)
     if isinstance(member, Notification):
-        return AcceptNotification(member, revision, session)
+        return AcceptNotification(member, session)
     try:
         routing = read_routing(member.params)
         if routing.meta.claims_modern:

@@ -81,7 +81,7 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
     return claim, revision
 
 
-def judge_notification(headers: Headers, notification: Notification, routing: Routing) -> Revision:
+def judge_notification(headers: Headers, notification: Notification, routing: Routing) -> None:
     """Judge a modern notification, which need have none of these headers; those it has must agree (rule X-5).
 
     Raises:
@@ -92,10 +92,9 @@ def judge_notification(headers: Headers, notification: Notification, routing: Ro
     version = said if isinstance(said, str) else next(iter(stated), MODERN_VERSIONS[-1])
     if stated:
         _agree(headers, VERSION_HEADER, version)
-    revision = claimed(version)
+    claimed(version)
     if headers.all(b"mcp-method"):
         _agree(headers, b"mcp-method", notification.method)
-    return revision
 
 
 def judge_parameters(

@@ -14,6 +14,7 @@ from actors._errors import (
 )
 from actors._failures import split_failure
 from actors._guests import Guest
+from actors._lazy import LazyActor
 from actors._messages import (
     DeadLetter,
     Directive,
@@ -48,6 +49,7 @@ __all__ = [
     "Discard",
     "Failed",
     "Guest",
+    "LazyActor",
     "LifecycleError",
     "NameTakenError",
     "Outcome",

@@ -8,6 +8,7 @@ from actors._lifecycle import ENDED, STOP_ASKED, STOPPED, STOPPING, TRANSITIONS
 from actors._messages import StopReason
 
 if TYPE_CHECKING:
+    from actors._address import Address
     from actors._cell import Cell
 
 logger = logging.getLogger("actors")
@@ -82,8 +83,15 @@ def _call_back(cell: "Cell[Any]", reason: StopReason) -> None:
     for callback in callbacks:
         try:
             callback(reason)
-        except KeyboardInterrupt as error:  # it ends the system instead of the caller
-            cell.system.surface(error)
-        except BaseException:
-            cell.system.failures += 1
-            logger.exception("%s: a callback of on_stop raised", cell.address.name)
+        except BaseException as error:  # noqa: BLE001 - reported
+            callback_raised(cell.address, error)
+
+
+def callback_raised(address: "Address[Any]", error: BaseException) -> None:
+    """Report what a callback of `Cell.on_stop` raised."""
+    system = address._cell.system
+    if isinstance(error, KeyboardInterrupt):  # it ends the system instead of the caller
+        system.surface(error)
+    else:
+        system.failures += 1
+        logger.error("%s: a callback of on_stop raised", address.name, exc_info=error)

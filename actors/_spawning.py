@@ -72,3 +72,11 @@ def spawn(  # noqa: PLR0917 - called in two places
         if outermost:
             dispatcher.drain()
     return address
+
+
+def entombed(system: "System", reason: StopReason) -> Address[Any]:
+    """Return the address of an actor that has ended and never had one, with what it would have ended for."""
+    address: Address[Any] = new_address(Address)
+    address._cell = system.tombstones[reason]
+    address._name = None
+    return address

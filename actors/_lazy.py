@@ -1,0 +1,213 @@
+# ruff: noqa: SLF001 - a lazy actor is both sides of its cell
+"""Actors that have a cell only once somebody needs their address.
+
+Much of what could be an actor ends before anybody but its maker has heard of it. Until then it is dormant: it has neither a
+cell nor an address, and what its maker tells it is handled at once, in the maker's stack, as an idle actor would handle it. To
+ask for its address is to activate it, and from then on it is an actor like any other.
+
+Nobody can tell the difference. One message is handled at a time in both states, and while a dormant actor handles one the
+dispatcher is busy, so that what it tells others waits for the end of its turn; what it raises goes the same way through the
+supervisor. But a dormant actor is told in the middle of its maker's turn, where an active one would have to wait for the end of
+that. So only its maker, which knows that, may `LazyActor.tell` it anything; whoever else wants to reach it asks for its address.
+
+Without all this an actor would be `LazyActor.active` from the first message on, and mean the same.
+"""
+
+import enum
+import logging
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+import trio
+
+from actors import _ending, _supervision
+from actors._address import Address
+from actors._cell import CAPACITY, Cell
+from actors._errors import LifecycleError
+from actors._lifecycle import STOPPED
+from actors._messages import Discard, StopReason
+from actors._spawning import entombed
+from actors.system import System
+
+M = TypeVar("M")
+
+logger = logging.getLogger("actors")
+
+
+class _Life(enum.Enum):
+    """How far a lazy actor has come."""
+
+    DORMANT = enum.auto()
+    AT_WORK = enum.auto()
+    """Dormant, and at work on a message."""
+    STOPPING = enum.auto()
+    """As before, and ends with that message."""
+    ACTIVE = enum.auto()
+    """It has a cell; the rest of its life is the cell's."""
+    STOPPED = enum.auto()
+    """It ended without ever having had one."""
+
+
+_DORMANT: Final = _Life.DORMANT
+_AT_WORK: Final = _Life.AT_WORK
+_STOPPING: Final = _Life.STOPPING
+_ACTIVE: Final = _Life.ACTIVE
+_STOPPED: Final = _Life.STOPPED
+
+
+class LazyActor(msgspec.Struct, Generic[M], eq=False):
+    """The base of an actor that is dormant until its address is asked for; see the module.
+
+    Attributes:
+        system: Where it lives.
+        maker: Another lazy actor that is activated before this one, such as to watch it; None if there is no need.
+    """
+
+    system: System
+    maker: "LazyActor[Any] | None" = None
+    _life: _Life = _DORMANT
+    _cell: Cell[M] | None = None
+    _address: Address[M] | None = None
+
+    # -- what an actor is made of ----------------------------------------------------------------
+
+    def handle(self, message: M, /) -> None:
+        """Handle a message; see `actors.Actor`. What takes a cell, such as a timer, is done with `cell`."""
+        raise NotImplementedError
+
+    def activated(self, cell: Cell[M], /) -> None:
+        """Begin what takes a cell. If it raises, the actor has ended as if it could not be spawned."""
+
+    def ended(self, reason: StopReason, /) -> None:
+        """Let go of everything, whatever ended it; see `Cell.on_stop`."""
+
+    @property
+    def capacity(self) -> int:
+        """Messages that may wait for it; see `Cell.spawn`."""
+        return CAPACITY
+
+    # -- what others see -------------------------------------------------------------------------
+
+    @property
+    def address(self) -> Address[M]:
+        """Where it can be reached, by anybody. It is active from now on."""
+        if self._address is None:
+            self._activate()
+        assert self._address is not None  # noqa: S101 - it has been spawned
+        return self._address
+
+    @property
+    def active(self) -> bool:
+        """Whether it has a cell, or had one."""
+        return self._cell is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has stopped, or is about to; see `Address.stopped`."""
+        return self.address.stopped if self._life is _ACTIVE else self._life in {_STOPPING, _STOPPED}
+
+    @trio.lowlevel.enable_ki_protection
+    def tell(self, message: M) -> Discard | None:
+        """Give it a message, as its maker; see `Address.tell`."""
+        if self._life is not _DORMANT:
+            return self.address.tell(message)
+        dispatcher = self.system.dispatcher
+        busy, behind = dispatcher.busy, dispatcher.behind
+        dispatcher.busy = True
+        if behind:
+            dispatcher.behind = False  # no turns are to be taken within this one
+        self._life = _AT_WORK
+        try:
+            self.handle(message)
+        except BaseException as error:  # noqa: BLE001 - the supervisor decides; nothing is swallowed
+            self._raised(message, error)
+        finally:
+            if self._life is _AT_WORK:
+                self._life = _DORMANT
+            elif self._life is _STOPPING:
+                self._end()
+            if behind:
+                dispatcher.behind = True
+            elif not busy:
+                if dispatcher.queue or dispatcher.urgent:
+                    dispatcher.drain()
+                else:
+                    dispatcher.busy = False
+        return None
+
+    # -- what it does itself ---------------------------------------------------------------------
+
+    @property
+    def cell(self) -> Cell[M]:
+        """Its powers; see `Cell`. It is active from now on.
+
+        Raises:
+            LifecycleError: It stopped while it was dormant.
+        """
+        if self._cell is None:
+            if self._life in {_STOPPING, _STOPPED}:
+                raise LifecycleError(f"{self.address.name} has stopped and can do nothing any more")
+            self._activate()
+        assert self._cell is not None  # noqa: S101 - it has been spawned
+        return self._cell
+
+    @trio.lowlevel.enable_ki_protection
+    def stop(self) -> None:
+        """End it after the message that it is at work on; see `Cell.stop`."""
+        if self._cell is not None:
+            self._cell.stop()
+        elif self._life is _AT_WORK:
+            self._life = _STOPPING
+        elif self._life is _DORMANT:
+            dispatcher = self.system.dispatcher
+            busy, dispatcher.busy = dispatcher.busy, True
+            self._end()
+            if not busy:
+                dispatcher.drain()
+
+    # -- between the two states ------------------------------------------------------------------
+
+    def _activate(self) -> None:
+        if self._life is _STOPPED:
+            self._address = entombed(self.system, StopReason.STOPPED)
+            return
+        stopping = self._life is _STOPPING
+        if self.maker is not None:
+            self.maker.address  # noqa: B018 - it may need this one's, which is there then
+        if self._address is None:
+            self.system.spawn(_wake, self, capacity=self.capacity)
+        if stopping:
+            self.stop()
+
+    def _raised(self, message: M, error: BaseException) -> None:
+        """Have a supervisor decide about what `handle` raised, as about what any actor's raises."""
+        try:
+            name = self.address.name
+        except BaseException:
+            if self._cell is None:
+                raise
+            name = self._cell.address.name
+            logger.exception("%s could not be activated", name)
+        cell, dispatcher = self._cell, self.system.dispatcher
+        assert cell is not None  # noqa: S101 - it is active, or has ended as it was to be
+        dispatcher.accepted += 1
+        if cell._state is STOPPED:
+            logger.error("%s raised, and has ended already", name, exc_info=error)
+            dispatcher.discard(cell, message, Discard.FAILED)
+        else:
+            dispatcher.handled += 1
+            _supervision.raised(cell, message, error)
+
+    def _end(self) -> None:
+        self._life = _STOPPED
+        try:
+            self.ended(StopReason.STOPPED)
+        except BaseException as error:  # noqa: BLE001 - reported
+            _ending.callback_raised(self.address, error)
+
+
+def _wake(cell: Cell[M], lazy: LazyActor[M]) -> LazyActor[M]:
+    lazy._cell, lazy._address, lazy._life = cell, cell.address, _ACTIVE
+    cell.on_stop(lazy.ended)
+    lazy.activated(cell)
+    return lazy

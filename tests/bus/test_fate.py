@@ -2,10 +2,28 @@
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.fate import DELIVERED, Broadcast, Fate, Ledger, Place, Reason, move_all, settle_all
+from mcpbus.fate import (
+    DELIVERED,
+    STORED,
+    Broadcast,
+    Fate,
+    Ledger,
+    Place,
+    Reason,
+    Verdict,
+    move_all,
+    settle_all,
+)
+
+FATES = [
+    DELIVERED,
+    STORED,
+    *(Fate(verdict, why) for verdict in (Verdict.DISCARDED, Verdict.REFUSED) for why in Reason),
+]
 
 
 @given(
@@ -14,15 +32,14 @@ from mcpbus.fate import DELIVERED, Broadcast, Fate, Ledger, Place, Reason, move_
             st.sampled_from(["enter", "record", "move", "settle", "move all", "settle all"]),
             st.integers(0, 9),
             st.sampled_from(list(Place)),
-            st.sampled_from([None, *Reason]),
+            st.sampled_from(FATES),
         ),
         max_size=60,
     )
 )
 def test_the_books_balance_after_every_step(program):
     ledger, receipts, recorded = Ledger(), [], []
-    for verb, index, place, reason in program:
-        fate = DELIVERED if reason is None else Fate.discarded(reason)
+    for verb, index, place, fate in program:
         pending = [receipt for receipt in receipts if receipt.fate is None]
         if verb == "enter":
             receipts.append(ledger.enter("m"))
@@ -41,6 +58,8 @@ def test_the_books_balance_after_every_step(program):
         assert ledger.balance() == 0
         assert ledger.emitted == len(fates)
         assert ledger.delivered == fates.count(DELIVERED)
+        assert ledger.stored == fates.count(STORED)
+        assert ledger.refused == sum(each is not None and each.verdict is Verdict.REFUSED for each in fates)
         for each in Place:
             assert ledger.pending[each] == sum(r.place is each for r in receipts)
         for why in Reason:
@@ -55,6 +74,21 @@ def test_a_message_has_exactly_one_fate_and_a_second_is_an_error_that_changes_no
         receipt.settle(DELIVERED)
     assert receipt.fate == Fate.discarded(Reason.OVERFLOW)
     assert (ledger.delivered, ledger.balance()) == (0, 0)
+
+
+@pytest.mark.parametrize("fate", FATES, ids=str)
+def test_each_fate_is_counted_once_and_its_message_is_pending_no_more(fate):
+    ledger = Ledger()
+    receipt = ledger.enter("m")
+    receipt.settle(fate)
+    counts = {
+        Verdict.DELIVERED: ledger.delivered,
+        Verdict.STORED: ledger.stored,
+        Verdict.DISCARDED: sum(ledger.discarded.values()),
+        Verdict.REFUSED: ledger.refused,
+    }
+    assert counts == {verdict: verdict is fate.verdict for verdict in Verdict}
+    assert (ledger.balance(), set(ledger.pending.values())) == (0, {0})
 
 
 def test_a_batch_that_holds_a_settled_message_is_settled_as_far_as_that():
@@ -79,6 +113,13 @@ async def test_settled_waits_for_the_fate_and_returns_it(autojump_clock):
         receipt.settle(DELIVERED)
     assert await receipt.settled(timeout=0.1) == DELIVERED
     assert receipt.place is None
+
+
+async def test_asking_for_a_fate_that_is_there_is_a_checkpoint():
+    receipt = Ledger().enter("m")
+    receipt.settle(DELIVERED)
+    with trio.testing.assert_checkpoints():
+        assert await receipt.settled() == DELIVERED
 
 
 async def test_a_broadcast_counts_its_copies_and_waits_for_all(autojump_clock):

@@ -104,6 +104,34 @@ def test_as_many_old_logs_go_as_a_large_newcomer_needs_but_none_for_one_that_can
     assert fates([*logs, large]) == [Reason.OVERFLOW, Reason.OVERFLOW, None, None]
 
 
+def test_what_is_as_large_as_all_that_may_wait_has_the_logs_go_for_it():
+    ledger, outbox = Ledger(), Outbox(100, OVERHEAD_BYTES + 10)
+    messages = [make(ledger, Kind.LOG), make(ledger, size=10)]
+    for message in messages:
+        outbox.put(message)
+    assert fates(messages) == [Reason.OVERFLOW, None]
+
+
+# How many of which size wait, in an outbox for so many, and for as many bytes as four of 100 take.
+@pytest.mark.parametrize(
+    ("sizes", "max_items", "crowded"),
+    [
+        ([0], 3, False),
+        ([0, 0], 3, True),
+        ([0], 4, False),
+        ([0, 0], 4, True),
+        ([100], 100, False),
+        ([100, 99], 100, False),
+        ([100, 100], 100, True),
+    ],
+)
+def test_an_outbox_is_crowded_once_half_of_what_may_wait_does(sizes, max_items, crowded):
+    ledger, outbox = Ledger(), Outbox(max_items, 4 * (OVERHEAD_BYTES + 100))
+    for size in sizes:
+        outbox.put(make(ledger, size=size))
+    assert outbox.crowded is crowded
+
+
 def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_back():
     ledger, outbox = Ledger(), Outbox(2, 10_000)
     messages = [
@@ -234,6 +262,10 @@ def put_plainly(queue, message, max_items, max_bytes):
 
 LOG, CUSTOM = (Kind.LOG, None), (Kind.CUSTOM, None)
 PROGRESS = (Kind.PROGRESS, "a")
+STEPS_BACK = [(PROGRESS, 0), *[(LOG, 0)] * 4, (PROGRESS, 200)]
+"""The last of it takes out what is before all logs, and then needs a log's room too."""
+TWIN = [(PROGRESS, 0), (LOG, 200), (CUSTOM, 0), (CUSTOM, 0), (CUSTOM, 0), (PROGRESS, 0), (CUSTOM, 200)]
+"""A long log line that went leaves room for a second report, the first of which goes when there is none any more."""
 crowded = st.lists(
     st.tuples(
         st.sampled_from(["put"] * 20 + ["take", "purge"]),
@@ -248,6 +280,8 @@ crowded = st.lists(
 
 @settings(max_examples=200)
 @example([("put", said, 0, 1) for said in (PROGRESS, LOG, LOG, CUSTOM, PROGRESS, CUSTOM)], 3, 10_000)
+@example([("put", said, size, 1) for said, size in STEPS_BACK], 4, 4 * OVERHEAD_BYTES + 100)
+@example([("put", said, size, 1) for said, size in TWIN], 10, 4 * OVERHEAD_BYTES + 200)
 @given(crowded, st.integers(2, 6), st.sampled_from([600, 10_000]))
 def test_what_is_remembered_of_a_full_outbox_changes_nothing(program, max_items, max_bytes):
     ledger, outbox, plain = Ledger(), Outbox(max_items, max_bytes), []

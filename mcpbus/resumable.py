@@ -61,7 +61,7 @@ class ResumableStreams:
     def close(self) -> bool:
         """Keep nothing any more, since the session has ended; return whether the store may have something of it."""
         for stream in self._live.values():
-            if stream.log is not None:
-                self._used = self._used or stream.log.used
-                stream.log.end()
+            assert stream.log is not None  # noqa: S101 - it was entered with it
+            self._used = self._used or stream.log.used
+            stream.log.end()
         return self._used

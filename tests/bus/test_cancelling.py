@@ -30,6 +30,16 @@ async def test_a_cancel_before_the_reply_silences_the_request(revision, autojump
         await stage.assert_nothing_is_left()
 
 
+async def test_another_notification_that_names_a_request_does_not_cancel_it(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        post = session.request("tools/call", tool(), id=7)
+        call = await stage.call()
+        await session.notify("notifications/other", {"requestId": 7}).ended()
+        call.finish()
+        assert (await post.reply())["id"] == 7
+
+
 async def test_a_cancel_of_a_stream_that_has_begun_ends_it_without_a_reply(autojump_clock):
     async with staged() as stage:
         session = await stage.probe.initialize()

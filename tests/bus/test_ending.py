@@ -135,14 +135,21 @@ async def test_an_idle_session_ends_and_work_or_an_open_get_keep_it(autojump_clo
         await stage.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("activity", ["ping", "notifications/nothing"])
-async def test_whatever_a_client_says_is_activity(activity, autojump_clock):
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda session: session.request("ping"),
+        lambda session: session.notify("notifications/nothing"),
+        lambda session: session.answer("a question that nobody asked", {}),
+    ],
+    ids=["request", "notification", "answer"],
+)
+async def test_whatever_a_client_says_is_activity(say, autojump_clock):
     async with staged() as stage:
         session = await stage.probe.initialize()
         for _ in range(4):
             await trio.sleep(1700)
-            say = session.notify if activity.startswith("notifications/") else session.request
-            assert (await say(activity).ended()).status in {200, 202}
+            assert (await say(session).ended()).status in {200, 202}
         await trio.sleep(1810)
         assert stage.bus.sessions == {}
 

@@ -4,8 +4,9 @@ import pytest
 import trio
 from staging import CLAIM, HELLO, methods, short, staged, tool
 
-from mcpbus import ProtocolError
+from mcpbus import ProtocolError, Server
 from mcpbus.fate import DELIVERED, Fate, Place, Reason
+from mcpbus.testing import open_bus, open_probe
 
 TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
@@ -191,6 +192,37 @@ async def test_a_listen_gets_what_it_asked_for_and_nobody_without_a_listen_gets_
         await stage.quiet()
         assert [methods(listen)[1:] for listen in listens] == [[TOOLS], [PROMPTS], [UPDATED, UPDATED]]
         assert len(post.messages) == 1
+
+
+async def test_a_server_without_resources_grants_no_subscription_to_one(autojump_clock):
+    server = Server("s", version="1")
+    server.add_tool(extra)
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["res://a"]}
+        listen = probe.request("subscriptions/listen", {"notifications": wanted})
+        assert (await listen.message())["params"]["notifications"] == {"toolsListChanged": True}
+        session = await probe.initialize()
+        for method in ("resources/subscribe", "resources/unsubscribe"):
+            refused = await session.request(method, {"uri": "res://a"}).reply()
+            assert refused["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("wanted", "what"),
+    [({"uris": ["res://a", "res://b", "res://c"]}, "resources"), ({"task_ids": ["a", "b", "c"]}, "tasks")],
+)
+async def test_a_listen_may_name_so_many_resources_and_tasks_and_no_more(wanted, what, autojump_clock):
+    async with (
+        staged(limits={"max_listened_resources": 2}) as stage,
+        stage.bus.connect() as client,
+    ):
+        [(kind, names)] = wanted.items()
+        async with client.listen(**{kind: names[:2]}):
+            assert stage.bus.statistics().limits_reached == {}
+        with pytest.raises(ProtocolError, match=f"at most 2 {what}"):
+            async with client.listen(**wanted):
+                pass
+        assert stage.bus.statistics().limits_reached == {"max_listened_resources": 1}
 
 
 async def test_a_listen_on_a_shared_channel_ends_with_its_result_alone(autojump_clock):

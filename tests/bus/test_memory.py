@@ -9,6 +9,7 @@ import trio.testing
 from staging import CLAIM, HELLO, staged, tool
 
 from mcpbus import Context, Limits, Reason, Server
+from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.testing import open_bus, open_probe, settle
 from mcpbus.transport.channel import Channel
 
@@ -236,6 +237,22 @@ async def test_a_request_that_would_be_too_much_by_itself_is_refused_before_it_i
         assert (refused.status, refused.messages[0]["error"]["code"]) == (400, -32602)
         assert "bytes of memory, more than there may be" in refused.messages[0]["error"]["message"]
         assert bus.statistics().limits_reached == {"memory_bytes": 1}
+
+
+async def test_what_a_long_request_brings_counts_before_its_handler_gets_it(autojump_clock):
+    server = Server("s", version="1")
+
+    @server.tool
+    async def count(numbers: list[int]) -> int:
+        return bus.budget.held
+
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        numbers = [0] * LARGE_BYTES
+        reply = await probe.request(
+            "tools/call", {"name": "count", "arguments": {"numbers": numbers}}
+        ).reply()
+        assert int(reply["result"]["content"][0]["text"]) > 32 * len(numbers)
+        assert bus.budget.held == 0
 
 
 @pytest.mark.parametrize("shell", ["asgi", "http1"])

@@ -152,14 +152,6 @@ async def test_somebody_elses_task_is_left_out_of_the_acknowledgement(autojump_c
             assert (await listen.__anext__())[0] == "notifications/tools/list_changed"
 
 
-async def test_a_listen_may_name_so_many_tasks(autojump_clock):
-    limits = {"max_listened_resources": 2}
-    async with tasking(limits=limits) as stage, stage.bus.connect(capabilities=DECLARED) as client:
-        with pytest.raises(ProtocolError, match="at most 2 tasks"):
-            async with client.listen(task_ids=["a", "b", "c"]):
-                pass
-
-
 async def test_over_http_the_notification_is_on_the_listen_alone(autojump_clock):
     async with tasking() as stage, open_probe(stage.bus.asgi()) as probe:
 

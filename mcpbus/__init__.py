@@ -23,7 +23,7 @@ from mcpbus.asking import (
 from mcpbus.authentication import Unauthorized
 from mcpbus.bus import Bus
 from mcpbus.context import Client, Context
-from mcpbus.fate import DELIVERED, STORED, Broadcast, Fate, Place, Reason, Receipt, Verdict
+from mcpbus.fate import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
@@ -44,6 +44,7 @@ from mcpbus.protocol.messages import (
     TextResourceContents,
     ToolAnnotations,
 )
+from mcpbus.routing import Reason
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, shutdown_on_signals
 from mcpbus.session import Session

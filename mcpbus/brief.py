@@ -14,11 +14,10 @@ from mcpbus.admission import Slot
 from mcpbus.asking.ask import Required
 from mcpbus.call import Carrier, read_outcome
 from mcpbus.emission import Emission, Progress
-from mcpbus.fate import Reason
 from mcpbus.inbound import Inbound, OpenStream
 from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.request import RequestActor, Ticket
-from mcpbus.routing import Line
+from mcpbus.routing import Line, Reason
 from mcpbus.stream import Stream
 from mcpbus.voice import Voice
 

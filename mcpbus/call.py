@@ -34,11 +34,11 @@ from mcpbus.asking.parking import Parked, Parking
 from mcpbus.asking.required import InputRequired
 from mcpbus.asking.state import Binding
 from mcpbus.budget import Account, weigh
-from mcpbus.fate import Reason
 from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.revisions import Era
+from mcpbus.routing import Reason
 from mcpbus.schemas import jsontypes
 
 if TYPE_CHECKING:

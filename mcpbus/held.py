@@ -4,8 +4,9 @@ from collections import deque
 from collections.abc import Callable
 
 from mcpbus.budget import Account
-from mcpbus.fate import Place, Reason
+from mcpbus.fate import Place
 from mcpbus.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.routing import Reason
 
 
 class Held:

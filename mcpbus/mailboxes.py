@@ -14,8 +14,8 @@ from actors import DeadLetter, Discard
 from mcpbus.asking.ask import Ask
 from mcpbus.asking.errors import cannot_ask
 from mcpbus.emission import Emission, Progress
-from mcpbus.fate import Reason
 from mcpbus.outbox import BOUNDED, Outgoing
+from mcpbus.routing import Reason
 from mcpbus.stream import Returned, TakeOver
 
 _LOSSES = {

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from mcpbus.fate import Place, Reason, Receipt, move_all
+from mcpbus.fate import Place, Receipt, move_all
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
-from mcpbus.routing import IN_REQUEST, Kind
+from mcpbus.routing import IN_REQUEST, Kind, Reason
 
 OVERHEAD_BYTES = 128
 """What a queued message costs beside its data, roughly, in bytes."""

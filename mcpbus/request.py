@@ -18,7 +18,7 @@ from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
 from mcpbus.call import Carrier, Finished, read_outcome
 from mcpbus.emission import Emission, Progress
-from mcpbus.fate import Ledger, Reason, Receipt
+from mcpbus.fate import Ledger, Receipt
 from mcpbus.outbox import Outgoing, Withdrawal
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import (
@@ -32,7 +32,7 @@ from mcpbus.protocol.jsonrpc import (
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.rounds import run_rounds
-from mcpbus.routing import Kind, Line, Setting, Situation, absent, route
+from mcpbus.routing import Kind, Line, Reason, Setting, Situation, absent, route
 from mcpbus.schemas import jsontypes
 from mcpbus.stream import Abort, Ending, Poll, Purge, Stream
 from mcpbus.voice import LogThreshold, Voice

@@ -11,7 +11,6 @@ leave a choice, the row's note says which one was made.
 
 from collections.abc import Mapping, Sequence
 
-from mcpbus.fate import Reason
 from mcpbus.protocol.revisions import Era
 from mcpbus.symbol import Symbol
 
@@ -77,6 +76,27 @@ class Situation(Symbol):
     NEVER = "no such stream was opened yet"
     DROPPED = "the stream's connection has ended"
     ENDED = "the session has ended"
+
+
+class Reason(Symbol):
+    """Why a message was discarded."""
+
+    NO_STREAM = "no stream that may carry it is there"
+    FINISHED = "its request was answered already"
+    CANCELLED = "its request was cancelled, or its client has gone"
+    PARKED = "its call waits for the client to come back"
+    TASK = "its call is a task, which carries neither progress nor logs"
+    FILTERED = "the client did not ask for messages of this kind or level"
+    NOT_SUBSCRIBED = "the client is not, or no longer, subscribed to that resource"
+    ERA = "the client's protocol revision has no place for such a message"
+    NO_TOKEN = "its request carries no progress token"  # noqa: S105 - not a password
+    NOT_INCREASING = "progress must increase and did not"
+    SUPERSEDED = "a newer message says all that it said"
+    OVERFLOW = "the client reads too slowly: the outbox was full"
+    EXPIRED = "no stream opened for it in time"
+    LOST = "the connection ended while it was being written"
+    SESSION_ENDED = "its session has ended"
+    FAILED = "an internal failure ended its carrier"
 
 
 Route = Line | Reason

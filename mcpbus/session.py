@@ -17,7 +17,7 @@ from actors import Address
 from mcpbus import emission
 from mcpbus.admission import InFlight
 from mcpbus.emission import Emission
-from mcpbus.fate import Reason, Receipt
+from mcpbus.fate import Receipt
 from mcpbus.features.catalogue import Features
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.tool import Tool
@@ -26,7 +26,7 @@ from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
 from mcpbus.resumable import ResumableStreams
-from mcpbus.routing import Kind, Setting
+from mcpbus.routing import Kind, Reason, Setting
 from mcpbus.stream import Stream
 from mcpbus.voice import LogThreshold
 

@@ -8,13 +8,12 @@ import trio
 
 from actors import Cell, Stopped, StopReason
 from mcpbus.emission import Emission
-from mcpbus.fate import Reason
 from mcpbus.held import Held
 from mcpbus.interest import covers
 from mcpbus.outbox import NOT_WRITTEN, Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.request import Cancel, Drop, End
-from mcpbus.routing import ABSENT, CHANGES, Kind, Line, Situation, absent, route
+from mcpbus.routing import ABSENT, CHANGES, Kind, Line, Reason, Situation, absent, route
 from mcpbus.stream import Abort, Ending, Finish, Purge, Returned, Stream, Supersede
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from mcpbus.fate import Place, Reason
+from mcpbus.fate import Place
+from mcpbus.routing import Reason
 
 
 @attrs.frozen(kw_only=True)

@@ -21,7 +21,7 @@ import trio
 
 from actors import Address
 from mcpbus.budget import SHORT_BYTES, Account, Budget
-from mcpbus.fate import DELIVERED, STORED, Fate, Reason, settle_all
+from mcpbus.fate import DELIVERED, STORED, Fate, settle_all
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
@@ -29,7 +29,7 @@ from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
 from mcpbus.reached import ReachedLimits
 from mcpbus.resumable import ResumableStreams
-from mcpbus.routing import Line, Situation, absent
+from mcpbus.routing import Line, Reason, Situation, absent
 from mcpbus.stores.log import EventLog
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ import msgspec
 
 from actors import Address, Cell, Stopped, StopReason, System, Task, TaskEnded, Timer
 from mcpbus.budget import Budget
-from mcpbus.fate import Reason
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing, Withdrawal
-from mcpbus.routing import Line
+from mcpbus.routing import Line, Reason
 from mcpbus.stores.log import EventLog
 from mcpbus.stream import (
     Abort,

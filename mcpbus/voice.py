@@ -1,12 +1,11 @@
 """What a request says while it runs: which of it its client wants, and what that looks like on the wire."""
 
 from mcpbus.emission import Emission, Progress
-from mcpbus.fate import Reason
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.jsonrpc import RequestId, encode_id
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
-from mcpbus.routing import Setting, route
+from mcpbus.routing import Reason, Setting, route
 
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 

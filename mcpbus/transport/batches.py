@@ -16,14 +16,13 @@ import attrs
 
 from actors import Cell, Failed, Stopped, TaskEnded
 from mcpbus import dispatch
-from mcpbus.fate import Reason
 from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
 from mcpbus.owners import Peer
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode_result
 from mcpbus.protocol.revisions import Era
-from mcpbus.routing import Kind, Line, Setting
+from mcpbus.routing import Kind, Line, Reason, Setting
 from mcpbus.session import Session
 from mcpbus.stream import Abort, Ending, Stream
 from mcpbus.transport.decisions import (

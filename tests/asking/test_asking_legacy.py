@@ -13,7 +13,7 @@ from mcpbus.asking import (
     ListRoots,
     Sample,
 )
-from mcpbus.fate import Reason
+from mcpbus.routing import Reason
 from mcpbus.stores import MemoryEventStore
 
 CANCELLED = "notifications/cancelled"

@@ -8,7 +8,8 @@ from interview import EVERYTHING, MODERN, ROOTS, SAMPLED, accept, interviewed, r
 
 from mcpbus import Context
 from mcpbus.asking import CannotAskError, Elicit, ElicitUrl, ListRoots, Sample
-from mcpbus.fate import DELIVERED, Fate, Reason
+from mcpbus.fate import DELIVERED, Fate
+from mcpbus.routing import Reason
 
 PARKED = Fate.discarded(Reason.PARKED)
 

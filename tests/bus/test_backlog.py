@@ -12,14 +12,14 @@ from staging import staged, tool
 
 from mcpbus import Context
 from mcpbus.emission import Emission, Progress
-from mcpbus.fate import DELIVERED, STORED, Fate, Reason
+from mcpbus.fate import DELIVERED, STORED, Fate
 from mcpbus.mailboxes import expendable
 from mcpbus.outbox import BOUNDED, Outgoing
 from mcpbus.protocol.jsonrpc import Response
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
 from mcpbus.request import Answered, Cancel, End, RequestActor
-from mcpbus.routing import Kind, Line
+from mcpbus.routing import Kind, Line, Reason
 from mcpbus.session import CancelRequest, Close, EndGet, OpenGet
 from mcpbus.session_actor import SessionActor
 from mcpbus.stores import MemoryEventStore

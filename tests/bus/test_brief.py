@@ -8,7 +8,8 @@ import trio
 from staging import staged
 
 from mcpbus import Context, Elicit, InputRequired, ToolError
-from mcpbus.fate import DELIVERED, Reason
+from mcpbus.fate import DELIVERED
+from mcpbus.routing import Reason
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 

@@ -5,7 +5,8 @@ import trio
 from staging import HELLO, Stage, methods, staged, tool
 
 from mcpbus import ProtocolError
-from mcpbus.fate import DELIVERED, Fate, Place, Reason
+from mcpbus.fate import DELIVERED, Fate, Place
+from mcpbus.routing import Reason
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.transport.client import Disconnected
 

@@ -6,18 +6,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.fate import (
-    DELIVERED,
-    STORED,
-    Broadcast,
-    Fate,
-    Ledger,
-    Place,
-    Reason,
-    Verdict,
-    move_all,
-    settle_all,
-)
+from mcpbus.fate import DELIVERED, STORED, Broadcast, Fate, Ledger, Place, Verdict, move_all, settle_all
+from mcpbus.routing import Reason
 
 FATES = [
     DELIVERED,

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.budget import Budget
-from mcpbus.fate import DELIVERED, Ledger, Place, Reason
+from mcpbus.fate import DELIVERED, Ledger, Place
 from mcpbus.held import Held
 from mcpbus.outbox import OVERHEAD_BYTES, Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.reached import ReachedLimits
-from mcpbus.routing import Kind
+from mcpbus.routing import Kind, Reason
 
 
 def make(ledger, key=None, data=b"{}"):

@@ -5,7 +5,8 @@ import trio
 from staging import CLAIM, HELLO, methods, short, staged, tool
 
 from mcpbus import ProtocolError, Server
-from mcpbus.fate import DELIVERED, Fate, Place, Reason
+from mcpbus.fate import DELIVERED, Fate, Place
+from mcpbus.routing import Reason
 from mcpbus.testing import open_bus, open_probe
 
 TOOLS = "notifications/tools/list_changed"

@@ -5,10 +5,10 @@ import pytest
 from actors import DeadLetter, Discard
 from mcpbus import mailboxes
 from mcpbus.emission import Emission
-from mcpbus.fate import DELIVERED, Fate, Ledger, Reason, Verdict
+from mcpbus.fate import DELIVERED, Fate, Ledger, Verdict
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.revisions import Era
-from mcpbus.routing import Kind
+from mcpbus.routing import Kind, Reason
 from mcpbus.stream import Returned
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpbus.fate import DELIVERED, Fate, Ledger, Place, Reason
+from mcpbus.fate import DELIVERED, Fate, Ledger, Place
 from mcpbus.outbox import OVERHEAD_BYTES, Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
-from mcpbus.routing import Kind
+from mcpbus.routing import Kind, Reason
 
 RESERVED = frozenset({Kind.REPLY, Kind.WITHDRAWAL, Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT})
 LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})

@@ -10,12 +10,12 @@ from actors import Discard
 from mcpbus import Context, mailboxes
 from mcpbus.asking import CannotAskError
 from mcpbus.emission import Emission
-from mcpbus.fate import DELIVERED, Fate, Reason
+from mcpbus.fate import DELIVERED, Fate
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.protocol.revisions import Era
 from mcpbus.request import RequestActor
-from mcpbus.routing import Kind, Line
+from mcpbus.routing import Kind, Line, Reason
 from mcpbus.session import OpenGet
 from mcpbus.stores import MemoryEventStore
 from mcpbus.stream import Finish

@@ -6,7 +6,6 @@ LISTEN and SHARED are places; HELD is the session's; what is in lower case is th
 
 import pytest
 
-from mcpbus.fate import Reason
 from mcpbus.protocol.revisions import Era
 from mcpbus.routing import (
     ABSENT,
@@ -15,6 +14,7 @@ from mcpbus.routing import (
     ROUTES,
     Kind,
     Line,
+    Reason,
     Setting,
     Situation,
     absent,

@@ -4,7 +4,8 @@ import pytest
 import trio
 from staging import methods, staged, tool
 
-from mcpbus.fate import DELIVERED, Fate, Place, Reason
+from mcpbus.fate import DELIVERED, Fate, Place
+from mcpbus.routing import Reason
 from mcpbus.testing import StreamEnded
 
 TOOLS = "notifications/tools/list_changed"

@@ -12,7 +12,7 @@ from lanes import Endpoint, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, Limits, Server, Unauthorized
-from mcpbus.fate import Reason
+from mcpbus.routing import Reason
 from mcpbus.serving.http1_connection import Http1Connection
 from mcpbus.serving.http1_push import Push
 from mcpbus.stores import MemoryEventStore

@@ -8,8 +8,8 @@ import trio.lowlevel
 from channels import call, house, initialize, notification, request, sse, ws
 
 from mcpbus import DELIVERED, Context
-from mcpbus.fate import Reason
 from mcpbus.protocol.jsonrpc import MAX_BATCH
+from mcpbus.routing import Reason
 from mcpbus.transport.channel import run_channel
 
 B = "2025-03-26"

@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 import attrs
 import msgspec
 
+from mcpbus.protocol.jsonrpc import encode_value
 from mcpbus.protocol.messages import Implementation, MetaObject
 from mcpbus.protocol.meta import SERVER_INFO
 from mcpbus.protocol.revisions import Revision
-from mcpbus.schemas import jsontypes
 
 CacheScope: TypeAlias = Literal["public", "private"]
 
@@ -25,7 +25,7 @@ class Tail:
     _revision: Revision
     _meta: MetaObject
 
-    def with_meta(self, meta: MetaObject | None) -> bytes:
+    def with_meta(self, meta: MetaObject) -> bytes:
         """As `plain`, with a ``_meta`` of the result's own."""
         return self._end(b"", {**self._meta, **meta}) if meta else self.plain
 
@@ -47,7 +47,7 @@ class Tail:
 
     def _end(self, members: bytes, meta: MetaObject, result_type: bytes = b"complete") -> bytes:
         kind = b',"resultType":"%b"' % result_type if self._revision.result_type else b""
-        return kind + members + (b',"_meta":%b}' % jsontypes.encode(meta) if meta else b"}")
+        return kind + members + (b',"_meta":%b}' % encode_value(meta) if meta else b"}")
 
 
 def tail_for(identity: Implementation, revision: Revision) -> Tail:

@@ -112,7 +112,8 @@ class Tool:
         return _result(encode_text(encoded.decode()), self.output.structure(encoded, revision), tail.plain)
 
     def _encode_tool_result(self, result: ToolResult, revision: Revision, tail: Tail) -> bytes:
-        end = tail.with_meta(result.meta)
+        meta = result.meta or {}
+        end = tail.with_meta({name: msgspec.Raw(jsontypes.encode(value)) for name, value in meta.items()})
         if result.is_error:
             end = b',"isError":true' + end
         structured = None

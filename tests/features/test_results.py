@@ -257,6 +257,13 @@ def test_a_file_is_what_it_holds_and_not_where_it_is():
         File(Path("a.png"))
 
 
+async def test_the_meta_of_a_tool_result_may_hold_models(server, connect):
+    server.add_tool(returning(Any, ToolResult("a", meta={"week": Week(days=[1, 2])})))
+    for revision in (D, E):
+        result = await connect(server, revision).call("t")
+        assert result["_meta"]["week"] == {"days": [1, 2], "total": 3}
+
+
 async def test_a_tool_result_says_everything(server, connect):
     server.add_tool(returning(Any, ToolResult(["a"], {"n": 1}, is_error=True, meta={"k": 1})))
     legacy, modern = await connect(server, D).call("t"), await connect(server, E).call("t")

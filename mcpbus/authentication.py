@@ -8,7 +8,6 @@ nobody else; so may all else that is somebody's, see `mcpbus.principals`.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from mcpbus.containment import ExceptionsOnly
 from mcpbus.transport.decisions import Head
 
 Authenticate = Callable[[Head], Awaitable[Any]]
@@ -28,14 +27,3 @@ class Unauthorized(Exception):  # noqa: N818 - HTTP's own word
             raise ValueError(f"status is {status}: it must be 401 or 403")
         self.challenge = challenge
         self.status = status
-
-
-async def identify(authenticate: Authenticate, head: Head) -> Any:
-    """Ask the author's function who is behind a request.
-
-    Raises:
-        Unauthorized: It refused the request.
-        Exception: It failed.
-    """
-    with ExceptionsOnly("authenticate"):
-        return await authenticate(head)

@@ -6,9 +6,8 @@ from typing import Final, TypeAlias
 import attrs
 
 from mcpbus.admission import Overloaded
-from mcpbus.authentication import Unauthorized
 from mcpbus.outbox import Outgoing
-from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_request
+from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error
 from mcpbus.protocol.revisions import Revision
 from mcpbus.routing import Setting
@@ -120,10 +119,3 @@ def unanswered(stream: Stream) -> Answer:
     if stream.ending in _UNANSWERED:
         return Answer(200, HEADERS)
     return refusal(500, internal_error())
-
-
-def challenge(refused: Unauthorized) -> Answer:
-    """Return the answer of a request whose principal may not make it."""
-    header = (b"www-authenticate", refused.challenge.encode("latin-1"))
-    why = "who is asking is not known" if refused.status == 401 else "who is asking may not"
-    return refusal(refused.status, invalid_request(why), None, header)

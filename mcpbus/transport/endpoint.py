@@ -14,7 +14,6 @@ import trio
 
 from actors import Guest
 from mcpbus.admission import Overloaded
-from mcpbus.authentication import Unauthorized, identify
 from mcpbus.budget import SHORT_BYTES, Account, Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.options import Limits
@@ -23,6 +22,7 @@ from mcpbus.session import Session
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
 from mcpbus.transport.answers import HeaderList
+from mcpbus.transport.authorizing import authorize
 from mcpbus.transport.decisions import (
     Answer,
     Head,
@@ -145,12 +145,8 @@ class Endpoint:
     ) -> None:
         """Ask who sends a request, and serve it."""
         try:
-            try:
-                principal = await identify(authenticate, head)
-            except Unauthorized as refused:
-                result: Answer | Guest | None = answers.challenge(refused)
-            else:
-                result = serve(head, body, principal, outlet)
+            principal, refused = await authorize(authenticate, head)
+            result = serve(head, body, principal, outlet) if refused is None else refused
             if isinstance(result, Answer):
                 outlet.finish(result)
                 return
@@ -176,12 +172,9 @@ class Endpoint:
         verdict = _POST if http.cleared else self._judge(head)
         if isinstance(verdict, Answer):
             return verdict
-        principal = None
-        if self._bus.server.authenticate is not None:
-            try:
-                principal = await identify(self._bus.server.authenticate, head)
-            except Unauthorized as refused:
-                return answers.challenge(refused)
+        principal, refused = await authorize(self._bus.server.authenticate, head)
+        if refused is not None:
+            return refused
         if verdict.verb == "POST":
             return await self._serve_post(http, principal)
         if verdict.verb == "DELETE":

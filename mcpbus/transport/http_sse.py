@@ -12,7 +12,6 @@ from urllib.parse import parse_qs, quote
 import trio
 
 from mcpbus.admission import Overloaded
-from mcpbus.authentication import Unauthorized, identify
 from mcpbus.owners import owner_of
 from mcpbus.principals import is_same
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
@@ -20,6 +19,7 @@ from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.session import Session
 from mcpbus.transport import answers, gate
 from mcpbus.transport.answering import HttpRequest, watch
+from mcpbus.transport.authorizing import authorize
 from mcpbus.transport.channel import Channel
 from mcpbus.transport.decisions import Answer, Head, answer, refusal
 from mcpbus.transport.exchange import Exchange
@@ -57,13 +57,10 @@ class HttpSse:
         if refused is not None:
             await http.answer(refused)
             return
-        principal = None
-        if self._bus.server.authenticate is not None:
-            try:
-                principal = await identify(self._bus.server.authenticate, http.head)
-            except Unauthorized as unauthorized:
-                await http.answer(answers.challenge(unauthorized))
-                return
+        principal, refused = await authorize(self._bus.server.authenticate, http.head)
+        if refused is not None:
+            await http.answer(refused)
+            return
         if http.head.verb == "GET":
             await self._open(http, principal)
         else:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from mcpbus.admission import Overloaded
-from mcpbus.authentication import Unauthorized, identify
 from mcpbus.owners import Peer
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.session import Session
 from mcpbus.transport import answers
+from mcpbus.transport.authorizing import authorize
 from mcpbus.transport.channel import Channel
 from mcpbus.transport.decisions import Answer, Head, answer, refusal
 from mcpbus.transport.exchange import Exchange
@@ -95,12 +95,9 @@ class WebSockets:
             return refusal(
                 400, invalid_request(f"Sec-WebSocket-Protocol must offer {SUBPROTOCOL}, or nothing")
             )
-        principal = None
-        if self._bus.server.authenticate is not None:
-            try:
-                principal = await identify(self._bus.server.authenticate, head)
-            except Unauthorized as unauthorized:
-                return answers.challenge(unauthorized)
+        principal, refused = await authorize(self._bus.server.authenticate, head)
+        if refused is not None:
+            return refused
         try:
             return Channel(self._bus, principal, self._exchange.origin(head, peer))
         except Overloaded as error:

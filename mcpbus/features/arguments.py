@@ -14,12 +14,13 @@ import msgspec
 
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.signature import Parameter, Signature
-from mcpbus.protocol.large import LARGE_BYTES, decode_large
+from mcpbus.protocol.large import decode_large
 from mcpbus.schemas import jsontypes
 from mcpbus.schemas.handwritten import HandWritten, JsonSchema, compile_schema
 
 # A refusal tells enough to correct the call and does not grow with it.
 _LONGEST_REFUSAL = 1000
+_SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
 class InvalidArgumentsError(Exception):
@@ -72,7 +73,7 @@ class TypedArguments:
         """See `Arguments.decode`."""
         try:
             try:
-                given = self._decode(raw) if len(raw) < LARGE_BYTES else decode_large(self._decode, raw)
+                given = self._decode(raw)
             except msgspec.ValidationError as error:
                 if not jsontypes.wants_whole_numbers(error):
                     raise
@@ -136,7 +137,16 @@ def _typed(signature: Signature) -> TypedArguments:
     for parameter in signature.parameters:
         if not parameter.required:
             document["properties"][parameter.name]["default"] = jsontypes.to_builtins(parameter.default)
-    return TypedArguments(msgspec.Raw(msgspec.json.encode(document)), document, decoder.decode)
+    flat = all(map(_is_scalar, document["properties"].values()))
+    # Text and numbers give the collector nothing to look through, however long they are.
+    decode = decoder.decode if flat else partial(decode_large, decoder.decode)
+    return TypedArguments(msgspec.Raw(msgspec.json.encode(document)), document, decode)
+
+
+def _is_scalar(schema: dict[str, Any]) -> bool:
+    if "anyOf" in schema:
+        return all(map(_is_scalar, schema["anyOf"]))
+    return "enum" in schema or schema.get("type") in _SCALARS
 
 
 def _field(parameter: Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:

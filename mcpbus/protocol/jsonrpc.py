@@ -113,10 +113,11 @@ def decode(data: bytes | str) -> Request | Notification | Response:
     """
     try:
         # The raw members are skipped by the decoder without a look at their encoding, and text arrives with the same doubt.
-        if isinstance(data, str):
-            data = data.encode()
-        elif not data.isascii():
-            data.decode()
+        if not data.isascii():
+            if isinstance(data, str):
+                data = data.encode()
+            else:
+                data.decode()
         envelope = _envelopes.decode(data)
     except msgspec.ValidationError as fault:
         _refuse(data, str(fault))

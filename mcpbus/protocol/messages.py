@@ -346,8 +346,6 @@ def decode_params(params_type: type[_T], raw: msgspec.Raw) -> _T:
     Raises:
         ProtocolError: -32602; its message names the path, such as `params.ref.name`.
     """
-    if params_type is InitializeParams and len(raw) > MOST_OF_CLIENT:
-        raise invalid_params(f"expected at most {MOST_OF_CLIENT} bytes, got {len(raw)} - at `params`")
     decoder = _decoders.get(params_type)
     if decoder is None:
         decoder = _decoders[params_type] = msgspec.json.Decoder(params_type)
@@ -356,6 +354,13 @@ def decode_params(params_type: type[_T], raw: msgspec.Raw) -> _T:
     except (msgspec.DecodeError, RecursionError) as fault:
         raise invalid_params(_explain(str(fault))) from None
     return params
+
+
+def decode_initialize(raw: msgspec.Raw) -> InitializeParams:
+    """Read the params of `initialize`, as `decode_params` does. What they say of a client is kept, so there is a bound to it."""
+    if len(raw) > MOST_OF_CLIENT:
+        raise invalid_params(f"expected at most {MOST_OF_CLIENT} bytes, got {len(raw)} - at `params`")
+    return decode_params(InitializeParams, raw)
 
 
 def _explain(detail: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.jsonrpc import LONGEST_ID
-from mcpbus.protocol.large import LARGE_BYTES, decode_large
+from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import MOST_OF_CLIENT, Implementation
 from mcpbus.remembered import Remembered
@@ -76,27 +76,40 @@ NO_META: Final = Meta({})
 class Routing(msgspec.Struct, frozen=True, gc=False):
     """What routes a message: its `_meta`, and `params.name`, `params.uri` or `params.taskId` where they are strings.
 
-    A retry brings `input_responses` and `request_state`, both as they came: UNSET where they did not.
+    A retry brings answers and a state, which are kept as they came: UNSET where they did not.
     """
 
     meta: Meta
     name: str | None = None
     uri: str | None = None
-    input_responses: Any = msgspec.UNSET
-    request_state: Any = msgspec.UNSET
+    raw_responses: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    raw_state: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     task_id: str | None = None
 
     def is_retry(self) -> bool:
         """Whether the request brings answers, or a state (rule V-5)."""
-        return self.input_responses is not msgspec.UNSET or self.request_state is not msgspec.UNSET
+        return self.raw_responses is not msgspec.UNSET or self.raw_state is not msgspec.UNSET
+
+    @property
+    def input_responses(self) -> Any:
+        """The answers, decoded; UNSET if the request brings none."""
+        return _read_member(self.raw_responses, "inputResponses")
+
+    @property
+    def request_state(self) -> Any:
+        """The state, decoded; UNSET if the request brings none."""
+        return _read_member(self.raw_state, "requestState")
 
 
 class _Common(msgspec.Struct, gc=False):
     meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")
     name: str | None = None
     uri: str | None = None
-    input_responses: Any = msgspec.field(default=msgspec.UNSET, name="inputResponses")
-    request_state: Any = msgspec.field(default=msgspec.UNSET, name="requestState")
+    # What may be large is left as it is: a retry alone looks at it.
+    input_responses: msgspec.Raw | msgspec.UnsetType = msgspec.field(
+        default=msgspec.UNSET, name="inputResponses"
+    )
+    request_state: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="requestState")
     task_id: str | None = msgspec.field(default=None, name="taskId")
 
 
@@ -122,8 +135,7 @@ def read_routing(params: msgspec.Raw) -> Routing:
     """
     try:
         try:
-            large = len(params) >= LARGE_BYTES
-            common = decode_large(_common.decode, params) if large else _common.decode(params)
+            common = _common.decode(params)
         except msgspec.ValidationError:
             common = decode_large(_loose.decode, params)
             common.name, common.uri, common.task_id = (
@@ -135,6 +147,15 @@ def read_routing(params: msgspec.Raw) -> Routing:
     return Routing(
         meta, common.name, common.uri, common.input_responses, common.request_state, common.task_id
     )
+
+
+def _read_member(raw: msgspec.Raw | msgspec.UnsetType, name: str) -> Any:
+    if isinstance(raw, msgspec.UnsetType):
+        return raw
+    try:
+        return decode_large(msgspec.json.decode, raw)
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise invalid_params(f"{fault} - at `params.{name}`") from None
 
 
 def _read_meta(data: bytes) -> Meta:

@@ -35,7 +35,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_error,
     encode_result,
 )
-from mcpbus.protocol.messages import InitializeParams, decode_params
+from mcpbus.protocol.messages import decode_initialize
 from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
 from mcpbus.routing import Kind, Line, Setting
@@ -347,7 +347,7 @@ class Channel:
     def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
         if self.session.stage is not Stage.CONNECTED:
             raise invalid_request("this connection has been initialized; a session is initialized once")
-        params = decode_params(InitializeParams, request.params)
+        params = decode_initialize(request.params)
         revision = negotiate(params.protocol_version)
         principal = self.session.principal
         inbound = Inbound(request, routing, revision, _SHARED, self._peer, None, self.session, principal)

@@ -231,10 +231,10 @@ class Exchange(Generic[SessionT]):
         identity: RequestId | None = None
         try:
             message = decode(body)
-            if isinstance(message, Response):
-                return self._judge_response(head.headers, message, principal)
             if isinstance(message, Request):
                 identity = message.id
+            elif isinstance(message, Response):
+                return self._judge_response(head.headers, message, principal)
             routing = read_routing(message.params)
             if mirrors.claims_modern(head.headers, routing):
                 return self._judge_modern(head.headers, message, routing, principal)

@@ -4,7 +4,7 @@ from typing import Final
 
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request, quoted
 from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode_batch
-from mcpbus.protocol.messages import InitializeParams, decode_params
+from mcpbus.protocol.messages import decode_initialize
 from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Revision, negotiate
 from mcpbus.transport import mirrors
@@ -74,7 +74,7 @@ def judge_initialize(headers: Headers, request: Request, routing: Routing) -> In
         Refused: Its params are not those of initialize.
     """
     try:
-        params = decode_params(InitializeParams, request.params)
+        params = decode_initialize(request.params)
     except ProtocolError as error:
         raise Refused(status_of(error.code, ASSUMED), error) from None
     accepted = headers.accepted

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.messages import decode_params
+from mcpbus.protocol.messages import decode_initialize, decode_params
 
 INFO = {"name": "c", "version": "1"}
 
@@ -110,7 +110,6 @@ REFUSED = [
     ("C-4", wire.CancelledParams, {"requestId": "i" * 1025}, "`params.requestId`", "length <= 1024"),
     ("I-3", wire.ListParams, {"cursor": 5}, "`params.cursor`", "str"),
     # What is kept for a client, or looked for at length, is bounded.
-    ("L-1", wire.InitializeParams, {"x": "x" * 65_536}, "`params`", "at most 65536 bytes, got 65545"),
     ("R-7", wire.ReadResourceParams, {"uri": LONG_URI}, "`params.uri`", "length <= 8192"),
     ("R-9", wire.SubscribeParams, {"uri": LONG_URI}, "`params.uri`", "length <= 8192"),
     (
@@ -138,6 +137,12 @@ def test_bad_params_are_told_what_is_wrong_and_where(rule, params_type, params, 
     assert caught.value.code == INVALID_PARAMS, rule
     assert path in caught.value.message
     assert names in caught.value.message
+
+
+def test_what_is_kept_of_an_initialize_is_bounded():
+    with pytest.raises(ProtocolError, match="at most 65536 bytes, got 65545 - at `params`") as caught:
+        decode_initialize(raw({"x": "x" * 65_536}))
+    assert caught.value.code == INVALID_PARAMS
 
 
 PARAMS_TYPES = sorted(

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
-from mcpbus.asking.ask import Ask
 from mcpbus.asking.questions import Elicit, ElicitUrl, ListRoots, Question, Sample, check_questions
 
 T = TypeVar("T")
@@ -30,10 +29,6 @@ class Asking:
     """
 
     __slots__ = ()
-
-    @abstractmethod
-    def prepare(self, questions: Mapping[str, Question]) -> Ask:
-        """Make questions ready to be asked. For the bus."""
 
     @abstractmethod
     async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109

@@ -14,6 +14,7 @@ from mcpbus.asking.questions import Question
 from mcpbus.call import Carrier
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Place, Receipt
+from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.routing import Kind
@@ -42,7 +43,7 @@ class Client(msgspec.Struct, frozen=True):
     capabilities: Mapping[str, Any]
 
 
-class Context(Asking):
+class Context(Asking, HandlerContext):
     """One run of a handler, as the handler sees it.
 
     Annotate a parameter of an async handler with this type, and it is given the context; it does not become an
@@ -54,6 +55,8 @@ class Context(Asking):
     """
 
     __slots__ = ("_bus", "_carrier", "_in_a_row", "_since")
+
+    asynchronous = True
 
     def __init__(self, carrier: Carrier) -> None:
         self._bus = carrier.bus

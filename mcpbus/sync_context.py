@@ -11,6 +11,7 @@ from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
 from mcpbus.asking.questions import Question
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Receipt
+from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Revision
 from mcpbus.routing import Kind
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SyncContext:
+class SyncContext(HandlerContext):
     """The context of a handler that is a plain function; its methods block the handler's thread.
 
     The same as `Context` in all else. After a cancellation of the request what it says is discarded.
     """
 
     __slots__ = ("_context",)
+
+    asynchronous = False
 
     def __init__(self, context: "Context") -> None:
         self._context = context

@@ -15,10 +15,9 @@ import attrs
 import msgspec
 
 from mcpbus.asking.required import InputRequired
-from mcpbus.context import Context
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.handler_context import HandlerContext
 from mcpbus.schemas import jsontypes
-from mcpbus.sync_context import SyncContext
 
 MISSING: Any = inspect.Parameter.empty
 """Stands for an absent default or an absent annotation, where None would be a value."""
@@ -226,7 +225,8 @@ def _bare(annotation: Any) -> Any:
 
 
 def _is_context(annotation: Any) -> bool:
-    return _bare(annotation) is Context or _bare(annotation) is SyncContext
+    # Not whatever derives from a context: a handler is given no such thing.
+    return HandlerContext in getattr(_bare(annotation), "__bases__", ())
 
 
 def _check_bare(name: str, function: Callable[..., Any], owner: str, *, asynchronous: bool) -> None:
@@ -238,9 +238,9 @@ def _check_bare(name: str, function: Callable[..., Any], owner: str, *, asynchro
             f"of an instance: {_ADDING[owner.partition(' ')[0]].format(written)}"
         )
     if name == "ctx":
-        kind = Context if asynchronous else SyncContext
+        kind = "Context" if asynchronous else "SyncContext"
         raise RegistrationError(
-            f"{owner}: {name!r} has no annotation, and clients would have to give it; write {name}: {kind.__name__} "
+            f"{owner}: {name!r} has no annotation, and clients would have to give it; write {name}: {kind} "
             f"for the context, or its type if it is an argument"
         )
 
@@ -258,15 +258,16 @@ def _check_nearly_context(annotation: Any, name: str, owner: str) -> None:
 
 
 def _check_context(annotation: Any, owner: str, *, asynchronous: bool) -> None:
-    if asynchronous and _bare(annotation) is SyncContext:
+    if _bare(annotation).asynchronous is asynchronous:
+        return
+    if asynchronous:
         raise RegistrationError(
             f"{owner}: is async and takes a SyncContext, which would block; annotate Context"
         )
-    if not asynchronous and _bare(annotation) is Context:
-        raise RegistrationError(
-            f"{owner}: is a plain function and takes a Context, whose methods it cannot await; "
-            f"annotate SyncContext, or write async def"
-        )
+    raise RegistrationError(
+        f"{owner}: is a plain function and takes a Context, whose methods it cannot await; "
+        f"annotate SyncContext, or write async def"
+    )
 
 
 def _gather_meta(annotation: Any, owner: str) -> Any:

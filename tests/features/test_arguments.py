@@ -242,8 +242,13 @@ def test_the_context_is_not_an_argument(function):
     assert list(tool(function).arguments.document["properties"]) == ["a"]
 
 
+class Derived(Context):
+    """Nobody makes one."""
+
+
 async def takes_sync(ctx: SyncContext) -> None: ...
 def takes_async(ctx: Context) -> None: ...
+async def takes_derived(ctx: Derived) -> None: ...
 async def takes_two(a: Context, b: Context) -> None: ...
 def takes_any(*args: int) -> None: ...
 def takes_named(**kwargs: int) -> None: ...
@@ -260,6 +265,7 @@ async def generates(a: int) -> Any:
     [
         (takes_sync, "annotate Context"),
         (takes_async, "annotate SyncContext, or write async def"),
+        (takes_derived, "Derived.*JSON"),
         (takes_two, "the context twice"),
         (takes_any, r"'\*args: int' cannot be given by name"),
         (takes_named, "cannot be given by name"),

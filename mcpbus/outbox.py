@@ -155,7 +155,7 @@ class Outbox:
             self._bytes += size
         self.held += size
         if self._said is not None and message.key is not None:
-            self._note(message)
+            self._note(message, self._said)
         message.receipt.move(_OUTBOX)
         if self._queue:
             self._queue.append(message)
@@ -219,13 +219,13 @@ class Outbox:
         for message in superseded:
             message.discard(Reason.SUPERSEDED)
 
-    def _note(self, message: Outgoing) -> None:
+    def _note(self, message: Outgoing, known: dict[_Said, Outgoing]) -> None:
         """Note that a message joins a queue of which it is known what it says."""
         said = _said_by(message)
-        if self._said is not None and said not in self._said:
-            self._said[said] = message
-        else:
+        if said in known:
             self._said = None
+        else:
+            known[said] = message
 
     def _take_log(self) -> Outgoing | None:
         """Take the oldest log line out of the queue; None if there is none."""

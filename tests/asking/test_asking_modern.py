@@ -232,6 +232,14 @@ async def test_answers_that_are_too_many_or_by_long_keys_are_refused(responses, 
         assert it.runs == 0
 
 
+async def test_as_many_answers_by_as_long_keys_as_there_may_be_are_taken(autojump_clock):
+    key = LONG_KEY[1:]
+    async with interviewed(shown(lambda ctx: ctx.elicit("?", str, key=key))) as it:
+        responses = {key: accept("x"), **{str(n): 0 for n in range(999)}}
+        reply = await it.ask(params={"inputResponses": responses}).reply()
+        assert text(reply["result"]) == "Accepted(data='x')"
+
+
 async def test_a_question_by_a_long_key_is_not_asked(autojump_clock):
     async def asks(ctx):
         try:

@@ -63,6 +63,9 @@ def test_the_parts_of_progress(value, total, message):
         (ValueError, lambda books: emission.progress(books, 1, float("inf"), None)),
         (TypeError, lambda books: emission.progress(books, 1, None, object())),
         (ValueError, lambda books: emission.custom(books, Kind.CUSTOM, "tools/list", None)),
+        (ValueError, lambda books: emission.custom(books, Kind.CUSTOM, "notifications/", None)),
+        (ValueError, lambda books: emission.custom(books, Kind.CUSTOM, emission.PROGRESS, None)),
+        (ValueError, lambda books: emission.custom(books, Kind.CUSTOM, "notifications/cancelled", None)),
         (TypeError, lambda books: emission.custom(books, Kind.CUSTOM, "notifications/x", {"a": object()})),
     ],
 )

@@ -290,6 +290,22 @@ async def test_an_initialize_that_is_one_request_too_many_leaves_no_session_behi
         assert (stage.bus.statistics().sessions, stage.bus.statistics().actors) == (1, 1)
 
 
+async def test_an_initialize_on_a_shared_channel_has_its_id_to_itself_while_hooks_run(autojump_clock):
+    async with staged() as stage, stage.wire() as wire:
+
+        @stage.server.on_session
+        async def hook(session):
+            await trio.sleep(1)
+
+        await wire.say("initialize", HELLO, 1)
+        await stage.quiet()
+        await wire.say("tools/call", {**tool(name="quick"), "_meta": CLAIM}, 1)
+        await stage.quiet()
+        assert [message["error"]["code"] for message in wire.got] == [-32600]
+        await trio.sleep(2)
+        assert wire.got[1]["result"]["serverInfo"]["name"] == "stage"
+
+
 async def test_a_tool_added_later_is_announced_to_its_session_alone(autojump_clock):
     async with staged() as stage:
         mine, theirs = await stage.probe.initialize(), await stage.probe.initialize()
@@ -383,4 +399,6 @@ async def test_a_line_of_a_session_below_its_clients_level_is_filtered(autojump_
         receipts = [inside.log(level, "line") for level in ("debug", "info", "warning")]
         await stage.quiet()
         assert [receipt.fate.reason for receipt in receipts] == [Reason.FILTERED, None, None]
+        await session.request("logging/setLevel", {"level": "warning"}).reply()
+        assert inside.log("info", "line").fate == Fate.discarded(Reason.FILTERED)
         assert [message["params"]["level"] for message in get.messages] == ["info", "warning"]

@@ -271,6 +271,7 @@ async def test_of_two_requests_that_are_too_much_together_one_is_ended(sizes, sh
         assert ended is calls[0 if shell == "http1" else sizes.index(max(sizes))]
         assert "too much" in ended.messages[0]["error"]["message"].lower()
         assert bus.statistics().requests == 1
+        assert bus.statistics().held_bytes < max(sizes) + LARGE, "what was ended counts no more"
 
 
 async def test_a_session_that_could_not_be_registered_gives_back_what_was_counted_for_it(autojump_clock):

@@ -219,3 +219,11 @@ def test_the_printed_tables_say_what_the_tables_say():
             )
             for (kind, era, column), way in table.items()
         }
+
+
+def test_each_row_and_each_column_of_a_printed_table_says_something():
+    lines = {}
+    for (table, era, row, column), cell in parsed(render()).items():
+        lines.setdefault((table, era, "row", row), set()).add(cell)
+        lines.setdefault((table, era, "column", column), set()).add(cell)
+    assert [line for line, cells in lines.items() if cells == {"-"}] == []

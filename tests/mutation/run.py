@@ -60,7 +60,10 @@ CORE = sorted(
     if path.stem not in _APART
 )
 TESTS = [
-    f"tests/{name}" for name in ("actors", "bus", "asking", "transport", "tasks", "stores", "properties")
+    *(f"tests/{name}" for name in ("actors", "bus", "asking", "transport", "tasks", "stores", "properties")),
+    "tests/serving/test_isolation.py",
+    "tests/test_blocked.py",
+    "tests/test_standard_error.py",
 ]
 WORLDS = "40"
 """How many random worlds `tests/properties` has, of which one round is run for each mutant that nothing else notices."""

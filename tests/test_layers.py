@@ -60,7 +60,7 @@ DOORS = {
 }
 """Which rooms and modules may import what others wrote."""
 
-PURE = [f"mcpbus.serving.http1{part}" for part in ("", "_answer", "_body", "_head")]
+PURE = [f"mcpbus.serving.http1.{part}" for part in ("body", "encoder", "head", "parser")]
 """What reads and writes HTTP/1.1 does not wait either."""
 
 
@@ -168,8 +168,8 @@ def test_the_tables_name_no_module_that_has_moved():
             {"mcpbus.features.a (features) imports trio"},
         ),
         (
-            {"mcpbus.serving.http1_head": "from trio import Event"},
-            {"mcpbus.serving.http1_head (serving) imports trio"},
+            {"mcpbus.serving.http1.head": "from trio import Event"},
+            {"mcpbus.serving.http1.head (serving) imports trio"},
         ),
         ({"mcpbus.core.a": "import h2.events"}, {"mcpbus.core.a (core) imports h2"}),
         ({"mcpbus.core.a": "import yaml"}, {"mcpbus.core.a (core) imports yaml"}),

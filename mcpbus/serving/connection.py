@@ -8,10 +8,10 @@ import trio
 
 from mcpbus.owners import Peer
 from mcpbus.reached import ReachedLimits
+from mcpbus.serving.app_tasks import Tasks
 from mcpbus.serving.asgi import AsgiApp, Noting
 from mcpbus.serving.counters import Counters
-from mcpbus.serving.h11 import GuardedH11Protocol
-from mcpbus.serving.held import Flusher, Held
+from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http2 import GuardedH2Protocol
 from mcpbus.serving.hypercorn import (
     AppWrapper,
@@ -27,9 +27,9 @@ from mcpbus.serving.hypercorn import (
     WorkerContext,
     parse_socket_addr,
 )
+from mcpbus.serving.hypercorn_http1 import GuardedH11Protocol
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.stream import DeadlineStream
-from mcpbus.serving.tasks import Tasks
+from mcpbus.serving.write_coalescer import Flusher, Held
 
 _READ_BYTES = 64 * 1024
 

@@ -15,14 +15,14 @@ from mcpbus.serving.asgi import AsgiApp, DirectApp
 from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.connection import Connection, Service, Stream
 from mcpbus.serving.counters import Counters
-from mcpbus.serving.held import Flusher
-from mcpbus.serving.http1_connection import Http1Connection
-from mcpbus.serving.http1_lane import Lane
-from mcpbus.serving.http1_poll import Poll
+from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http1.lane import Lane
+from mcpbus.serving.http1.reactor import Poll
 from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
-from mcpbus.serving.stream import DeadlineStream
+from mcpbus.serving.write_coalescer import Flusher
 from mcpbus.shares import NoRoomError, Shares
 
 _logger = logging.getLogger("mcpbus.serving")

@@ -11,7 +11,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from mcpbus.serving.held import Held
+from mcpbus.serving.app_tasks import Tasks
 from mcpbus.serving.http2_buffer import Budget, StalledError
 from mcpbus.serving.http2_connection import GuardedH2Connection
 from mcpbus.serving.http2_patience import Patience
@@ -37,8 +37,8 @@ from mcpbus.serving.hypercorn import (
     WSStream,
     filter_pseudo_headers,
 )
-from mcpbus.serving.tasks import Tasks
 from mcpbus.serving.websocket import TAKEN
+from mcpbus.serving.write_coalescer import Held
 
 
 class GuardedH2Protocol(H2Protocol):

@@ -6,8 +6,8 @@ from typing import Final
 
 import trio
 
-from mcpbus.serving.http1_answer import CLOSE, encode_answer
-from mcpbus.serving.stream import DeadlineStream
+from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.shares import NoRoomError
 from mcpbus.transport.answers import RETRY_AFTER
 

@@ -11,9 +11,9 @@ import trio
 
 from mcpbus.owners import Peer
 from mcpbus.serving.asgi import DirectApp
-from mcpbus.serving.http1_connection import Http1Connection
-from mcpbus.serving.http1_lane import Lane
-from mcpbus.serving.http1_poll import Poll, Pollable, Turn
+from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http1.lane import Lane
+from mcpbus.serving.http1.reactor import Poll, Pollable, Turn
 from mcpbus.serving.options import ServeOptions
 from mcpbus.testing.recording import Recording, Sent
 

@@ -17,7 +17,7 @@ from tests.fuzz.fuzz_target import Drawn
 from tests.fuzz.fuzz_virtual import assert_balanced, assert_empty, play
 
 from lanes import House, open_lane  # isort: skip - `fuzz_target` knows where it is
-from mcpbus.serving.http1_answer import CONTINUE
+from mcpbus.serving.http1.encoder import CONTINUE
 from mcpbus.testing import open_bus
 
 _META = "io.modelcontextprotocol/"

@@ -13,8 +13,8 @@ from mcpbus.budget import Budget
 from mcpbus.owners import Peer
 from mcpbus.reached import ReachedLimits
 from mcpbus.serving import ServeOptions
-from mcpbus.serving.http1_connection import Http1Connection
-from mcpbus.serving.http1_lane import Lane
+from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http1.lane import Lane
 from mcpbus.testing.over_http1 import WirePoll
 from mcpbus.transport.decisions import Answer
 

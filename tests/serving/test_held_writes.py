@@ -5,7 +5,7 @@ import pytest
 import trio
 from peers import Http2, get, receive_until, respond, serving
 
-from mcpbus.serving.stream import DeadlineStream
+from mcpbus.serving.deadline_stream import DeadlineStream
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbus.serving.http1_answer import encode_answer, encode_chunk, encode_head
+from mcpbus.serving.http1.encoder import encode_answer, encode_chunk, encode_head
 
 
 def lines(head):

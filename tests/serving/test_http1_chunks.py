@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcpbus.serving.http1_body import MOST_FRAMING, Chunked
-from mcpbus.serving.http1_head import RequestError
+from mcpbus.serving.http1.body import MOST_FRAMING, Chunked
+from mcpbus.serving.http1.head import RequestError
 
 
 def chunks(number, size):

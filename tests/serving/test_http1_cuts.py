@@ -8,7 +8,7 @@ import trio
 from lanes import get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.serving.http1_answer import CONTINUE
+from mcpbus.serving.http1.encoder import CONTINUE
 
 CHUNKED = b"transfer-encoding: chunked"
 SAID = [

@@ -6,7 +6,7 @@ version of llhttp which is more lenient fails here or changes nothing.
 
 import pytest
 
-from mcpbus.serving.http1_head import CHUNKED, LONGEST_LINE, MOST_FIELDS, PREFACE, RequestError, read_head
+from mcpbus.serving.http1.head import CHUNKED, LONGEST_LINE, MOST_FIELDS, PREFACE, RequestError, read_head
 
 LIMIT = 32 * 1024
 

@@ -7,8 +7,8 @@ import trio
 import trio.testing
 
 from actors import Guest
-from mcpbus.serving import http1_poll
-from mcpbus.serving.http1_poll import Pace, Poll
+from mcpbus.serving.http1 import reactor
+from mcpbus.serving.http1.reactor import Pace, Poll
 
 
 class Turns(Poll):
@@ -64,14 +64,14 @@ async def turns():
 
 
 async def test_answers_of_turns_that_are_due_together_are_written_together(turns, monkeypatch):
-    monkeypatch.setattr(http1_poll, "perf_counter", lambda: 0)
+    monkeypatch.setattr(reactor, "perf_counter", lambda: 0)
     turns.due(turns.says("a"), turns.says("b"), turns.says("c"))
     await trio.testing.wait_all_tasks_blocked()
     assert turns.done == ["turn a", "turn b", "turn c", "answer a", "answer b", "answer c"]
 
 
 async def test_no_more_than_a_few_are_kept_back(turns, monkeypatch):
-    monkeypatch.setattr(http1_poll, "perf_counter", lambda: 0)
+    monkeypatch.setattr(reactor, "perf_counter", lambda: 0)
     turns.due(*[turns.says(n) for n in range(20)])
     await trio.testing.wait_all_tasks_blocked()
     written = [line for line in turns.done if line.startswith("answer")]
@@ -81,7 +81,7 @@ async def test_no_more_than_a_few_are_kept_back(turns, monkeypatch):
 
 async def test_an_answer_does_not_wait_for_others_once_a_turn_has_taken_its_time(turns, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(http1_poll, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(reactor, "perf_counter", lambda: now[0])
 
     def work():
         now[0] += 0.001
@@ -93,7 +93,7 @@ async def test_an_answer_does_not_wait_for_others_once_a_turn_has_taken_its_time
 
 async def test_what_took_its_time_while_an_answer_waited_is_expected_to_do_so_again(turns, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(http1_poll, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(reactor, "perf_counter", lambda: now[0])
     slow, quick = Pace(slow=0), Pace(slow=0)
 
     def work(pace, seconds):
@@ -117,7 +117,7 @@ def test_what_is_quick_is_taken_for_quick_in_the_end():
 
 
 async def test_a_handler_that_waits_keeps_no_answer_back_and_others_go_on(turns, monkeypatch, autojump_clock):
-    monkeypatch.setattr(http1_poll, "perf_counter", lambda: 0)
+    monkeypatch.setattr(reactor, "perf_counter", lambda: 0)
 
     async def handler():
         await trio.sleep(5)
@@ -172,7 +172,7 @@ async def test_a_handler_that_is_cancelled_in_its_own_turn_takes_nobody_with_it(
 async def test_what_may_wait_for_the_turn_is_written_after_it_and_with_the_answers_of_others(
     turns, monkeypatch
 ):
-    monkeypatch.setattr(http1_poll, "perf_counter", lambda: 0)
+    monkeypatch.setattr(reactor, "perf_counter", lambda: 0)
     assert not turns.write_after_turn(Answer(turns.done, "never"))
 
     def speak():

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.serving.http1 import Requests
-from mcpbus.serving.http1_head import LONGEST_LINE, Heads, RequestError
+from mcpbus.serving.http1.head import LONGEST_LINE, Heads, RequestError
+from mcpbus.serving.http1.parser import Requests
 
 LIMIT = 32 * 1024
 HEAD = b"POST /%d HTTP/1.1\r\nHost: localhost\r\n"

@@ -16,8 +16,8 @@ from test_tls import CERTIFICATE, FILES
 from test_tls import connect as connect_securely
 
 from mcpbus.serving import Counters
-from mcpbus.serving.http1_connection import Http1Connection
-from mcpbus.serving.http1_poll import Poll
+from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http1.reactor import Poll
 from mcpbus.transport.decisions import Answer
 
 

@@ -13,8 +13,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, Limits, Server, Unauthorized
 from mcpbus.routing import Reason
-from mcpbus.serving.http1_connection import Http1Connection
-from mcpbus.serving.http1_push import Push
+from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http1.push import Push
 from mcpbus.stores import MemoryEventStore
 from mcpbus.transport.decisions import Answer
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.serving.http1_wire import Http1Wire
+from mcpbus.serving.http1.wire import Http1Wire
 
 
 class Stream:

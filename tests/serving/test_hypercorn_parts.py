@@ -15,8 +15,8 @@ from hypercorn.protocol import http_stream, ws_stream
 
 from mcpbus.serving import ServeOptions
 from mcpbus.serving import hypercorn as parts
+from mcpbus.serving.app_tasks import Tasks
 from mcpbus.serving.http2 import GuardedH2Protocol
-from mcpbus.serving.tasks import Tasks
 
 PROTOCOL_ARGUMENTS = [
     "app",

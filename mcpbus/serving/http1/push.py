@@ -16,8 +16,8 @@ from mcpbus.transport.answering import Opened, Rendering
 from mcpbus.transport.sse import COMMENT, encode_events
 
 if TYPE_CHECKING:
-    from mcpbus.serving.http1_connection import Http1Connection
-    from mcpbus.serving.http1_request import Http1Request
+    from mcpbus.serving.http1.connection import Http1Connection
+    from mcpbus.serving.http1.request import Http1Request
 
 _GATHER_SECONDS: Final = 0.001
 

@@ -14,7 +14,7 @@ import httptools
 
 from mcpbus.remembered import LONGEST_REMEMBERED, MOST_REMEMBERED
 from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.http1_poll import Pace
+from mcpbus.serving.http1.reactor import Pace
 from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import Head, plain_path
 from mcpbus.transport.headers import Headers

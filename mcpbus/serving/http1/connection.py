@@ -2,7 +2,7 @@
 
 Most of them in a turn of the connection, which waits for nothing: what has come is read, the request is served, the answer
 written. A quiet connection, and one whose answer comes on a stream, then has no task. What has to be waited for is left to a
-task; see `http1_work`.
+task; see `work`.
 """
 
 import math
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from actors import Guest
-from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
-from mcpbus.serving.http1_poll import Poll
-from mcpbus.serving.http1_push import Push
-from mcpbus.serving.http1_request import MOST_AHEAD, Http1Request
-from mcpbus.serving.http1_wire import GONE, IDLE, SERVING, Doing, Owner, too_slow
-from mcpbus.serving.http1_work import FAILED, Http1Work
+from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
+from mcpbus.serving.http1.push import Push
+from mcpbus.serving.http1.reactor import Poll
+from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
+from mcpbus.serving.http1.wire import GONE, IDLE, SERVING, Doing, Owner, too_slow
+from mcpbus.serving.http1.work import FAILED, Http1Work
 from mcpbus.transport.answering import Opened
 from mcpbus.transport.decisions import Answer, Head
 
 if TYPE_CHECKING:
-    from mcpbus.serving.http1_lane import Lane
+    from mcpbus.serving.http1.lane import Lane
 
 _MOST_IN_TURN: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head."""

@@ -2,7 +2,6 @@
 
 import h11
 
-from mcpbus.serving.held import Held
 from mcpbus.serving.hypercorn import (
     Closed,
     EndBody,
@@ -12,6 +11,7 @@ from mcpbus.serving.hypercorn import (
     StreamEvent,
     WSStream,
 )
+from mcpbus.serving.write_coalescer import Held
 
 
 class GuardedH11Protocol(H11Protocol):

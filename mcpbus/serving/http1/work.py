@@ -17,13 +17,13 @@ import trio
 from actors import Guest
 from mcpbus.containment import Contained
 from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
-from mcpbus.serving.http1_poll import Poll, Pollable, Turn
-from mcpbus.serving.http1_request import Http1Request
-from mcpbus.serving.http1_wire import GONE, IDLE, Doing, Http1Wire, Owner, too_slow
+from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
+from mcpbus.serving.http1.reactor import Poll, Pollable, Turn
+from mcpbus.serving.http1.request import Http1Request
+from mcpbus.serving.http1.wire import GONE, IDLE, Doing, Http1Wire, Owner, too_slow
 
 if TYPE_CHECKING:
-    from mcpbus.serving.http1_lane import Lane
+    from mcpbus.serving.http1.lane import Lane
 
 FAILED: Final = RequestError(500, "the server failed")
 

@@ -4,8 +4,8 @@ However the bytes were cut on their way, the same requests come out, or the same
 """
 
 from mcpbus.remembered import LONGEST_REMEMBERED
-from mcpbus.serving.http1_body import Body, Chunked, Sized
-from mcpbus.serving.http1_head import CHUNKED, Heads, RequestHead, find_fault
+from mcpbus.serving.http1.body import Body, Chunked, Sized
+from mcpbus.serving.http1.head import CHUNKED, Heads, RequestHead, find_fault
 
 _END = b"\r\n\r\n"
 _END_BYTES = len(_END)

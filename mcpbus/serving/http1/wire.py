@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from mcpbus.owners import Peer
-from mcpbus.serving.http1 import Requests
-from mcpbus.serving.http1_answer import CLOSE, encode_answer
-from mcpbus.serving.http1_head import RequestError
-from mcpbus.serving.stream import DeadlineStream
+from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.http1.encoder import CLOSE, encode_answer
+from mcpbus.serving.http1.head import RequestError
+from mcpbus.serving.http1.parser import Requests
 
 if TYPE_CHECKING:
-    from mcpbus.serving.http1_lane import Lane
+    from mcpbus.serving.http1.lane import Lane
 
 READ_BYTES: Final = 64 * 1024
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)

@@ -10,11 +10,11 @@ from mcpbus.containment import run_lasting
 from mcpbus.owners import Peer
 from mcpbus.serving.asgi import DirectApp, Noting
 from mcpbus.serving.complaints import Complaints
-from mcpbus.serving.held import Flusher
-from mcpbus.serving.http1_head import Heads, RequestHead, Terms
-from mcpbus.serving.http1_poll import AVAILABLE, Poll
-from mcpbus.serving.http1_wire import Http1Wire
+from mcpbus.serving.http1.head import Heads, RequestHead, Terms
+from mcpbus.serving.http1.reactor import AVAILABLE, Poll
+from mcpbus.serving.http1.wire import Http1Wire
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.write_coalescer import Flusher
 
 _logger = logging.getLogger("mcpbus.serving")
 

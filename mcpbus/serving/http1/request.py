@@ -8,7 +8,7 @@ import trio
 
 from mcpbus.fate import DELIVERED, LOST, Receipt
 from mcpbus.owners import Peer
-from mcpbus.serving.http1_answer import (
+from mcpbus.serving.http1.encoder import (
     CHUNKED,
     CLOSE,
     CONTINUE,
@@ -18,14 +18,14 @@ from mcpbus.serving.http1_answer import (
     encode_chunk,
     encode_head,
 )
-from mcpbus.serving.http1_head import RequestError, RequestHead, Terms
+from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
 from mcpbus.transport.answering import Opened
 from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.decisions import Answer, Head
 from mcpbus.transport.unfinished import Unfinished
 
 if TYPE_CHECKING:
-    from mcpbus.serving.http1_connection import Http1Connection
+    from mcpbus.serving.http1.connection import Http1Connection
 
 MOST_AHEAD: Final = 64 * 1024
 """Bytes of later requests that are read while one is served."""

@@ -102,17 +102,17 @@ def events(body: bytes) -> list[bytes]:
     ]
 
 
-def result_of(answer: Answer, number: int | None = None) -> dict[str, Any]:
+def result_of(answer: Answer, request_id: int | str | None = None) -> dict[str, Any]:
     """Return the result in a complete answer, which may have notifications before it.
 
     Raises:
-        WrongAnswer: There is none, or it is not that of the request with a number.
+        WrongAnswer: There is none, or it is not that of the request with an id.
     """
     if answer.status != 200:
         raise WrongAnswer(f"status {answer.status}: {bytes(answer.body[:200])!r}")
     messages = answer.messages()
-    if number is not None and (not messages or messages[-1].get("id") != number):
-        raise WrongAnswer(f"no answer to {number}: {bytes(answer.body[-300:])!r}")
+    if request_id is not None and (not messages or messages[-1].get("id") != request_id):
+        raise WrongAnswer(f"no answer to {request_id}: {bytes(answer.body[-300:])!r}")
     result = messages[-1].get("result") if messages else None
     if not isinstance(result, dict) or result.get("isError"):
         raise WrongAnswer(f"no result: {bytes(answer.body[-300:])!r}")

@@ -3,7 +3,7 @@
 import socket
 
 from benchmarks.answers import Answer, WrongAnswer, result_of
-from benchmarks.dialect import Dialect
+from benchmarks.dialect import BENCH, Client, Dialect
 from benchmarks.peers.peer import HOST
 
 PATIENCE_SECONDS = 30.0
@@ -33,17 +33,17 @@ def exchange(sock: socket.socket, request: bytes) -> Answer:
     return answer
 
 
-def open_session(sock: socket.socket, port: int, revision: str) -> Dialect:
+def open_session(sock: socket.socket, port: int, revision: str, client: Client = BENCH) -> Dialect:
     """Open a session, and return how to speak in it; without a session id, if the server gives none.
 
     Raises:
         WrongAnswer: It was refused.
     """
-    answer = exchange(sock, Dialect(port, revision).initialize())
+    answer = exchange(sock, Dialect(port, revision, client=client).initialize())
     agreed = result_of(answer)["protocolVersion"]
     if agreed != revision:
         raise WrongAnswer(f"revision {revision} was answered with {agreed}")
-    dialect = Dialect(port, revision, answer.headers.get(b"mcp-session-id"))
+    dialect = Dialect(port, revision, answer.headers.get(b"mcp-session-id"), client)
     if (status := exchange(sock, dialect.initialized()).status) >= 300:
         raise WrongAnswer(f"notifications/initialized was answered with {status}")
     return dialect

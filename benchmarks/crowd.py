@@ -9,7 +9,7 @@ import attrs
 
 from benchmarks.answers import Answer, WrongAnswer
 from benchmarks.client import PIECE, connect, exchange, open_session
-from benchmarks.dialect import CHANGED_URI, Dialect
+from benchmarks.dialect import BENCH, CHANGED_URI, Client, Dialect
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 
@@ -154,8 +154,10 @@ _OPENERS: dict[Ability, Callable[[Target], socket.socket]] = {
 }
 
 
-def open_sessions(target: Target, count: int, sockets: Sequence[socket.socket]) -> list[Dialect]:
-    """Open sessions that have no stream, over connections that they share.
+def open_sessions(
+    target: Target, count: int, sockets: Sequence[socket.socket], clients: Sequence[Client] = (BENCH,)
+) -> list[Dialect]:
+    """Open sessions that have no stream, over connections that they share, of one client after the other.
 
     Raises:
         WrongAnswer: One was refused, or it took too long.
@@ -166,7 +168,8 @@ def open_sessions(target: Target, count: int, sockets: Sequence[socket.socket]) 
     sessions: list[Dialect] = []
     while len(sessions) < count:
         sock = sockets[len(sessions) % len(sockets)]
-        sessions.append(open_session(sock, target.port, target.session_revision))
+        client = clients[len(sessions) % len(clients)]
+        sessions.append(open_session(sock, target.port, target.session_revision, client))
         if sessions[-1].session is None:
             raise WrongAnswer("initialize gave no session id")
         if time.monotonic() > deadline:

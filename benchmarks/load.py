@@ -5,13 +5,12 @@ with every figure (``loader``): where that is near 1, the server may be faster t
 """
 
 import gc
+import itertools
 import select
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import count
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
@@ -34,6 +33,10 @@ class Conversation(ABC):
         self.sock = sock
         self.since = 0.0
 
+    def fileno(self) -> int:
+        """Return what can be read when an answer has come: the same for as long as the load goes on."""
+        return self.sock.fileno()
+
     @abstractmethod
     def ask(self) -> None:
         """Begin an exchange."""
@@ -47,38 +50,75 @@ class Conversation(ABC):
         """
 
 
-class Repeated(Conversation):
-    """One HTTP/1.1 request again and again, each time with another number in it: nobody has seen it before.
+class Question:
+    """A request that is made again and again, each time with another number in it, and what is known of its answers.
 
     The first answer is read and judged in full. One after it is the same if nothing differs but numbers, and its own number is in
     it as often as the first one's was in that; any other is read and judged in full too.
+
+    Args:
+        request: The one with the first number in it.
+        check: Judges its answer.
     """
 
-    def __init__(self, sock: socket.socket, request: "Numbered", check: "Check") -> None:
-        super().__init__(sock)
-        self._send, self._receive = sock.sendall, sock.recv
-        self._request = request(FIRST_NUMBER).split(b"%d" % FIRST_NUMBER)
+    __slots__ = ("_check", "_mentions", "_shape", "body", "length", "request", "room")
+
+    def __init__(self, request: bytes, check: "Check") -> None:
+        self.request = request.split(b"%d" % FIRST_NUMBER)
         self._check = check
+        # Of an answer: its length and its body's text between numbers, if it came in one piece; its body without digits,
+        # and how often its number was in that.
+        self.length, self.body = -1, [b""]
+        self._shape, self._mentions = b"", -1
+        self.room = PIECE
+
+    def judge(self, answer: Answer, number: bytes, piece: bytes | None) -> None:
+        """Judge the answer to the request with a number, and remember what it looks like.
+
+        Args:
+            answer: It is complete.
+            number: The one in the request.
+            piece: All of it as it came, if it came in one piece.
+
+        Raises:
+            WrongAnswer: It is not what is expected.
+        """
+        body = bytes(answer.body)
+        shape, mentions = body.translate(None, _DIGITS), body.count(number)
+        if (shape, mentions, answer.status) != (self._shape, self._mentions, 200):
+            self._check(answer, int(number))
+            self._shape, self._mentions = shape, mentions
+        if piece is not None and piece.endswith(body) and not answer.is_stream:
+            self.length, self.body = len(piece), body.split(number)
+            self.room = 2 * self.length  # less for the allocator to do than for a whole piece
+
+
+class Asking(Conversation):
+    """Asks one question after the other over HTTP/1.1, as they come: nobody has seen their numbers before."""
+
+    def __init__(self, sock: socket.socket, questions: Iterator[Question]) -> None:
+        super().__init__(sock)
+        self._send: Callable[[bytes], object] = sock.sendall
+        self._receive = sock.recv
+        self._questions = questions
+        self._question: Question
         self._number = b""
         self._answer = Answer()
         self._pieces = 0
-        self._room = PIECE
-        # Of the first answer: its length and its body's text between numbers, if it came in one piece; its body without digits,
-        # and how often its number was in that.
-        self._length, self._body = -1, [b""]
-        self._shape, self._mentions = b"", -1
 
     def ask(self) -> None:
-        """Send the request."""
+        """Make the next request."""
+        self._question = question = next(self._questions)
         self._number = b"%d" % next(numbers)
-        self._send(self._number.join(self._request))
+        self._send(self._number.join(question.request))
 
     def answered(self) -> bool:
         """Read a piece of the answer."""
-        data = self._receive(self._room)
+        question = self._question
+        data = self._receive(question.room)
         if (
-            len(data) == self._length
-            and data.endswith(self._number.join(self._body))
+            len(data) == question.length
+            and data.endswith(self._number.join(question.body))
             and data.startswith(_OK)
             and not self._pieces
         ):
@@ -86,29 +126,16 @@ class Repeated(Conversation):
         self._pieces += 1
         if not self._answer.feed(data):
             return False
-        self._judge(data)
+        question.judge(self._answer, self._number, data if self._pieces == 1 else None)
         self._pieces = 0
         self._answer.begin()
         return True
 
-    def _judge(self, data: bytes) -> None:
-        body = bytes(self._answer.body)
-        shape, mentions = body.translate(None, _DIGITS), body.count(self._number)
-        if (shape, mentions, self._answer.status) != (self._shape, self._mentions, 200):
-            self._check(self._answer, int(self._number))
-            self._shape, self._mentions = shape, mentions
-        if self._pieces == 1 and data.endswith(body) and not self._answer.is_stream:
-            self._length, self._body = len(data), body.split(self._number)
-            self._room = 2 * self._length  # less for the allocator to do than for a whole piece
-
-
-Numbered = Callable[[int], bytes]
-"""Makes a request that has a number in it."""
 
 Check = Callable[[Answer, int], None]
 """Judges the answer to the request that has a number in it; raises `WrongAnswer`."""
 
-numbers = count(FIRST_NUMBER)
+numbers = itertools.count(FIRST_NUMBER)
 """Those of the calls of this process."""
 
 _DIGITS = b"0123456789"
@@ -178,7 +205,7 @@ def load(
     gc.collect()
     gc.disable()
     poller = select.epoll()
-    by_number = {conversation.sock.fileno(): conversation for conversation in conversations}
+    by_number = {conversation.fileno(): conversation for conversation in conversations}
     for number in by_number:
         poller.register(number, select.EPOLLIN)
     latencies: list[float] = []
@@ -234,5 +261,6 @@ def repeat(
     for _ in range(connections):
         sock = open_socket(target.port)
         dialect = ready(sock, target.port, target.revision)
-        conversations.append(Repeated(sock, partial(request, dialect), check))
+        question = Question(request(dialect, FIRST_NUMBER), check)
+        conversations.append(Asking(sock, itertools.repeat(question)))
     return conversations

@@ -11,6 +11,9 @@ process (with whatever children it starts), and offers the same:
 - ``change()``, where the server can: announces one change to all who asked for it, and answers with the text ``clock=N``, read
   just before. The change is ``notifications/resources/updated`` of ``bench://value``, or ``notifications/tools/list_changed``;
   the suite asks for both.
+- ``tool_00(text: str)`` to ``tool_49`` answer as ``echo`` does. Those whose names end with 0 to 4 wait first, once, until whatever
+  else is ready has had its turn. One that ends with 5 is a function that may block: it runs in another thread, except in a
+  language in which any function may. One that ends with 6 sends three notifications first, as ``chatter`` does, which are progress.
 
 A server whose package answers all calls alike, either with JSON (and drops what they would send before) or with streams, answers with
 streams only if ``BENCH_STREAMS`` is set in its environment, as it is for every scenario whose calls send notifications.
@@ -51,6 +54,8 @@ class Ability(enum.Enum):
     """``change`` reaches every session's GET stream."""
     LISTENS = "listens"
     """``change`` reaches every ``subscriptions/listen`` of 2026-07-28."""
+    MIX = "mix"
+    """It has ``tool_00`` to ``tool_49``, in both eras."""
     RESUMPTION = "resumption"
     """With ``BENCH_RESUMPTION`` set, the lost stream of a call is resumed with ``Last-Event-ID``."""
 

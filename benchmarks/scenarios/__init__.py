@@ -6,6 +6,7 @@ from benchmarks.scenarios.fan_out import GetFanOut, ListenFanOut
 from benchmarks.scenarios.in_process import InProcess
 from benchmarks.scenarios.latency import Latency
 from benchmarks.scenarios.memory import IdleGets, IdleListens, IdleSessions
+from benchmarks.scenarios.mix import Mix
 from benchmarks.scenarios.resume import Resume
 from benchmarks.scenarios.scenario import Scenario
 from benchmarks.scenarios.session_bytes import SessionBytes
@@ -15,6 +16,7 @@ from benchmarks.scenarios.storm import Storm
 
 SCENARIOS: tuple[Scenario, ...] = (
     ShortCall(),
+    Mix(),
     Chatter(),
     Latency(),
     ListenFanOut(),

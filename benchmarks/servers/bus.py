@@ -13,12 +13,14 @@ import trio
 
 from benchmarks.dialect import CHANGED_URI
 from benchmarks.peers.peer import HOST
+from benchmarks.servers.mixed import add_tools
 from benchmarks.servers.plain import serve_plain
 from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.program import until_signalled
 from mcpbus.stores import MemoryEventStore
 
 server = Server("bench", version="1")
+add_tools(server)
 # Beyond the defaults, because ten thousand are measured, and some more are there before.
 LIMITS = Limits(max_sessions=20_000, max_requests=20_000)
 
@@ -31,9 +33,9 @@ async def echo(text: str) -> str:
 
 @server.tool
 async def chatter(count: int, ctx: Context) -> str:
-    """Say something many times."""
-    for _ in range(count):
-        await ctx.info(f"clock={time.monotonic_ns()}")
+    """Report progress as often as asked for."""
+    for number in range(1, count + 1):
+        await ctx.progress(number, message=f"clock={time.monotonic_ns()}")
     return "said"
 
 

@@ -1,5 +1,6 @@
 """The benchmarks measure what they say, and run."""
 
+import itertools
 import re
 import signal
 import socket
@@ -12,7 +13,7 @@ import trio
 from benchmarks import aims, crowd, growth, machine, readme_table, report, runner
 from benchmarks.answers import FIRST_NUMBER, Answer, WrongAnswer, check_echo, check_fixed, events
 from benchmarks.crowd import Stream
-from benchmarks.load import Repeated, percentile
+from benchmarks.load import Asking, Question, percentile
 from benchmarks.peers import PEERS
 from benchmarks.peers.peer import Ability, Absent
 from benchmarks.plan import Plan
@@ -111,7 +112,7 @@ def test_a_fixed_answer_has_any_number():
 def repeated():
     own, its = socket.socketpair()
     with own, its:
-        yield Repeated(own, lambda number: b"call %d" % number, check_echo), its
+        yield Asking(own, itertools.repeat(Question(b"call %d" % NUMBER, check_echo))), its
 
 
 def http(body, content_type="application/json"):

@@ -122,8 +122,6 @@ class Bus:
         self._sessions: dict[str, Session] = {}
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
         self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
-        self._registering: set[Session] = set()
-        self._channels: set[Session] = set()
         self._streams = OpenStreams()
         self._drained = False
 
@@ -224,9 +222,7 @@ class Bus:
             Overloaded: There are as many as there may be, and none that could make room for one of this owner's.
         """
         owner = self._make_room(principal, peer)
-        session = self._spawn_session(setting, principal, owner, None)
-        self._registering.add(session)
-        return session
+        return self._spawn_session(setting, principal, owner, None)
 
     def open_channel(self, principal: object, peer: Peer, *, timed: bool) -> tuple[Session, Stream]:
         """Open a connection that carries everything: its session, which may never be initialized, and its stream.
@@ -242,9 +238,7 @@ class Bus:
         owner = self._make_room(principal, peer)
         stream = self.open_stream(Line.SHARED)
         stream.owner = owner
-        session = self._spawn_session(Setting.SHARED, principal, owner, stream, timed=timed)
-        self._channels.add(session)
-        return session, stream
+        return self._spawn_session(Setting.SHARED, principal, owner, stream, timed=timed), stream
 
     def _make_room(self, principal: object, peer: Peer) -> Hashable:
         """Make room for a session, and return to whom it is counted."""
@@ -280,8 +274,6 @@ class Bus:
 
     def registered(self, session: Session) -> None:
         """Enter a session whose initialize is being answered. For the handshake."""
-        self._registering.discard(session)
-        self._channels.discard(session)
         self._sessions[session.id] = session
 
     def ready(self, session: Session) -> None:
@@ -291,8 +283,6 @@ class Bus:
 
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""
-        self._registering.discard(session)
-        self._channels.discard(session)
         self._sessions.pop(session.id, None)
         self.shares.leave(session)
         self.interests.remove(session.address, uris=session.subscriptions)
@@ -457,15 +447,14 @@ class Bus:
         for session in [*self._sessions.values()]:
             session.address.tell(EndGet())
         with trio.move_on_after(seconds) as patience:
-            await self.listens.wait_idle()
             await self.admission.wait_idle()
             await self.tasks.wait_idle()
         if patience.cancelled_caught:
             self.reached.note("drain_seconds", None, "what still ran at the shutdown was ended")
-        for slot in (*self.listens, *self.admission):
+        for slot in self.admission:
             if slot.address is not None:
                 slot.address.tell(End("The server is shutting down"))
-        for session in [*self._sessions.values(), *self._registering, *self._channels]:
+        for session in self.shares:
             session.address.tell(Close("The server is shutting down"))
         self.tasks.end_all()
         with trio.move_on_after(_FLUSH_SECONDS):

@@ -10,7 +10,7 @@ is kept where something goes at the worst, although it is of use: for owners tha
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
@@ -31,7 +31,7 @@ class NoRoomError(Exception):
     """
 
     def __init__(self, *, past_share: bool) -> None:
-        super().__init__("past the owner's share" if past_share else "full")
+        super().__init__()
         self.past_share = past_share
 
 
@@ -59,8 +59,7 @@ def check_room(limit: int, total: int, own: int, owners: int) -> None:
         NoRoomError: There is none.
     """
     if not has_room(limit, total, own):
-        others = owners > (own > 0)
-        raise NoRoomError(past_share=total < limit or (others and own * owners > total))
+        raise NoRoomError(past_share=total < limit or own * owners > total)
 
 
 class Shares(Generic[T]):
@@ -97,6 +96,9 @@ class Shares(Generic[T]):
 
     def __contains__(self, thing: T) -> bool:
         return thing in self._places
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(tuple(self._places))
 
     @property
     def owners(self) -> int:

@@ -285,7 +285,7 @@ async def test_an_initialize_that_is_one_request_too_many_leaves_no_session_behi
             {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
         ).ended()
         assert second.status == 503
-        assert len(stage.bus._registering) == 1
+        assert len(stage.bus.shares) == 1
         assert (await first.ended()).status == 200
         assert (stage.bus.statistics().sessions, stage.bus.statistics().actors) == (1, 1)
 
@@ -344,7 +344,7 @@ async def test_a_hook_that_fails_has_the_session_refused_and_nothing_kept(
             assert "secret" not in answer.body.decode()
             assert "mcp-session-id" not in answer.headers
         await stage.assert_nothing_is_left()
-        assert (len(stage.bus.sessions), len(stage.bus._registering), len(stage.bus._channels)) == (0, 0, 0)
+        assert (len(stage.bus.sessions), len(stage.bus.shares)) == (0, 0)
         fails = False
         await stage.probe.initialize()
 
@@ -364,12 +364,12 @@ async def test_a_client_that_leaves_while_it_registers_leaves_nothing(autojump_c
 
         post = stage.probe.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
         await trio.sleep(1)
-        assert len(stage.bus._registering) == 1
+        assert len(stage.bus.shares) == 1
         post.disconnect()
         await stage.quiet()
         assert outcome == ["cancelled"]
         await trio.sleep(10)
-        assert (dict(stage.bus.sessions), len(stage.bus._registering)) == ({}, 0)
+        assert (dict(stage.bus.sessions), len(stage.bus.shares)) == ({}, 0)
         await stage.assert_nothing_is_left()
 
 

@@ -54,6 +54,7 @@ class Table:
     def check(self):
         counts = self.counts()
         assert len(self.shares) == len(self.things)
+        assert list(self.shares) == self.things
         assert self.shares.owners == len(counts)
         assert all(self.shares.held_by(owner) == count for owner, count in counts.items())
         assert self.shares._most == max(counts.values(), default=0)
@@ -105,6 +106,15 @@ def test_a_newcomer_takes_the_place_of_what_was_idle_for_longest_of_whoever_has_
     oldest.since = 100.0  # it has been used since
     assert table.come("alice") is other
     assert table.counts() == {"carol": 3, "bob": 5, "alice": 1}
+
+
+def test_of_two_that_are_idle_since_the_same_moment_that_which_came_first_makes_room():
+    table = Table(4)
+    table.fill("bob", 4)
+    for thing in table.things:
+        thing.since = 1.0
+    first = table.things[0]
+    assert table.come("alice") is first
 
 
 def test_two_who_want_all_end_with_half_of_it_each():

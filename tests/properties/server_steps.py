@@ -32,8 +32,7 @@ class ServerSteps:
     async def _admitted(self, opening: Any) -> bool:
         """Connect, and insist that a client is refused only by a full bus."""
         bus = self.bus
-        count = len(bus._sessions) + len(bus._registering) + len(bus._channels)
-        full = count >= bus.limits.max_sessions
+        full = len(bus.shares) >= bus.limits.max_sessions
         opened = await opening
         if not opened and not full:
             self.fault("0", "a client was refused")

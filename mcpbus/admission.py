@@ -140,6 +140,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):
             self._table.last_active = trio.current_time()
         if not slots and self._admission._idle is not None:
             self._admission._idle.set()
+            self._admission._idle = None
 
 
 class Admission:
@@ -276,4 +277,3 @@ class Admission:
             if self._idle is None:
                 self._idle = trio.Event()
             await self._idle.wait()
-            self._idle = None

@@ -1,6 +1,7 @@
 """Requests in flight: counted, bounded, and unique by id where ids must be."""
 
 from collections import Counter
+from itertools import cycle
 
 import pytest
 import trio
@@ -73,6 +74,28 @@ async def test_a_closed_admission_refuses_everybody_and_waits_for_the_rest(autoj
     await admission.wait_idle()
 
 
+async def test_who_waits_until_nobody_is_there_sleeps_again_if_somebody_comes_first(autojump_clock):
+    admission, idle = Admission(5), []
+
+    async def wait():
+        await admission.wait_idle()
+        idle.append(trio.current_time())
+
+    async with trio.open_nursery() as nursery:
+        first = admission.admit(1, None, BOB)
+        nursery.start_soon(wait)
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+        first.release()
+        second = admission.admit(2, None, BOB)
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        assert trio.lowlevel.current_statistics().tasks_runnable == 0, "they ask again and again"
+        await trio.sleep(1)
+        second.release()
+    assert idle == [2, 2]
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.sampled_from([0, 1, None])), max_size=60))
 def test_the_counts_are_those_of_the_places_that_are_taken(program):
     async def main():
@@ -118,13 +141,52 @@ async def test_of_the_last_tenth_those_have_some_who_have_little():
     admission.admit(2, None, ALICE)
 
 
+async def test_whose_requests_are_in_flight_is_counted_while_they_are_many_and_until_they_are_few():
+    admission = Admission(40)
+    slots = [admission.admit(number, None, BOB) for number in range(36)]
+    assert admission._counts is None
+    slots.append(admission.admit(36, None, ALICE))
+    slots.pop().release()
+    assert admission._counts == {"bob": 36}
+    for left in range(35, 31, -1):
+        slots.pop().release()
+        assert admission._counts == {"bob": left}
+    slots.pop().release()
+    assert admission._counts is None
+
+
+class Shifty:
+    """A principal whose hash its author lets change."""
+
+    number = 1
+
+    def __hash__(self):
+        return self.number
+
+
+async def test_whoever_is_not_found_again_among_those_that_are_counted_gives_a_place_back_all_the_same():
+    admission, shifty = Admission(40), Shifty()
+    for number in range(36):
+        admission.admit(number, None, BOB)
+    slot = admission.admit(36, None, Somebody(shifty))
+    shifty.number = 2
+    slot.release()
+    assert len(admission) == 36
+    assert sorted(admission._counts.values()) == [1, 36]
+
+
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 50), st.sampled_from("abc")), max_size=150)
 
 
-@given(st.integers(1, 30), STEPS)
+@given(st.integers(1, 40), STEPS)
 def test_whose_requests_are_in_flight_is_known_while_they_are_many_and_forgotten_after(limit, steps):
     async def main():
-        admission, taken = Admission(limit), []
+        admission = Admission(limit)
+        # They begin as few as may be counted no more.
+        taken = [
+            (owner, admission.admit(owner, None, Somebody(owner)))
+            for owner, _ in zip(cycle("abc"), range(limit - 2 * kept(limit)), strict=False)
+        ]
         for admits, number, owner in steps:
             if admits:
                 mine, left = sum(who == owner for who, _ in taken), limit - len(taken)
@@ -138,7 +200,7 @@ def test_whose_requests_are_in_flight_is_known_while_they_are_many_and_forgotten
             elif taken:
                 taken.pop(number % len(taken))[1].release()
             if admission._counts is not None:
-                assert admission._counts == Counter(who for who, _ in taken)
+                assert admission._counts == dict(Counter(who for who, _ in taken))
             assert admission._counts is not None or len(taken) <= limit - kept(limit)
         for _, slot in taken:
             slot.release()

@@ -14,7 +14,7 @@ def covering(uri: str) -> Iterator[str]:
     """Yield the URIs whose subscribers hear of `uri`: itself, then all that it lies below, with and without "/"."""
     yield uri
     end = len(uri)
-    while (end := uri.rfind("/", 0, end)) > 0:
+    while (end := uri.rfind("/", 1, end)) != -1:
         if uri[end - 1] in ":/":
             # What is left is a scheme, or the scheme and the slashes of its authority.
             return

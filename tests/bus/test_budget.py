@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.budget import Budget, weigh
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.reached import ReachedLimits
 
 
@@ -74,6 +75,39 @@ async def test_an_end_may_make_others_hold_something(autojump_clock):
     for account in accounts:
         account.hold(40)
     assert (gone, budget.held, heir.held) == ([0], 85, 5)
+
+
+async def test_what_is_leaving_already_makes_room_before_anybody_else_goes(autojump_clock):
+    budget, gone = budget_of(100), []
+    accounts = [budget.account("a stream", lambda n=n: gone.append(n)) for n in range(2)]
+    accounts[0].hold(101)
+    accounts[1].hold(100)
+    assert (gone, budget.held) == ([0], 201)
+    accounts[1].hold(1)
+    assert gone == [0, 1]
+
+
+async def test_however_many_ends_make_others_hold_something_one_search_ends_them_all(autojump_clock):
+    budget, gone = budget_of(4000), []
+    heir = budget.account("a session")
+
+    def end(n):
+        gone.append(n)
+        heir.hold(1)
+
+    for n in range(2000):
+        budget.account("a stream", lambda n=n: end(n)).hold(1)
+    heir.hold(5000)
+    assert sorted(gone) == list(range(2000))
+
+
+async def test_what_fits_by_itself_is_not_refused(autojump_clock):
+    reached = ReachedLimits()
+    budget = Budget(100, reached)
+    budget.check(100, "bob")
+    with pytest.raises(ProtocolError, match="about 101 bytes"):
+        budget.check(101, "bob")
+    assert reached.counts == {"memory_bytes": 1}
 
 
 def test_an_account_that_is_closed_keeps_nobody():
@@ -157,6 +191,33 @@ async def test_of_whoever_holds_most_in_all_the_largest_goes(autojump_clock):
     assert gone == [("bob", 110)]
     account("alice", 150)
     assert gone[1:] == [("alice", 200)]
+
+
+async def test_whoever_holds_most_is_looked_for_anew_after_each_that_goes(autojump_clock):
+    budget, gone = budget_of(800), []
+
+    def account(owner, size):
+        budget.account("a stream", lambda: gone.append((owner, size)), owner=owner).hold(size)
+
+    for _ in range(3):
+        account("bob", 110)
+    account("alice", 320)
+    account("carol", 170)
+    assert gone == [("bob", 110), ("alice", 320)]
+
+
+async def test_what_is_leaving_makes_nobody_the_one_who_holds_most(autojump_clock):
+    budget, gone = budget_of(1000), []
+
+    def account(owner, size):
+        account = budget.account("a stream", lambda: gone.append((owner, size)), owner=owner)
+        account.hold(size)
+        return account
+
+    account("bob", 1001).release(801)
+    account("alice", 570)
+    account("bob", 431)
+    assert gone == [("bob", 1001), ("alice", 570)]
 
 
 async def test_what_may_not_end_counts_to_its_owner_all_the_same(autojump_clock):

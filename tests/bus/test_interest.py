@@ -66,6 +66,7 @@ def test_the_index_says_what_a_plain_list_would_say(program, uri):
             index.remove(who, lists=lists, uris=some)
             plain -= pairs
     assert len(index) == len(plain)
+    assert {*index._lists, *index._uris} == {what for _, _, what in plain}, "kept for nobody"
     for kind in "tp":
         assert sorted(index.in_list(kind)) == sorted(
             who for who, sort, what in plain if (sort, what) == ("list", kind)

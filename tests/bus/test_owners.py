@@ -51,13 +51,27 @@ class Opaque:
     pass
 
 
+class Hashed(Opaque):
+    """Says by its hash who it is, and no JSON is made of it."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __eq__(self, other):
+        return isinstance(other, Hashed) and other.name == self.name
+
+    def __hash__(self):
+        return hash(self.name)
+
+
 class Raises:
     def __hash__(self):
         raise RuntimeError("not today")
 
 
 @pytest.mark.parametrize(
-    "kind", [str, ByContent, Mutable, ByIdentity, lambda name: {"sub": name}, lambda name: (name, ["a"])]
+    "kind",
+    [str, ByContent, Hashed, Mutable, ByIdentity, lambda name: {"sub": name}, lambda name: (name, ["a"])],
 )
 def test_two_principals_with_the_same_content_are_one_owner_and_others_are_not(kind):
     alice = owner_of(kind("alice"), HERE)
@@ -74,6 +88,10 @@ def test_where_nobody_can_be_told_apart_the_peer_is_the_owner(principal):
 
 def test_a_principal_is_no_peer_whatever_it_is_called():
     assert owner_of("192.0.2.1", HERE) != HERE
+
+
+def test_a_principal_that_is_told_apart_by_its_hash_is_its_own_owner():
+    assert owner_of("alice", HERE) == "alice"
 
 
 @pytest.mark.parametrize("kind", [Mutable, ByIdentity, msgspec.defstruct("Claims", ["name"], eq=False)])

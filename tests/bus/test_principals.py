@@ -85,6 +85,22 @@ class Point(NamedTuple):
     y: int
 
 
+class Guest:
+    """There is one of it in each process."""
+
+    def __eq__(self, other):
+        return isinstance(other, Guest)
+
+    def __hash__(self):
+        return 0
+
+    def __reduce__(self):
+        return "GUEST"
+
+
+GUEST = Guest()
+
+
 class Names(frozenset):
     pass
 
@@ -133,6 +149,7 @@ DIFFERENT = [
     uuid.UUID(int=2),
     pathlib.PurePosixPath("/a"),
     pathlib.PurePosixPath("/b"),
+    GUEST,
     Itself(),
     Person2("ann"),
     Unspeakable("ann"),
@@ -140,7 +157,9 @@ DIFFERENT = [
 
 
 def test_what_differs_has_different_digests():
-    assert len({digest_of(one) for one in DIFFERENT}) == len(DIFFERENT)
+    digests = {digest_of(one) for one in DIFFERENT}
+    assert len(digests) == len(DIFFERENT)
+    assert {len(digest) for digest in digests} == {32}
 
 
 @pytest.mark.parametrize(
@@ -183,10 +202,28 @@ def test_what_cannot_be_compared_is_not_the_same_and_the_log_says_so(caplog):
     assert "Cross" in caplog.text
 
 
+def test_what_is_the_very_same_need_not_be_compared(caplog):
+    cross = Cross()
+    assert Owner(cross).admits(cross)
+    assert caplog.records == []
+
+
 def test_what_has_itself_as_a_part_is_itself_alone():
     endless = {}
     endless["self"] = endless
     assert digest_of(endless) != digest_of(endless)
+
+
+def nested(depth):
+    principal = "ann"
+    for _ in range(depth):
+        principal = [principal]
+    return principal
+
+
+def test_what_is_too_deep_is_itself_alone_however_deep_the_stack_is():
+    assert digest_of(nested(33)) == digest_of(nested(33))
+    assert digest_of(nested(34)) != digest_of(nested(34))
 
 
 PROGRAM = """

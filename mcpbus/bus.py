@@ -1,7 +1,7 @@
 """The bus: an opened server, to which every transport attaches.
 
 It is the directory of sessions, streams and subscriptions, and the place from which a change is told to all
-who want to hear of it. Transports are thin: each turns its bytes into `dispatch.serve`, and a `Stream` back
+who want to hear of it. Transports are thin: each turns its bytes into `dispatcher.serve`, and a `Stream` back
 into bytes.
 """
 
@@ -21,14 +21,14 @@ from mcpbus import mailboxes
 from mcpbus.admission import Admission, overloaded
 from mcpbus.asking.parking import Parking
 from mcpbus.budget import Budget
-from mcpbus.dispatch import LISTEN
+from mcpbus.dispatch.dispatcher import LISTEN
+from mcpbus.dispatch.methods import METHODS
 from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission
 from mcpbus.fate import Broadcast, Ledger
 from mcpbus.features.catalogue import Kind as FeatureKind
 from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.http_keywords import read_http_options
 from mcpbus.interest import Interests
-from mcpbus.methods import METHODS
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.owners import Peer, owner_of

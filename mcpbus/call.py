@@ -44,7 +44,7 @@ from mcpbus.schemas import jsontypes
 if TYPE_CHECKING:
     from mcpbus.brief import Brief
     from mcpbus.bus import Bus
-    from mcpbus.features.calls import Caller
+    from mcpbus.dispatch.handlers import Caller
     from mcpbus.stream import Stream
 
 _log = logging.getLogger("mcpbus")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcpbus.admission import InFlight, Slot
-from mcpbus.features.calls import Caller
+from mcpbus.dispatch.handlers import Caller
 from mcpbus.owners import Peer, owner_of
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.levels import LogLevel

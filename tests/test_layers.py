@@ -38,7 +38,6 @@ ELSEWHERE = {
     " inbound interest mailboxes nursery open_streams options outbox pace reached request resumable rounds session"
     " session_actor shares statistics stores.* stream stream_actor subscription sync_context tasks.directory"
     " tasks.record tasks.stores* tasks.task turns voice",
-    "dispatch": "features.calls handshake methods tasks.methods",
     "transports": "transport transport.*",
 }
 """Modules that are not in the package of their room yet."""

@@ -14,8 +14,8 @@ import trio
 from actors import Address
 from mcpbus.admission import Overloaded, overloaded
 from mcpbus.call import Carrier, HandOver, Park
+from mcpbus.dispatch.handlers import ToolCall
 from mcpbus.emission import TASK_STATUS, Emission
-from mcpbus.features.calls import ToolCall
 from mcpbus.owners import owner_stored
 from mcpbus.principals import Owner
 from mcpbus.protocol.errors import internal_error

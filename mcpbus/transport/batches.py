@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import attrs
 
 from actors import Cell, Failed, Stopped, TaskEnded
-from mcpbus import dispatch
+from mcpbus.dispatch import dispatcher
 from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
 from mcpbus.owners import Peer
@@ -66,9 +66,9 @@ def begin_batch(
     for member in batch.members:
         match member:
             case AcceptNotification():
-                dispatch.notify(member.notification, member.session)
+                dispatcher.notify(member.notification, member.session)
             case DeliverResponse():
-                dispatch.answer(member.response, member.session)
+                dispatcher.answer(member.response, member.session)
             case Undecodable() if origin is None:
                 faults.append(encode_error(member.id, member.error))
             case _ if origin is not None:
@@ -118,7 +118,7 @@ class _Origin:
             request, member.routing, revision, setting, self.peer, None, member.session, self.principal
         )
         try:
-            result = dispatch.serve(self.bus, inbound, lambda _line, _session: self.stream)
+            result = dispatcher.serve(self.bus, inbound, lambda _line, _session: self.stream)
         except ProtocolError as error:
             self.answer(request.id, request.method, encode_error(request.id, revision.admissible(error)))
         else:

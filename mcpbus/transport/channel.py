@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
-from mcpbus import dispatch
 from mcpbus.brief import Brief
-from mcpbus.dispatch import INITIALIZE, LISTEN
-from mcpbus.handshake import Registration
+from mcpbus.dispatch import dispatcher
+from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
+from mcpbus.dispatch.handshake import Registration
 from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
 from mcpbus.owners import IN_PROCESS, Peer
@@ -292,9 +292,9 @@ class Channel:
     def note(self, message: Notification | Response) -> None:
         """Take what is owed no answer."""
         if isinstance(message, Notification):
-            dispatch.notify(message, self.session)
+            dispatcher.notify(message, self.session)
         else:
-            dispatch.answer(message, self.session)
+            dispatcher.answer(message, self.session)
 
     def judge(
         self, request: Request, scope: trio.CancelScope | None = None, *, alone: bool = True
@@ -303,11 +303,11 @@ class Channel:
 
         Args:
             request: The request.
-            scope: That of whoever is to run its handler, if not a task of its own; see `dispatch.serve`.
+            scope: That of whoever is to run its handler, if not a task of its own; see `dispatcher.serve`.
             alone: Whether it came by itself, not in a batch.
 
         Returns:
-            The revision that governs it; and what `dispatch.serve` returns, or the error to answer with.
+            The revision that governs it; and what `dispatcher.serve` returns, or the error to answer with.
         """
         revision = self.session.revision or ASSUMED
         try:
@@ -325,7 +325,7 @@ class Channel:
                 inbound = Inbound(
                     request, routing, revision, _SHARED, self._peer, claim, session, session.principal
                 )
-                return revision, dispatch.serve(self._bus, inbound, self._open, scope)
+                return revision, dispatcher.serve(self._bus, inbound, self._open, scope)
             if request.method == INITIALIZE:
                 return revision, self._initialize(request, routing)
             return revision, self._legacy(request, routing, revision, scope)
@@ -342,7 +342,7 @@ class Channel:
             )
         principal = self.session.principal
         inbound = Inbound(request, routing, revision, _SHARED, self._peer, None, self.session, principal)
-        return dispatch.serve(self._bus, inbound, self._open, scope)
+        return dispatcher.serve(self._bus, inbound, self._open, scope)
 
     def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
         if self.session.stage is not Stage.CONNECTED:
@@ -352,7 +352,7 @@ class Channel:
         principal = self.session.principal
         inbound = Inbound(request, routing, revision, _SHARED, self._peer, None, self.session, principal)
         registration = Registration(self._bus, self.session, params, revision)
-        return dispatch.register(self._bus, inbound, registration, self._open)
+        return dispatcher.register(self._bus, inbound, registration, self._open)
 
     def _open(self, _line: Line, _session: Session | None) -> Stream:
         return self._stream

@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from actors import Cell, Directive, Failed, Guest, System, TaskEnded
-from mcpbus.methods import METHODS
+from mcpbus.dispatch.methods import METHODS
 from mcpbus.protocol.revisions import Era
 
 if TYPE_CHECKING:

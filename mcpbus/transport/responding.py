@@ -7,13 +7,13 @@ import attrs
 import msgspec
 
 from actors import Guest
-from mcpbus import dispatch
 from mcpbus.admission import Overloaded
 from mcpbus.brief import Brief
-from mcpbus.dispatch import LISTEN
-from mcpbus.handshake import Registration
+from mcpbus.dispatch import dispatcher
+from mcpbus.dispatch.dispatcher import LISTEN
+from mcpbus.dispatch.handshake import Registration
+from mcpbus.dispatch.methods import initialize_result
 from mcpbus.inbound import Inbound
-from mcpbus.methods import initialize_result
 from mcpbus.owners import Peer
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import encode_result
@@ -93,11 +93,11 @@ class Responder:
             case Initialize():
                 return self._initialize(decision, principal, peer, outlet)
             case AcceptNotification():
-                dispatch.notify(decision.notification, decision.session)
+                dispatcher.notify(decision.notification, decision.session)
                 return ACCEPTED
             case DeliverResponse():
                 # 202 also where nobody waits for it: a 4xx would make some clients give up.
-                dispatch.answer(decision.response, decision.session)
+                dispatcher.answer(decision.response, decision.session)
                 return ACCEPTED
         return decision
 
@@ -118,7 +118,7 @@ class Responder:
             principal,
         )
         try:
-            result = dispatch.serve(self._bus, inbound, self._bus.open_stream, outlet.scope)
+            result = dispatcher.serve(self._bus, inbound, self._bus.open_stream, outlet.scope)
         except ProtocolError as error:
             return answers.error_reply(error, inbound.request.id, inbound.revision)
         if isinstance(result, Brief):
@@ -161,7 +161,7 @@ class Responder:
             session = bus.open_session(setting, principal, peer)
             inbound = msgspec.structs.replace(inbound, session=session)
             registration = Registration(bus, session, decision.params, decision.revision)
-            registered = dispatch.register(bus, inbound, registration, bus.open_stream)
+            registered = dispatcher.register(bus, inbound, registration, bus.open_stream)
         except ProtocolError as error:
             return answers.error_reply(error, inbound.request.id, inbound.revision)
         if isinstance(registered, Stream):

@@ -242,7 +242,7 @@ async def test_middleware_may_change_what_goes_in_and_out_and_refuse(connect):
 
 
 def test_a_prepared_call_says_what_it_is(server, client):
-    from mcpbus.methods import METHODS
+    from mcpbus.dispatch.methods import METHODS
     from mcpbus.protocol.messages import CallToolParams
 
     server.add_tool(lambda: None, name="t")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbus.methods import METHODS, empty_result, initialize_result, server_capabilities
+from mcpbus.dispatch.methods import METHODS, empty_result, initialize_result, server_capabilities
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, ProtocolError
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.revisions import MODERN_VERSIONS, REVISIONS, Era

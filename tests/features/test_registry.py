@@ -3,9 +3,9 @@
 import pytest
 import trio
 
+from mcpbus.dispatch.methods import METHODS
 from mcpbus.features.catalogue import Features
 from mcpbus.features.errors import RegistrationError
-from mcpbus.methods import METHODS
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
 from mcpbus.protocol.messages import ListParams
 from mcpbus.server import Server

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from mcpbus.methods import METHODS
+from mcpbus.dispatch.methods import METHODS
 from mcpbus.tasks import TASKS
 
 PREFIX = "io.modelcontextprotocol/"

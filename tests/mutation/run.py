@@ -44,6 +44,7 @@ _APART = {
     "authentication",
     "cli",
     "context",
+    "handlers",
     "methods",
     "options",
     "program",
@@ -55,7 +56,7 @@ _APART = {
 
 CORE = sorted(
     f"{folder}/{path.name}"
-    for folder in ("actors", "mcpbus")
+    for folder in ("actors", "mcpbus", "mcpbus/dispatch")
     for path in (ROOT / folder).glob("*.py")
     if path.stem not in _APART
 )

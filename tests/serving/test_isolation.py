@@ -13,8 +13,9 @@ from lanes import Endpoint, open_lane, post
 from peers import get, receive_all, receive_until, respond, serving
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server, dispatch
+from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server
 from mcpbus.containment import Contained, ExceptionsOnly, run_lasting
+from mcpbus.dispatch import dispatcher
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.guard import Accepted
 from mcpbus.serving.lifespan import lifespan
@@ -397,7 +398,7 @@ async def test_whatever_goes_wrong_before_the_handler_runs_is_that_requests_faul
         return "well"
 
     async with open_client(server, revision=revision) as client:
-        monkeypatch.setattr(dispatch, "decode_params", fails_once(fault, dispatch.decode_params))
+        monkeypatch.setattr(dispatcher, "decode_params", fails_once(fault, dispatcher.decode_params))
         with pytest.raises(ProtocolError, match="-32603"):
             await client.call_tool("echo")
         assert [record.getMessage() for record in caplog.records] == ["tools/call failed"]
@@ -415,7 +416,7 @@ async def test_a_request_that_cannot_begin_gives_its_place_back(
         return "well"
 
     async with open_bus(server) as bus, bus.connect(revision=revision) as client:
-        monkeypatch.setattr(dispatch, "Carrier", fails_once(MemoryError(), dispatch.Carrier))
+        monkeypatch.setattr(dispatcher, "Carrier", fails_once(MemoryError(), dispatcher.Carrier))
         with pytest.raises(ProtocolError, match="-32603"):
             await client.call_tool("echo")
         assert bus.statistics().requests == 0

@@ -6,7 +6,7 @@ import pytest
 from task_stage import DECLARED, begin, look, look_until_over, tasking, text
 
 from mcpbus import ProtocolError, RegistrationError, Server
-from mcpbus.methods import server_capabilities
+from mcpbus.dispatch.methods import server_capabilities
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Era
 from mcpbus.tasks import TASKS, TaskSupport
 

@@ -12,7 +12,7 @@ from mcpbus.tasks.task import CancelTask, Task, Update
 
 if TYPE_CHECKING:
     from mcpbus.call import Carrier
-    from mcpbus.features.calls import Caller
+    from mcpbus.dispatch.handlers import Caller
 
 _ANSWER_SECONDS = 30.0
 
@@ -32,7 +32,7 @@ class UpdateTaskParams(msgspec.Struct, frozen=True, rename="camel"):
 
 @attrs.frozen
 class _TaskRequest:
-    """What these methods have in common; see `mcpbus.features.calls.Prepared`."""
+    """What these methods have in common; see `mcpbus.dispatch.handlers.Prepared`."""
 
     caller: "Caller"
     params: Any

@@ -20,9 +20,9 @@ from mcpbus.asking.state import Binding, RoundState
 from mcpbus.brief import Brief
 from mcpbus.budget import weigh
 from mcpbus.call import Carrier, Resume
-from mcpbus.handshake import Registration
+from mcpbus.dispatch.handshake import Registration
+from mcpbus.dispatch.methods import METHODS, Caller, Prepared
 from mcpbus.inbound import Inbound, OpenStream
-from mcpbus.methods import METHODS, Caller, Prepared
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import Notification, Response
 from mcpbus.protocol.large import LARGE_BYTES

@@ -9,7 +9,7 @@ import trio
 from actors import split_failure
 from mcpbus.budget import weigh
 from mcpbus.call import Carrier
-from mcpbus.methods import initialize_result
+from mcpbus.dispatch.methods import initialize_result
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.messages import InitializeParams
 from mcpbus.protocol.revisions import Revision

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 import msgspec
 
+from mcpbus.dispatch.handlers import Caller, Complete, Prepared, PromptGet, ResourceRead, ToolCall
+from mcpbus.dispatch.task_methods import (
+    TaskParams,
+    UpdateTaskParams,
+    prepare_cancel,
+    prepare_get,
+    prepare_update,
+)
 from mcpbus.features.arguments import InvalidArgumentsError
-from mcpbus.features.calls import Caller, Complete, Prepared, PromptGet, ResourceRead, ToolCall
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.results import CacheScope, tail_for
@@ -22,7 +29,6 @@ from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, res
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.schemas import jsontypes
 from mcpbus.tasks.extension import TASKS, declares, undeclared
-from mcpbus.tasks.methods import TaskParams, UpdateTaskParams, prepare_cancel, prepare_get, prepare_update
 
 if TYPE_CHECKING:
     from mcpbus.server import Server

@@ -1,0 +1,1 @@
+"""Who answers a request: the methods, initialize, and what runs an author's function."""

@@ -167,6 +167,7 @@ class Cell(Generic[M]):
         """
         if self._state >= STOPPING:
             raise self._gone()
+        self._dispatcher.check_thread()
         return _tasks.start(self, function, args, context, function if name is None else name)
 
     def adopt(self, task: Task) -> bool:

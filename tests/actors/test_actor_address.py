@@ -1,3 +1,4 @@
+import contextvars
 import copy
 import pickle
 
@@ -6,7 +7,8 @@ import trio
 from actor_doubles import Recorder, Restless, stage, stop
 
 import actors
-from actors import Discard
+from actors import Discard, _dispatch
+from actors._dispatch import CATCH_UP
 
 
 async def test_tell_to_an_idle_actor_is_handled_before_it_returns():
@@ -51,11 +53,14 @@ async def test_a_full_queue_refuses_and_keeps_what_it_has():
         small = system.spawn(Recorder, log, capacity=2)
 
         def flood(_):
-            assert [small.tell(number) for number in range(3)] == [None, None, Discard.FULL]
+            outcomes.append([small.tell(number) for number in range(3)])
 
-        system.spawn(Recorder).tell(flood)
-        assert log == [0, 1]
-        assert [(letter.message, letter.reason) for letter in letters] == [(2, Discard.FULL)]
+        outcomes = []
+        for _ in range(2):  # its room is the same each time
+            system.spawn(Recorder).tell(flood)
+        assert outcomes == [[None, None, Discard.FULL]] * 2
+        assert log == [0, 1, 0, 1]
+        assert [(letter.message, letter.reason) for letter in letters] == [(2, Discard.FULL)] * 2
 
 
 async def test_what_is_not_expendable_is_taken_by_a_full_queue_and_keeps_its_place_in_the_order():
@@ -74,15 +79,16 @@ async def test_what_is_not_expendable_is_taken_by_a_full_queue_and_keeps_its_pla
 async def test_whoever_finds_a_queue_full_while_nothing_is_handled_has_the_rest_handled_first():
     async with stage() as (system, _, letters):
         log = []
-        small = system.spawn(Recorder, log, capacity=3)
         system.spawn(Restless).tell("for ever")
+        small = system.spawn(Recorder, log, capacity=3)
         assert [small.tell(number) for number in range(3)] == [None, None, None]
         assert log == []
         assert small.tell(3) is None
+        assert small.tell(4) is None
         assert log == [0, 1, 2]
         await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
-        assert log == [0, 1, 2, 3]
+        assert log == [0, 1, 2, 3, 4]
         assert letters == []
 
 
@@ -93,6 +99,45 @@ async def test_an_actor_that_stops_while_room_is_made_in_its_queue_refuses():
         assert small.tell(stop) is None
         assert small.tell("late") is Discard.STOPPED
         assert [letter.message for letter in letters] == ["late"]
+
+
+@pytest.mark.parametrize("turns", range(1, 3 * CATCH_UP))
+async def test_an_actor_that_is_to_stop_refuses_whoever_makes_room_also_if_its_end_is_left_to_the_task(
+    turns, monkeypatch
+):
+    monkeypatch.setattr(_dispatch, "BUDGET", 1)
+
+    def count_down(recorder):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            system.stop(small)
+        recorder.cell.address.tell(count_down)
+
+    async with stage() as (system, _, _):
+        small = system.spawn(Recorder, capacity=1)
+        left = 1_000_000
+        system.spawn(Recorder).tell(count_down)
+        assert small.tell("first") is None
+        left = turns
+        assert small.tell("second") is (Discard.STOPPED if small.stopped else None)
+        assert small.stopped is (turns < 2 * CATCH_UP)
+
+
+async def test_no_room_is_made_in_a_turn_that_the_task_takes():
+    async with stage() as (system, _, _):
+        log = []
+        small = system.spawn(Recorder, log, capacity=1)
+
+        def flood(_):
+            log.append([small.tell("first"), small.tell("refused")])
+
+        system.spawn(Restless).tell("for ever")
+        system.spawn(Recorder).tell(flood)
+        assert log == []
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        assert log == [[None, Discard.FULL], "first"]
 
 
 async def test_no_room_is_made_while_an_actor_comes_to_life():
@@ -115,6 +160,8 @@ async def test_no_room_is_made_while_an_actor_comes_to_life():
 async def test_nothing_works_from_another_thread():
     async with stage() as (system, probe, _):
         ask = actors.Ask("question", system)
+        other = system.spawn(Recorder)
+        child = probe._cell.spawn(Recorder)
 
         def elsewhere():
             for call in (
@@ -122,6 +169,11 @@ async def test_nothing_works_from_another_thread():
                 lambda: system.spawn(Recorder),
                 lambda: system.stop(probe.address),
                 lambda: ask.reply("answer"),
+                lambda: probe._cell.start_task(trio.sleep_forever, context=contextvars.Context()),
+                lambda: probe._cell.after(1, "message"),
+                lambda: probe._cell.watch(other),
+                probe._cell.stop,
+                lambda: probe._cell.stop_child(child),
             ):
                 with pytest.raises(RuntimeError, match=r"trio\.from_thread"):
                     call()

@@ -73,9 +73,8 @@ class Ask(Generic[M_co]):
             self._failure = reason
             self._end()
 
-    def watched_ended(self, address: "Address[Any]", reason: StopReason) -> None:
+    def watched_ended(self, address: "Address[Any]", _reason: StopReason) -> None:
         """Take notice that the actor has ended; for this package."""
-        del reason
         self.fail(address.refusal)
 
     def _end(self) -> None:

@@ -230,9 +230,8 @@ class Cell(Generic[M]):
     @trio.lowlevel.enable_ki_protection
     def unwatch(self, address: Address[Any]) -> None:
         """Watch no longer. A `Stopped` that is on its way still arrives."""
-        if address in self._watching:
-            self._watching = removed(self._watching, address)
-            address._cell.remove_watcher(self)
+        self._watching = removed(self._watching, address)
+        address._cell.remove_watcher(self)
 
     @trio.lowlevel.enable_ki_protection
     def stop(self, reason: StopReason | None = None) -> None:

@@ -156,10 +156,9 @@ class Dispatcher:
 
     @trio.lowlevel.enable_ki_protection
     def _take_turns(self, turns: int) -> bool:
-        """Take so many turns at most, and return whether any are left to take."""
+        """Take so many turns at most, and return whether any are left to take; the dispatcher must be busy."""
         queue = self.queue
         urgent = self.urgent
-        self.busy = True
         for _ in range(turns):
             if urgent:
                 cell, message = urgent.popleft()

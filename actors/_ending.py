@@ -69,7 +69,6 @@ def release(cell: "Cell[Any]", reason: StopReason) -> None:
     if cell._timers:
         for timer in list(cell._timers):
             timer.cancel()
-        cell._timers = ()
     if cell._watching:
         for address in cell._watching:
             address._cell.remove_watcher(cell)

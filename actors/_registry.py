@@ -25,7 +25,7 @@ class Registry(Mapping[Hashable, Address[Any]]):
 
     def __init__(self) -> None:
         self._addresses: dict[Hashable, Address[Any]] = {}
-        self._names: dict[Address[Any], list[Hashable]] = {}
+        self._names: dict[Address[Any], set[Hashable]] = {}
 
     @trio.lowlevel.enable_ki_protection
     def register(self, name: Hashable, address: Address[Any]) -> None:
@@ -40,9 +40,7 @@ class Registry(Mapping[Hashable, Address[Any]]):
         holder = self._addresses.setdefault(name, address)
         if holder is not address:
             raise NameTakenError(f"{name!r} is registered to {holder.name}; unregister it first")
-        names = self._names.setdefault(address, [])
-        if name not in names:
-            names.append(name)
+        self._names.setdefault(address, set()).add(name)
 
     @trio.lowlevel.enable_ki_protection
     def unregister(self, name: Hashable) -> None:

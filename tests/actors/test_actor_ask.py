@@ -1,9 +1,9 @@
 import pytest
 import trio
-from actor_doubles import Recorder, stage, stop
+from actor_doubles import Recorder, Restless, restart, stage, stop
 
 import actors
-from actors import Ask, Discard
+from actors import Ask, Discard, testing
 
 
 class Librarian:
@@ -22,6 +22,9 @@ class Librarian:
                 self.outcomes += [message.reply("one"), message.reply("two")]
             case Ask("raise"):
                 raise ValueError
+            case Ask("reply and raise"):
+                message.reply("here")
+                raise ValueError
             case Ask("exit"):
                 self.cell.stop()
             case Ask():
@@ -30,6 +33,8 @@ class Librarian:
                 self.outcomes += [ask.reply("at last") for ask in self.kept]
             case "stop":
                 self.cell.stop()
+            case "raise":
+                raise ValueError
 
 
 @pytest.fixture
@@ -43,10 +48,16 @@ def librarian():
     return make, made
 
 
-async def test_a_reply_in_the_same_turn(librarian):
+async def test_a_reply_in_the_same_turn(librarian, autojump_clock):
     async with stage() as (system, _, _):
         assert await system.spawn(librarian[0]).ask("now", timeout=1) == "here"
         assert librarian[1][0].outcomes == [None]
+        assert trio.current_time() == 0
+
+
+async def test_a_reply_counts_though_the_actor_raises_after_it(librarian):
+    async with stage() as (system, _, _):
+        assert await system.spawn(librarian[0]).ask("reply and raise", timeout=1) == "here"
 
 
 async def test_a_reply_in_a_later_turn(librarian, autojump_clock):
@@ -95,16 +106,23 @@ async def test_a_cancelled_asker_leaves_nothing_behind(librarian, autojump_clock
 async def test_a_refused_question():
     async with stage() as (system, probe, _):
         system.stop(probe.address)
-        with pytest.raises(actors.AskRefusedError, match="stopped") as info:
+        with pytest.raises(
+            actors.AskRefusedError, match=r"^probe did not accept the question: stopped$"
+        ) as info:
             await probe.address.ask("anything", timeout=1)
         assert info.value.discard is Discard.STOPPED
 
 
-async def test_the_actor_raises_on_the_question(librarian):
+@pytest.mark.parametrize("strategy", [None, restart])
+async def test_the_actor_raises_on_the_question(librarian, strategy, autojump_clock):
     async with stage() as (system, _, _):
-        with pytest.raises(actors.AskFailedError) as info:
-            await system.spawn(librarian[0]).ask("raise", timeout=1)
+        address = system.spawn(librarian[0], name="librarian", strategy=strategy)
+        with pytest.raises(
+            actors.AskFailedError, match=r"^librarian ended before it replied: failed$"
+        ) as info:
+            await address.ask("raise", timeout=1)
         assert info.value.discard is Discard.FAILED
+        assert trio.current_time() == 0
 
 
 @pytest.mark.parametrize("question", ["exit", "kept"])
@@ -121,6 +139,28 @@ async def test_the_actor_stops_with_the_question_in_hand(librarian, question, au
             await address.ask(question, timeout=30)
         assert info.value.discard is Discard.STOPPED
         assert trio.current_time() <= 1
+
+
+async def test_at_a_restart_a_question_in_hand_fails_and_one_in_the_queue_is_for_the_fresh_instance(
+    librarian, autojump_clock
+):
+    async with stage() as (system, _, _), trio.open_nursery() as nursery:
+        address = system.spawn(librarian[0], strategy=restart)
+
+        async def ask_what_is_kept():
+            with pytest.raises(actors.AskFailedError) as info:
+                await address.ask("kept", timeout=30)
+            assert info.value.discard is Discard.FAILED
+
+        nursery.start_soon(ask_what_is_kept)
+        await testing.settle(system)
+        restless = system.spawn(Restless)
+        restless.tell("for ever")
+        address.tell("raise")
+        assert await address.ask("now", timeout=1) == "here"
+        assert [len(each.kept) for each in librarian[1]] == [1, 0]
+        system.stop(restless)
+    assert trio.current_time() == 0
 
 
 async def test_the_actor_stops_with_the_question_in_its_queue():

@@ -1,7 +1,9 @@
+import contextvars
 import gc
 import weakref
 
 import pytest
+import trio
 from actor_doubles import Recorder, boom, restart, stage, stop
 
 import actors
@@ -69,6 +71,7 @@ async def test_stop_child_stops_only_ones_own():
         parent.tell(spawn)
         probe.watch(child[0])
         parent.tell(stop_it)
+        parent.tell(stop_it)  # by now it has ended
         assert not parent.stopped
         assert probe.messages == [actors.Stopped(child[0], StopReason.PARENT)]
 
@@ -84,14 +87,19 @@ async def test_watching_tells_the_end_once_and_unwatching_does_not():
         watched.tell(stop)
         forgotten.tell(stop)
         assert probe.messages == [actors.Stopped(watched, StopReason.STOPPED)]
+        assert not probe._cell._watching
 
 
 async def test_watching_the_dead_tells_at_once_and_why():
     async with stage() as (system, probe, _):
         failed = system.spawn(Recorder)
         failed.tell(boom)
+        before = system.statistics()
         probe.watch(failed)
+        now = system.statistics()
         assert probe.messages == [actors.Stopped(failed, StopReason.FAILED)]
+        assert (now.accepted - before.accepted, now.handled - before.handled) == (1, 1)
+        assert not probe._cell._watching
 
 
 async def test_watching_oneself_or_another_system_is_a_mistake():
@@ -185,25 +193,65 @@ async def test_a_factory_may_tell_itself_and_may_stop():
         assert letters == []
 
 
-async def test_a_stopped_cell_can_do_nothing():
+POWERS = {
+    "spawn": lambda cell, _: cell.spawn(Recorder),
+    "start a task": lambda cell, _: cell.start_task(None, context=None),
+    "adopt a task": lambda cell, _: cell.adopt(None),
+    "set a timer": lambda cell, _: cell.after(1, "message"),
+    "watch": lambda cell, other: cell.watch(other),
+    "be called back": lambda cell, _: cell.on_stop(print),
+}
+
+
+@pytest.mark.parametrize("use", POWERS.values(), ids=POWERS)
+async def test_an_actor_that_asks_to_stop_can_do_nothing_more_from_then_on(use):
+    async with stage() as (system, probe, _):
+
+        def stop_and_go_on(recorder):
+            recorder.cell.stop()
+            with pytest.raises(actors.LifecycleError, match="stopped"):
+                use(recorder.cell, probe.address)
+
+        recorder = system.spawn(Recorder)
+        cell = recorder._cell
+        probe.watch(recorder)
+        recorder.tell(stop_and_go_on)
+        assert probe.messages == [actors.Stopped(recorder, StopReason.STOPPED)]
+        with pytest.raises(actors.LifecycleError, match="stopped"):
+            use(cell, probe.address)
+
+
+async def test_a_stopped_cell_is_stopped_for_good():
     async with stage() as (_, probe, _):
         cell = probe._cell
         probe.stop()
-        for call in (
-            lambda: cell.spawn(Recorder),
-            lambda: cell.start_task(None, context=None),
-            lambda: cell.after(1, "message"),
-            lambda: cell.watch(probe.address),
-            lambda: cell.on_stop(print),
-        ):
-            with pytest.raises(actors.LifecycleError, match="stopped"):
-                call()
         cell.stop()
         assert repr(cell) == "<Cell probe stopped>"
         with pytest.raises(actors.LifecycleError):
             NOBODY.handle("anything")
         with pytest.raises(actors.LifecycleError):
             cell._factory(cell)
+
+
+@pytest.mark.parametrize("end", [stop, boom, None])
+async def test_nobody_in_a_tree_is_told_anything_while_it_ends(end):
+    async with stage() as (system, _, _):
+        outcomes = []
+
+        def make_parent(cell):
+            elder = cell.spawn(Recorder)
+
+            def make_child(child):
+                child.on_stop(lambda _: outcomes.extend([elder.tell("late"), cell.address.tell("late")]))
+                return Recorder(child)
+
+            cell.spawn(make_child)
+            return Recorder(cell)
+
+        parent = system.spawn(make_parent)
+        if end is not None:
+            parent.tell(end)
+    assert outcomes == [actors.Discard.STOPPED] * 2
 
 
 async def test_a_mailbox_has_room_for_one_at_least():
@@ -221,12 +269,14 @@ async def test_a_restart_gives_up_children_watches_and_callbacks():
             children.append(recorder.cell.spawn(Recorder))
             recorder.cell.watch(probe.address)
             recorder.cell.on_stop(ends.append)
+            recorder.cell.start_task(trio.sleep_forever, context=contextvars.Context())
 
         recorder.tell(prepare)
         recorder.tell(boom)
         assert ends == [StopReason.RESTARTED]
         assert children[0].stopped
         assert not probe._cell._watchers
+        assert (recorder._cell._watching, recorder._cell._tasks) == ((), ())
         recorder.tell(stop)
         assert ends == [StopReason.RESTARTED]
 
@@ -257,3 +307,48 @@ async def test_a_life_leaves_no_garbage_for_the_collector():
         finally:
             gc.enable()
         assert all(address.stopped for address in kept)
+
+
+class Thing:
+    """Something whose end can be seen."""
+
+
+def spawn_with_things(system, strategy=None):
+    """Spawn an actor, and return its cell, and what shows whether its factory and an argument of that are kept."""
+
+    def make(cell, _):
+        return Recorder(cell)
+
+    thing = Thing()
+    address = system.spawn(make, thing, strategy=strategy)
+    return address._cell, [weakref.ref(make), weakref.ref(thing)]
+
+
+async def test_what_makes_an_actor_is_kept_only_for_one_that_may_be_made_again():
+    async with stage() as (system, _, _):
+        _, once = spawn_with_things(system)
+        _, again = spawn_with_things(system, restart)
+        assert [ref() for ref in once] == [None, None]
+        assert None not in [ref() for ref in again]
+
+
+async def test_a_cell_that_is_kept_keeps_nothing_else_after_its_end():
+    async with stage() as (system, _, _):
+        cell, refs = spawn_with_things(system, restart)
+        gc.collect()
+        gc.disable()
+        try:
+            before = count_cells()
+            watcher = testing.Probe(system)
+            watcher.watch(cell.address)
+            system.stop(cell.address)
+            watcher.stop()
+            del watcher
+            assert count_cells() == before
+            assert [ref() for ref in refs] == [None, None]
+        finally:
+            gc.enable()
+
+
+def count_cells():
+    return sum(type(thing) is actors.Cell for thing in gc.get_objects())

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 import trio
-from actor_doubles import Recorder, stage, stop
+from actor_doubles import Recorder, boom, stage, stop
 
 import actors
 from actors import testing
@@ -142,13 +142,85 @@ async def test_the_statistics_balance_inside_a_turn_too():
     async with stage() as (system, _, _):
         seen = []
 
+        gone = [system.spawn(Recorder) for _ in range(2)]
+        for address in gone:
+            system.stop(address)
+
         def look(recorder):
             recorder.cell.address.tell("waits")
+            for address in gone:
+                recorder.cell.watch(address)  # of which it is told before that
+            recorder.cell.stop()  # which is no message
             seen.append(system.statistics())
 
         system.spawn(Recorder).tell(look)
         (now,) = seen
-        assert (now.accepted, now.handled, now.discarded, now.queued) == (2, 1, 0, 1)
+        assert (now.accepted, now.handled, now.discarded, now.queued) == (4, 1, 0, 3)
+
+
+async def nothing():
+    pass
+
+
+def watch_one_end(recorder):
+    child = recorder.cell.spawn(Recorder)
+    recorder.cell.watch(child)
+    recorder.cell.stop_child(child)
+
+
+ACCOUNTS = {
+    "told": (lambda _: None, (1, 1, 0)),
+    "told in a turn": (lambda actor: actor.cell.address.tell("message"), (2, 2, 0)),
+    "raised on": (boom, (1, 0, 1)),
+    "raised on in its turn": (lambda actor: actor.cell.address.tell(boom), (2, 1, 1)),
+    "waiting at the end": (lambda actor: actor.cell.stop(actor.cell.address.tell("message")), (2, 1, 1)),
+    "of a timer": (lambda actor: actor.cell.after(1, "message"), (2, 2, 0)),
+    "of a task": (lambda actor: actor.cell.start_task(nothing, context=contextvars.Context()), (2, 2, 0)),
+    "of another's end": (watch_one_end, (2, 2, 0)),
+}
+
+
+@pytest.mark.parametrize(("message", "expected"), ACCOUNTS.values(), ids=ACCOUNTS)
+async def test_a_message_is_counted_once_on_each_side_however_it_came(message, expected, autojump_clock):
+    async with stage() as (system, _, _):
+        system.spawn(Recorder).tell(message)
+        await trio.sleep(2)
+        now = system.statistics()
+        assert (now.accepted, now.handled, now.discarded, now.queued) == (*expected, 0)
+
+
+@pytest.mark.parametrize("lane", ["user", "system"])
+async def test_what_waits_is_worked_off_in_one_turn_of_the_scheduler(lane):
+    many = 10 * BUDGET
+    async with stage() as (system, probe, _):
+        log = []
+        if lane == "user":
+            recorder = system.spawn(Recorder, log, capacity=many)
+            system.spawn(Recorder).tell(lambda _: [recorder.tell(number) for number in range(many)])
+        else:
+            for _ in range(many):
+                system.spawn(Recorder, log).tell(lambda recorder: recorder.cell.watch(probe.address))
+            system.stop(probe.address)
+        assert len(log) < many
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        assert len(log) == many
+
+
+async def test_what_is_told_at_an_end_is_handled_after_it():
+    async with stage() as (system, _, _):
+        log = []
+        heir = system.spawn(Recorder, log)
+
+        def leave(reason):
+            log.append("begin")
+            heir.tell("told")
+            log.append(reason)
+
+        owner = system.spawn(Recorder)
+        owner.tell(lambda recorder: recorder.cell.on_stop(leave))
+        system.stop(owner)
+        assert log == ["begin", actors.StopReason.STOPPED, "told"]
 
 
 async def test_stopping_others_waits_for_the_end_of_the_turn():

@@ -1,5 +1,7 @@
 import asyncio
 import contextvars
+import gc
+import weakref
 from contextlib import asynccontextmanager
 
 import pytest
@@ -73,9 +75,9 @@ async def test_a_guest_is_adopted_after_its_first_step(autojump_clock):
     async with hosting(slow, 42, adopted=False) as (_, recorder, guest, log):
         with guest._scope:
             assert not guest.begin()
-            recorder.tell(lambda actor: actor.cell.adopt(guest))
+            recorder.tell(lambda actor: log.append(actor.cell.adopt(guest)))
             await guest.go_on()
-        assert log == [TaskEnded(guest, Succeeded(42))]
+        assert log == [True, TaskEnded(guest, Succeeded(42))]
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), StopAsyncIteration()])
@@ -106,6 +108,31 @@ async def test_what_ends_the_program_is_told_and_goes_on():
             guest.begin()
         assert isinstance(guest.outcome, Failed)
         assert log == [TaskEnded(guest, guest.outcome)]
+
+
+async def test_a_cancelled_guest_is_freed_without_the_garbage_collector():
+    class Thing:
+        pass
+
+    async def wait():
+        thing = Thing()
+        things.append(weakref.ref(thing))
+        await trio.sleep_forever()
+
+    things = []
+    gc.collect()
+    gc.disable()
+    try:
+        async with hosting(wait, adopted=False) as (_, _, guest, _):
+            with guest._scope:
+                assert not guest.begin()
+                guest.cancel()
+                await guest.go_on()
+            assert guest.outcome == TaskCancelled()
+        del guest
+        assert things[0]() is None
+    finally:
+        gc.enable()
 
 
 async def test_cancelling_a_guest_cancels_what_its_host_gave_for_that(autojump_clock):

@@ -52,6 +52,21 @@ async def test_a_name_belongs_to_one_actor():
             system.registry.unregister("name")
 
 
+async def test_names_come_and_go_one_by_one_and_the_rest_with_their_owner():
+    async with stage() as (system, probe, _):
+        registry = system.registry
+        recorder = system.spawn(Recorder)
+        registry.register("probe", probe.address)
+        for name in ("one", "one", "two", "three"):
+            registry.register(name, recorder)
+        registry.unregister("two")
+        assert set(registry) == {"probe", "one", "three"}
+        recorder.tell(stop)
+        assert set(registry) == {"probe"}
+        registry.unregister("probe")
+        assert not registry._names
+
+
 async def test_the_dead_cannot_be_registered():
     async with stage() as (system, probe, _):
         probe.stop()

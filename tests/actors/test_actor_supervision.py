@@ -2,7 +2,7 @@ import logging
 
 import pytest
 import trio
-from actor_doubles import FAULTS, Recorder, boom, escalate, restart, stage, stop
+from actor_doubles import FAULTS, Recorder, boom, escalate, restart, stage, stop, stray_cancelled
 
 import actors
 from actors import Directive, Discard, StopReason
@@ -109,6 +109,19 @@ async def test_a_root_that_escalates_ends_the_system():
             assert root.tell(boom) is None
             assert probe.address.tell("the teller goes on") is None
             await trio.sleep_forever()
+
+
+async def test_a_root_that_escalates_a_cancellation_ends_the_system_with_a_word():
+    def fail(_):
+        raise stray_cancelled()
+
+    async def escalate_it():
+        async with stage() as (system, _, _):
+            system.spawn(Recorder, strategy=escalate).tell(fail)
+            await trio.sleep_forever()
+
+    with pytest.raises(RuntimeError, match="was ended by a cancellation that was not meant for it"):
+        await escalate_it()
 
 
 async def test_a_strategy_that_raises_escalates_its_own_exception():

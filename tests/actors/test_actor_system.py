@@ -7,9 +7,10 @@ import actors
 from actors import Discard, StopReason
 
 
-async def test_leaving_the_block_ends_everything_the_youngest_first():
+async def test_leaving_the_block_ends_everything_the_youngest_first(autojump_clock):
     ends = []
     async with actors.open_system("name") as system:
+        system.spawn(lambda cell: [cell.after(100, "never"), Recorder(cell)][1])
         for number in range(3):
             system.spawn(Recorder).tell(
                 lambda recorder, number=number: recorder.cell.on_stop(lambda why: ends.append((number, why)))
@@ -18,7 +19,8 @@ async def test_leaving_the_block_ends_everything_the_youngest_first():
     assert ends == [(2, StopReason.SYSTEM), (1, StopReason.SYSTEM), (0, StopReason.SYSTEM)]
     assert repr(system) == "<System 'name' closed>"
     now = system.statistics()
-    assert (now.actors, now.tasks, now.timers, now.queued) == (0, 0, 0, 0)
+    assert (now.actors, now.spawned, now.tasks, now.timers, now.queued) == (0, 4, 0, 0, 0)
+    assert trio.current_time() == 0
 
 
 async def test_a_closed_system_spawns_nothing_and_leaves_no_trace_of_trying():
@@ -38,6 +40,23 @@ async def test_what_waits_when_the_system_closes_is_discarded_with_closed():
         assert waiting > 0
     assert len(letters) == waiting
     assert {letter.reason for letter in letters} == {Discard.CLOSED}
+
+
+async def test_what_is_told_while_the_system_closes_is_not_handled():
+    log, letters, outcomes = [], [], []
+    async with actors.open_system(dead_letter=letters.append) as system:
+        elder = system.spawn(Recorder, log, capacity=1)
+
+        def leave(_):
+            outcomes.extend([elder.tell("last"), elder.tell("refused")])
+
+        system.spawn(Recorder).tell(lambda recorder: recorder.cell.on_stop(leave))
+    assert outcomes == [None, Discard.FULL]
+    assert log == []
+    assert [(letter.message, letter.reason) for letter in letters] == [
+        ("refused", Discard.FULL),
+        ("last", Discard.CLOSED),
+    ]
 
 
 async def test_tasks_are_awaited_when_the_system_closes(autojump_clock):
@@ -78,6 +97,14 @@ async def test_a_tap_sees_every_dead_letter_until_it_is_taken_away():
         assert [letter.message for letter in seen] == [1]
         assert [letter.message for letter in letters] == [1, 2]
         assert system.statistics().dead_letters[Discard.STOPPED] == 2
+
+
+async def test_nobody_needs_to_tap(caplog):
+    async with actors.open_system() as system:
+        recorder = system.spawn(Recorder)
+        system.stop(recorder)
+        assert recorder.tell("late") is Discard.STOPPED
+    assert caplog.records == []
 
 
 async def test_a_tap_that_raises_is_logged_and_the_others_still_hear(caplog):

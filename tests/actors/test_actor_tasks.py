@@ -1,13 +1,14 @@
 import contextvars
+import gc
 import logging
+import weakref
 
 import pytest
 import trio
-from actor_doubles import FAULTS, Recorder, boom, restart, stage, stop
+from actor_doubles import FAULTS, Recorder, Restless, boom, restart, stage, stop
 
 import actors
 from actors import Discard, Failed, StopReason, Succeeded, TaskCancelled, TaskEnded, testing
-from actors._dispatch import BUDGET
 
 EMPTY = contextvars.Context()
 
@@ -103,19 +104,22 @@ async def test_the_end_of_a_task_has_room_in_a_full_queue_and_is_not_overtaken()
     async with stage() as (system, _, _):
         log = []
         recorder = system.spawn(Recorder, log, capacity=1)
-        filler = system.spawn(Recorder, capacity=10 * BUDGET)
+        restless = system.spawn(Restless)
 
-        def fill(_):
-            # More than the task can end in: the recorder's queue is full when it does.
-            for _ in range(5 * BUDGET):
-                filler.tell("filler")
-            assert recorder.tell("first") is None
-            assert recorder.tell("refused") is Discard.FULL
+        async def fill_and_end():
+            restless.tell("for ever")
+            recorder.tell("first")
 
-        recorder.tell(starter(trio.lowlevel.checkpoint))
-        system.spawn(Recorder).tell(fill)
-        await testing.settle(system)
+        recorder.tell(starter(fill_and_end))
+        while len(log) < 3:
+            await trio.lowlevel.checkpoint()
         assert log[1:] == ["first", TaskEnded(log[0], Succeeded(None))]
+        system.stop(restless)
+        await testing.settle(system)
+        # It took no room for ever, and left none that is not there.
+        outcomes = []
+        system.spawn(Recorder).tell(lambda _: outcomes.extend(recorder.tell(word) for word in ("one", "two")))
+        assert outcomes == [None, Discard.FULL]
 
 
 async def test_tasks_are_cancelled_when_their_actor_stops_and_nobody_is_told():
@@ -209,6 +213,26 @@ async def test_whatever_else_a_task_raises_is_told_and_harms_nobody(make):
         await testing.settle(system)
         assert log[1:] == [TaskEnded(log[0], Failed(error))]
         assert len(others) == 1
+
+
+async def test_the_failure_of_a_task_is_freed_without_the_garbage_collector():
+    class OwnError(Exception):
+        pass
+
+    async def fail():
+        raise OwnError
+
+    async with stage() as (system, _, _):
+        log = []
+        gc.collect()
+        gc.disable()
+        try:
+            system.spawn(Recorder, log).tell(starter(fail))
+            await testing.settle(system)
+            error = weakref.ref(log.pop().outcome.exception)
+            assert error() is None
+        finally:
+            gc.enable()
 
 
 async def test_a_task_that_is_cancelled_and_fails_at_that_tells_of_the_failure(autojump_clock):

@@ -81,6 +81,22 @@ async def test_cancelled_timers_do_not_pile_up(autojump_clock):
         assert probe._cell._timers == set(keep)
 
 
+@pytest.mark.parametrize(
+    ("running", "cancelled", "kept"),
+    [(0, SLACK, SLACK), (0, SLACK + 1, 0), (100, 100, 100), (100, 101, 0)],
+)
+async def test_the_heap_is_rebuilt_when_more_than_a_few_and_more_than_half_of_it_are_cancelled(
+    running, cancelled, kept
+):
+    async with stage() as (system, probe, _):
+        for _ in range(running):
+            probe._cell.after(1, "runs")
+        for timer in [probe._cell.after(1, "never") for _ in range(cancelled)]:
+            timer.cancel()
+        assert len(system.timers._heap) == running + kept
+        assert len(system.timers) == running
+
+
 @pytest.mark.parametrize("end", [stop, boom])
 async def test_timers_end_with_the_instance(end, autojump_clock):
     async with stage() as (system, _, letters):

@@ -59,9 +59,9 @@ class Guest(Task, kw_only=True, eq=False):
 
     def cancel(self) -> None:
         """Cancel the task, and its host. Harmless once it has ended."""
-        if self._scope is not None:
+        if self.outcome is None:
             self._cancelled = True
-            self._scope.cancel()
+        super().cancel()
 
     def move(self, cell: "Cell[Any]") -> bool:
         """Belong to an actor from now on, which is told of the end; for this package.

@@ -40,6 +40,7 @@ async def test_the_end_of_a_task_is_told_with_its_value(autojump_clock):
         assert log == [log[0], TaskEnded(log[0], Succeeded(42))]
         assert log[0].owner is recorder
         assert system.statistics().tasks == 0
+        assert not recorder._cell._tasks
 
 
 async def test_the_failure_of_a_task_is_told_and_hurts_nobody_else(autojump_clock):
@@ -273,6 +274,21 @@ async def test_when_the_opener_is_cancelled_tasks_report_that_they_were(nested):
                 await testing.settle(system)
             assert log[1:] == [TaskEnded(log[0], TaskCancelled())]
     assert scope.cancelled_caught
+
+
+async def test_a_task_that_another_actor_has_adopted_ends_with_that_one():
+    async with stage() as (system, _, _):
+        log, answers = [], []
+        starts, adopts = system.spawn(Recorder, log), system.spawn(Recorder)
+        starts.tell(starter(trio.sleep_forever))
+        adopts.tell(lambda actor: answers.append(actor.cell.adopt(log[0])))
+        assert answers == [True]
+        system.stop(starts)
+        await testing.settle(system)
+        assert system.statistics().tasks == 1
+        system.stop(adopts)
+        await testing.settle(system)
+        assert system.statistics().tasks == 0
 
 
 async def test_a_task_may_end_the_very_actor_that_owns_it():

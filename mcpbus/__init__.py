@@ -23,11 +23,11 @@ from mcpbus.asking import (
 from mcpbus.authentication import Unauthorized
 from mcpbus.bus import Bus
 from mcpbus.context import Client, Context
+from mcpbus.dispatch.runner import Invocation
 from mcpbus.fate import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
-from mcpbus.features.run import Invocation
 from mcpbus.options import Limits
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.levels import LogLevel

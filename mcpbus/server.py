@@ -11,12 +11,13 @@ import trio
 
 from mcpbus.asking.state import Sealer
 from mcpbus.bus import Bus, open_bus
+from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.function import sole_cause
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
 from mcpbus.features.results import tail_for
-from mcpbus.features.run import Middleware, Runner, sole_cause
 from mcpbus.features.tool import Tool, ToolOptions, Visible
 from mcpbus.http_keywords import read_http_options
 from mcpbus.keywords import check_keywords

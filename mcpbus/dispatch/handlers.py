@@ -17,10 +17,10 @@ from mcpbus.context import Context
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
+from mcpbus.features.function import sole_cause
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.resource import Resource
 from mcpbus.features.results import Tail
-from mcpbus.features.run import sole_cause
 from mcpbus.features.tool import Tool, error_result
 from mcpbus.owners import IN_PROCESS, Peer, owner_of
 from mcpbus.protocol.errors import (

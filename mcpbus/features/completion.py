@@ -6,8 +6,8 @@ from typing import Any
 import attrs
 
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.function import Function
 from mcpbus.features.results import Tail
-from mcpbus.features.run import Function
 from mcpbus.features.signature import check_function, read_signature
 from mcpbus.schemas import jsontypes
 

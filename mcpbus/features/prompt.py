@@ -8,8 +8,8 @@ import msgspec
 
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
+from mcpbus.features.function import Function
 from mcpbus.features.results import Tail
-from mcpbus.features.run import Function
 from mcpbus.features.signature import (
     Parameter,
     check_convertible,

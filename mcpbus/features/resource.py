@@ -8,8 +8,8 @@ import msgspec
 
 from mcpbus.features.content import File, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
+from mcpbus.features.function import Function
 from mcpbus.features.results import CacheScope, Tail
-from mcpbus.features.run import Function
 from mcpbus.features.signature import (
     MISSING,
     Signature,

@@ -10,10 +10,10 @@ import msgspec
 from mcpbus.features.arguments import Arguments, read_arguments
 from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.function import Function
 from mcpbus.features.mirrored import MirroredParameter, mirrored_parameters
 from mcpbus.features.output import NonConformingResultError, Output, read_output
 from mcpbus.features.results import Tail
-from mcpbus.features.run import Function
 from mcpbus.features.signature import check_function, describe, name_of, read_signature
 from mcpbus.keywords import check_keywords
 from mcpbus.protocol import messages as wire

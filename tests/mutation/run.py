@@ -48,6 +48,7 @@ _APART = {
     "methods",
     "options",
     "program",
+    "runner",
     "server",
     "sync_context",
     "testing",

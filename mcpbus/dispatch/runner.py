@@ -1,8 +1,5 @@
 """Runs what authors wrote: coroutines in place, plain functions in worker threads, both under middleware and a timeout."""
 
-import dis
-import inspect
-import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -13,7 +10,7 @@ import trio
 from mcpbus.call import Carrier
 from mcpbus.context import Context
 from mcpbus.features.errors import CallTimeoutError
-from mcpbus.features.signature import Signature
+from mcpbus.features.function import Function
 from mcpbus.features.threads import Threads
 
 
@@ -38,30 +35,6 @@ It returns what the function returns, before that is encoded: `await call_next(i
 same kind. It may pass on another invocation (`attrs.evolve(invocation, arguments=...)`), and what it raises counts as
 raised by the function. The first in the server's list is the outermost.
 """
-
-
-@attrs.frozen
-class Function:
-    """An author's function, ready to be called."""
-
-    signature: Signature
-    thread: bool = True
-    """Whether a plain function runs in a worker thread."""
-    timeout: float | None = None
-    """Seconds after which a call is cancelled and `CallTimeoutError` is raised; None for no limit."""
-    waits: bool = attrs.field(init=False)
-    """Whether a call may wait for something. One of an async function without an ``await`` cannot."""
-
-    @waits.default
-    def _waits(self) -> bool:
-        return self.timeout is not None or _may_wait(self.signature.function)
-
-    def with_context(self, arguments: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        """Its keyword arguments, with the context if it takes one."""
-        name = self.signature.context
-        if name is None:
-            return arguments
-        return {**arguments, name: context if self.signature.asynchronous else context.blocking}
 
 
 class Runner:
@@ -111,7 +84,7 @@ class Runner:
             invocation = Invocation(Context(carrier), method, name, arguments)
             return self._call_wrapped(function, carrier, invocation)
         if function.signature.context is not None:
-            arguments = function.with_context(arguments, Context(carrier))
+            arguments = _with_context(function, arguments, Context(carrier))
         return self._call(function, carrier, arguments)
 
     async def _call_wrapped(self, function: Function, carrier: Carrier, invocation: Invocation) -> Any:
@@ -126,7 +99,7 @@ class Runner:
         raise CallTimeoutError(function.timeout)
 
     def _call_invoked(self, function: Function, carrier: Carrier, invocation: Invocation) -> Awaitable[Any]:
-        arguments = function.with_context(invocation.arguments, invocation.context)
+        arguments = _with_context(function, invocation.arguments, invocation.context)
         return self._call(function, carrier, arguments)
 
     def _call(self, function: Function, carrier: Carrier, arguments: Mapping[str, Any]) -> Awaitable[Any]:
@@ -151,21 +124,13 @@ class Runner:
             return threads
 
 
-def _may_wait(function: Callable[..., Any]) -> bool:
-    """Whether calling an async function may suspend the task: only where its own code yields to it, which ``await`` does."""
-    if isinstance(function, types.MethodType):
-        function = function.__func__
-    if not isinstance(function, types.FunctionType) or not function.__code__.co_flags & inspect.CO_COROUTINE:
-        return True
-    return any(step.opname == "YIELD_VALUE" for step in dis.get_instructions(function))
+def _with_context(function: Function, arguments: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+    """Return the keyword arguments of a function, with the context if it takes one."""
+    name = function.signature.context
+    if name is None:
+        return arguments
+    return {**arguments, name: context if function.signature.asynchronous else context.blocking}
 
 
 def _wrap(middleware: Middleware, call_next: CallNext, invocation: Invocation) -> Awaitable[Any]:
     return middleware(invocation, call_next)
-
-
-def sole_cause(error: BaseException) -> BaseException:
-    """The one exception inside nested groups of one, which nurseries make of what is raised within; else `error`."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

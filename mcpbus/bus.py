@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from threading import get_ident
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import attrs
 import trio
@@ -23,9 +23,11 @@ from mcpbus.asking.parking import Parking
 from mcpbus.budget import Budget
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.methods import METHODS
+from mcpbus.dispatch.runner import Runner
 from mcpbus.emission import LIST_CHANGED, RESOURCE_UPDATED, Emission
 from mcpbus.fate import Broadcast, Ledger
 from mcpbus.features.catalogue import Kind as FeatureKind
+from mcpbus.features.definition import Definition
 from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.http_keywords import read_http_options
 from mcpbus.interest import Interests
@@ -60,9 +62,6 @@ from mcpbus.transport.responding import ResponseMode
 from mcpbus.transport.stdio import run_stdio
 from mcpbus.turns import Turns
 
-if TYPE_CHECKING:
-    from mcpbus.server import Server
-
 _OFFERED = {
     era: frozenset(name for name, method in METHODS.items() if era in method.eras)
     | ({LISTEN} if era is Era.MODERN else set())
@@ -77,6 +76,7 @@ class Bus:
 
     Attributes:
         server: The server that was opened.
+        runner: What calls its author's functions.
         state: What its lifespan yielded.
         limits: What clients may use.
         sessions: The legacy sessions that have been initialized, by id.
@@ -90,7 +90,8 @@ class Bus:
 
     def __init__(
         self,
-        server: "Server",
+        server: Definition,
+        runner: Runner,
         system: System,
         limits: Limits,
         state: Any,
@@ -100,6 +101,7 @@ class Bus:
     ) -> None:
         self.server = server
         self.features = server.features
+        self.runner = runner
         self.state = state
         self.limits = limits
         self.system = system
@@ -475,7 +477,8 @@ class _WithPath:
 
 @asynccontextmanager
 async def open_bus(
-    server: "Server",
+    server: Definition,
+    runner: Runner,
     limits: Limits,
     state: Any,
     *,
@@ -488,7 +491,7 @@ async def open_bus(
     tasks: TaskDirectory | None = None
     try:
         async with open_system(server.name, mailboxes.settle, mailboxes.expendable) as system:
-            bus = Bus(server, system, limits, state, event_store=event_store, task_store=task_store)
+            bus = Bus(server, runner, system, limits, state, event_store=event_store, task_store=task_store)
             tasks = bus.tasks
             await tasks.recover()
             unlisten = server.features.on_change(bus._list_changed)  # noqa: SLF001 - the bus's own opening

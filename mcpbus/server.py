@@ -1,30 +1,24 @@
-"""What an author writes: a `Server` with tools, resources, prompts and completions."""
+"""What an author writes: a `Server`, which is described with decorators, and can be opened and served."""
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeAlias, Unpack
 
-import msgspec
 import trio
 
-from mcpbus.asking.state import Sealer
 from mcpbus.bus import Bus, open_bus
 from mcpbus.dispatch.runner import Middleware, Runner
-from mcpbus.features.catalogue import Capability, Features
-from mcpbus.features.errors import RegistrationError
+from mcpbus.features.catalogue import Capability
+from mcpbus.features.definition import Definition, check_functions, check_lists
 from mcpbus.features.function import sole_cause
-from mcpbus.features.prompt import Prompt, PromptOptions
-from mcpbus.features.resource import Resource, ResourceOptions, require_uri
-from mcpbus.features.results import tail_for
-from mcpbus.features.tool import Tool, ToolOptions, Visible
+from mcpbus.features.tool import Visible
 from mcpbus.http_keywords import read_http_options
 from mcpbus.keywords import check_keywords
 from mcpbus.options import Limits
 from mcpbus.program import until_input_ends, until_signalled
-from mcpbus.protocol.messages import Icon, Implementation
-from mcpbus.protocol.revisions import REVISIONS, Revision
+from mcpbus.protocol.messages import Icon
 from mcpbus.serving import ServeOptions, ServingError
 from mcpbus.stores.protocol import EventStore
 from mcpbus.tasks.stores.protocol import TaskStore
@@ -32,12 +26,10 @@ from mcpbus.transport.gate import HttpFields
 from mcpbus.transport.lifespan import LifespanApp
 from mcpbus.transport.responding import ResponseMode
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 
-class Server:
+class Server(Definition):
     """A server as its author describes it; it does nothing until it is opened.
 
     Decorators register functions and return them as they are, so that they can be called and tested like any other::
@@ -94,183 +86,31 @@ class Server:
         threads: int = 40,
         state_keys: Sequence[bytes | str] = (),
     ) -> None:
-        _check_functions(visible=visible, authenticate=authenticate, lifespan=lifespan)
-        _check_lists(icons=icons, middleware=middleware, capabilities=capabilities, state_keys=state_keys)
-        if page_size < 1:
-            raise ValueError(f"page_size is at least 1, not {page_size}")
-        if not list_ttl >= 0:
-            raise ValueError(f"list_ttl is a number of seconds, not {list_ttl}")
-        self.name = name
-        self.version = version
-        self.instructions = instructions
+        check_functions(lifespan=lifespan)
+        _check_lifespan(lifespan)
+        check_lists(middleware=middleware)
+        super().__init__(
+            name,
+            version=version,
+            title=title,
+            description=description,
+            instructions=instructions,
+            website_url=website_url,
+            icons=icons,
+            visible=visible,
+            authenticate=authenticate,
+            capabilities=capabilities,
+            page_size=page_size,
+            list_ttl=list_ttl,
+            state_keys=state_keys,
+        )
         self.lifespan = lifespan
-        self.authenticate = authenticate
-        self.page_size = page_size
-        self.list_ttl = list_ttl
-        self.features = Features(visible=visible, declared=frozenset(capabilities))
         self.runner = Runner(threads, middleware)
-        self.session_hooks: list[Callable[[Any], Any]] = []
-        self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
-        # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
-        self.tails = {row: tail_for(self.identity(row, icons=False), row) for row in REVISIONS.values()}
-        self.sealer = Sealer(state_keys)
         self._opened = False
 
     def lifespan_context(self) -> AbstractAsyncContextManager[Any]:
         """What its lifespan opens, anew for each opening; yields None if it has none."""
         return nullcontext() if self.lifespan is None else self.lifespan(self)
-
-    def identity(self, revision: Revision, *, icons: bool = True) -> Implementation:
-        """Who the server is, as `revision` says it (rule B-10), with or without its icons."""
-        return msgspec.structs.replace(
-            self._identity,
-            title=self._identity.title if revision.titles else None,
-            description=self._identity.description if revision.implementation_details else None,
-            website_url=self._identity.website_url if revision.implementation_details else None,
-            icons=self._identity.icons if icons and revision.icons else None,
-        )
-
-    @overload
-    def tool(self, function: F, /) -> F: ...
-    @overload
-    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-    def tool(self, function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
-        """Register a tool: ``@server.tool`` or ``@server.tool(title=..., ...)`` with the options of `ToolOptions`.
-
-        The signature is the input schema, the return annotation the output schema, the docstring the description.
-        A parameter annotated `Context` (`SyncContext` in a plain function) receives the context.
-
-        Raises:
-            RegistrationError: it cannot be a tool as it is written.
-        """
-
-        def register(function: F) -> F:
-            self.features.add_tool(function, **options)
-            return function
-
-        return register if function is None else register(function)
-
-    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-        """Register a resource, or a template if `uri` has variables (RFC 6570), with the options of `ResourceOptions`.
-
-        The variables are the function's parameters. It returns text, bytes, data that becomes JSON, a `File`, or a list
-        of files, and raises `ResourceNotFoundError` for a URI that names nothing.
-
-        Raises:
-            RegistrationError: it cannot be a resource as it is written.
-        """
-        require_uri(uri)
-
-        def register(function: F) -> F:
-            self.features.add_resource(uri, function, **options)
-            return function
-
-        return register
-
-    @overload
-    def prompt(self, function: F, /) -> F: ...
-    @overload
-    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-    def prompt(self, function: F | None = None, /, **options: Unpack[PromptOptions]) -> F | Callable[[F], F]:
-        """Register a prompt: ``@server.prompt`` or ``@server.prompt(title=..., ...)`` with the options of `PromptOptions`.
-
-        Its arguments are strings on the wire, and are converted to what the parameters say. It returns what the user
-        says (text or content), a `PromptMessage`, or a list of these.
-
-        Raises:
-            RegistrationError: it cannot be a prompt as it is written.
-        """
-
-        def register(function: F) -> F:
-            self.features.add_prompt(function, **options)
-            return function
-
-        return register if function is None else register(function)
-
-    def completion(
-        self, ref: str, argument: str, *, thread: bool = True, timeout: float | None = None
-    ) -> Callable[[F], F]:
-        """Register what proposes values for `argument` of `ref`: a prompt's name, or the text of a template.
-
-        The function takes what was typed and, if it has a second parameter, the dict of what was chosen for other
-        arguments. It returns strings, best first, or a `Completion`.
-
-        Args:
-            ref: must be registered before.
-            argument: one that it has.
-            thread: False runs a plain function on the trio thread.
-            timeout: seconds after which the call is cancelled.
-
-        Raises:
-            RegistrationError: it cannot be a completion as it is written.
-        """
-
-        def register(function: F) -> F:
-            self.features.add_completer(ref, argument, function, thread=thread, timeout=timeout)
-            return function
-
-        return register
-
-    def on_session(self, hook: F) -> F:
-        """Have `hook`, an async function of the session, run while a legacy session registers.
-
-        Raises:
-            RegistrationError: it is not async.
-        """
-        if not inspect.iscoroutinefunction(hook):
-            raise RegistrationError(f"on_session: {hook!r} is not an async function")
-        self.session_hooks.append(hook)
-        return hook
-
-    def add_tool(self, function: Callable[..., Any] | Tool, **options: Unpack[ToolOptions]) -> Tool:
-        """Add a tool, as `tool` does; at run time, clients are told.
-
-        Raises:
-            RegistrationError: it cannot be a tool as it is written.
-        """
-        return self.features.add_tool(function, **options)
-
-    def remove_tool(self, name: str) -> Tool:
-        """Take a tool out; at run time, clients are told. Calls of it that run already go on.
-
-        Raises:
-            RegistrationError: there is none of that name.
-        """
-        return self.features.remove_tool(name)
-
-    def add_resource(
-        self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]
-    ) -> Resource:
-        """Add a resource or template, as `resource` does; at run time, clients are told.
-
-        Raises:
-            RegistrationError: it cannot be a resource as it is written.
-        """
-        return self.features.add_resource(uri, function, **options)
-
-    def remove_resource(self, uri: str) -> Resource:
-        """Take out the resource or template that was registered as `uri`; at run time, clients are told.
-
-        Raises:
-            RegistrationError: there is none.
-        """
-        return self.features.remove_resource(uri)
-
-    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
-        """Add a prompt, as `prompt` does; at run time, clients are told.
-
-        Raises:
-            RegistrationError: it cannot be a prompt as it is written.
-        """
-        return self.features.add_prompt(function, **options)
-
-    def remove_prompt(self, name: str) -> Prompt:
-        """Take a prompt out, with its completions; at run time, clients are told.
-
-        Raises:
-            RegistrationError: there is none of that name.
-        """
-        return self.features.remove_prompt(name)
 
     @asynccontextmanager
     async def open(
@@ -311,6 +151,7 @@ class Server:
                 self.lifespan_context() as state,
                 open_bus(
                     self,
+                    self.runner,
                     limits or Limits(),
                     state,
                     event_store=event_store,
@@ -421,32 +262,13 @@ class Server:
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"
 
 
-def _check_functions(*, visible: Any, authenticate: Any, lifespan: Any) -> None:
-    """Refuse what is no function, or one of another kind.
+def _check_lifespan(lifespan: Any) -> None:
+    """Refuse a lifespan that is no context manager.
 
     Raises:
         TypeError: the message says what to write.
     """
-    given = {"visible": visible, "authenticate": authenticate, "lifespan": lifespan}
-    for option, function in given.items():
-        if function is not None and not callable(function):
-            raise TypeError(f"{option} is a function, not {function!r}")
     if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
         raise TypeError(
             f"lifespan is an async context manager: write @contextlib.asynccontextmanager above {lifespan.__name__}"
         )
-    found = inspect.unwrap(authenticate) if inspect.isfunction(authenticate) else None
-    # A lambda may return what an async function made.
-    if found is not None and not (inspect.iscoroutinefunction(found) or found.__name__ == "<lambda>"):
-        raise TypeError(f"authenticate is awaited: write async def {found.__name__}")
-
-
-def _check_lists(**options: Any) -> None:
-    """Refuse a single thing for the options that are lists.
-
-    Raises:
-        TypeError: the message says what to write; not the value, which may be a secret.
-    """
-    for option, several in options.items():
-        if isinstance(several, str | bytes) or not isinstance(several, Iterable):
-            raise TypeError(f"{option} is a list: write {option}=[...]")

@@ -16,6 +16,7 @@ from mcpbus.call import Carrier
 from mcpbus.context import Context
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
+from mcpbus.features.definition import Definition
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
 from mcpbus.features.function import sole_cause
 from mcpbus.features.prompt import Prompt
@@ -34,7 +35,6 @@ from mcpbus.protocol.revisions import InvalidArguments, Revision
 
 if TYPE_CHECKING:
     from mcpbus.features.catalogue import Features
-    from mcpbus.server import Server
     from mcpbus.session import Session
 
 _log = logging.getLogger("mcpbus")
@@ -44,7 +44,7 @@ _log = logging.getLogger("mcpbus")
 class Caller(msgspec.Struct, frozen=True):
     """Who asks, under which rules, and what they may see."""
 
-    server: "Server"
+    server: Definition
     features: "Features"
     """The server's, or the session's over them."""
     revision: Revision
@@ -110,9 +110,7 @@ class ToolCall(msgspec.Struct, frozen=True):
             arguments = tool.arguments.decode(self.arguments)
             if tool.task is not None and not tool.task.deferred:
                 await Context(carrier).begin_task()
-            value = await caller.server.runner.call(
-                tool.function, carrier, "tools/call", tool.name, arguments
-            )
+            value = await carrier.bus.runner.call(tool.function, carrier, "tools/call", tool.name, arguments)
             if isinstance(value, InputRequired):
                 return value
             return tool.encode_result(value, revision, tail)
@@ -161,7 +159,7 @@ class PromptGet(msgspec.Struct, frozen=True):
         """See `Prepared.run`."""
         prompt, caller = self.prompt, self.caller
         try:
-            value = await caller.server.runner.call(
+            value = await carrier.bus.runner.call(
                 prompt.function, carrier, "prompts/get", prompt.name, self.arguments
             )
             if isinstance(value, InputRequired):
@@ -193,7 +191,7 @@ class ResourceRead(msgspec.Struct, frozen=True):
         """See `Prepared.run`."""
         resource, caller = self.resource, self.caller
         try:
-            value = await caller.server.runner.call(
+            value = await carrier.bus.runner.call(
                 resource.function, carrier, "resources/read", self.uri, resource.bind(self.variables)
             )
             if isinstance(value, InputRequired):
@@ -234,7 +232,7 @@ class Complete(msgspec.Struct, frozen=True):
             return encode_completion(NOTHING, caller.tail)
         try:
             arguments = completer.bind(self.value, self.chosen)
-            value = await caller.server.runner.call(
+            value = await carrier.bus.runner.call(
                 completer.function, carrier, "completion/complete", self.ref, arguments
             )
             return completer.encode_result(value, caller.tail)

@@ -6,7 +6,7 @@ that concern a session or a stream are not here: they belong to the actors.
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import msgspec
@@ -21,6 +21,7 @@ from mcpbus.dispatch.task_methods import (
 )
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.catalogue import Capability, Features
+from mcpbus.features.definition import Definition
 from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.results import CacheScope, tail_for
 from mcpbus.protocol import messages as wire
@@ -29,9 +30,6 @@ from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, res
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.schemas import jsontypes
 from mcpbus.tasks.extension import TASKS, declares, undeclared
-
-if TYPE_CHECKING:
-    from mcpbus.server import Server
 
 __all__ = [
     "METHODS",
@@ -86,12 +84,14 @@ class Method:
             raise method_not_found(self.name)
 
 
-def empty_result(server: "Server", revision: Revision) -> bytes:
+def empty_result(server: Definition, revision: Revision) -> bytes:
     """The encoded result object of a method that has nothing to say."""
     return b"{" + server.tails[revision].plain.removeprefix(b",")
 
 
-def initialize_result(server: "Server", features: Features, revision: Revision, *, stateless: bool) -> bytes:
+def initialize_result(
+    server: Definition, features: Features, revision: Revision, *, stateless: bool
+) -> bytes:
     """The encoded result object of initialize (rules L-2 and L-4).
 
     Args:

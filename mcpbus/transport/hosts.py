@@ -53,7 +53,7 @@ def may_wait(bus: "Bus", method: str, tool: object, era: Era) -> bool:
     if method != _CALL or not isinstance(tool, str) or era is not _MODERN:
         return True
     found = bus.features.tools.get(tool)
-    return found is None or found.task is not None or bus.server.runner.waits(found.function)
+    return found is None or found.task is not None or bus.runner.waits(found.function)
 
 
 class _Start(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ class Client:
         row = METHODS[method]
         row.check(self.caller)
         assert row.prepare is not None
-        bus: Any = SimpleNamespace(clock=float, reached=ReachedLimits())
+        bus: Any = SimpleNamespace(runner=self.server.runner, clock=float, reached=ReachedLimits())
         prepared = row.prepare(self.params(method, params), self.caller)
         return await prepared.run(Carrier(bus, self.caller, Request(1, "test"), prepared, rounds=False))
 

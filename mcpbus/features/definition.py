@@ -1,0 +1,253 @@
+"""What an author describes: who the server is, what it has, and how it tells that. Nothing of it runs."""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, Unpack, overload
+
+import msgspec
+
+from mcpbus.asking.state import Sealer
+from mcpbus.features.catalogue import Capability, Features
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.prompt import Prompt, PromptOptions
+from mcpbus.features.resource import Resource, ResourceOptions, require_uri
+from mcpbus.features.results import tail_for
+from mcpbus.features.tool import Tool, ToolOptions, Visible
+from mcpbus.protocol.messages import Icon, Implementation
+from mcpbus.protocol.revisions import REVISIONS, Revision
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Definition:
+    """A server as far as it is described, and not run; see `mcpbus.Server` for what it is given.
+
+    Attributes:
+        features: Its tools, resources, prompts and completions.
+        session_hooks: What runs while a legacy session registers.
+        tails: What ends each of its results, by revision.
+        sealer: Seals what clients carry between the rounds of a request.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str,
+        title: str | None,
+        description: str | None,
+        instructions: str | None,
+        website_url: str | None,
+        icons: Iterable[Icon],
+        visible: Visible | None,
+        authenticate: Callable[..., Any] | None,
+        capabilities: Iterable[Capability],
+        page_size: int,
+        list_ttl: float,
+        state_keys: Sequence[bytes | str],
+    ) -> None:
+        check_functions(visible=visible, authenticate=authenticate)
+        _check_async(authenticate)
+        check_lists(icons=icons, capabilities=capabilities, state_keys=state_keys)
+        if page_size < 1:
+            raise ValueError(f"page_size is at least 1, not {page_size}")
+        if not list_ttl >= 0:
+            raise ValueError(f"list_ttl is a number of seconds, not {list_ttl}")
+        self.name = name
+        self.version = version
+        self.instructions = instructions
+        self.authenticate = authenticate
+        self.page_size = page_size
+        self.list_ttl = list_ttl
+        self.features = Features(visible=visible, declared=frozenset(capabilities))
+        self.session_hooks: list[Callable[[Any], Any]] = []
+        self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
+        # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
+        self.tails = {row: tail_for(self.identity(row, icons=False), row) for row in REVISIONS.values()}
+        self.sealer = Sealer(state_keys)
+
+    def identity(self, revision: Revision, *, icons: bool = True) -> Implementation:
+        """Who the server is, as `revision` says it (rule B-10), with or without its icons."""
+        return msgspec.structs.replace(
+            self._identity,
+            title=self._identity.title if revision.titles else None,
+            description=self._identity.description if revision.implementation_details else None,
+            website_url=self._identity.website_url if revision.implementation_details else None,
+            icons=self._identity.icons if icons and revision.icons else None,
+        )
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
+        """Register a tool: ``@server.tool`` or ``@server.tool(title=..., ...)`` with the options of `ToolOptions`.
+
+        The signature is the input schema, the return annotation the output schema, the docstring the description.
+        A parameter annotated `Context` (`SyncContext` in a plain function) receives the context.
+
+        Raises:
+            RegistrationError: it cannot be a tool as it is written.
+        """
+
+        def register(function: F) -> F:
+            self.features.add_tool(function, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+        """Register a resource, or a template if `uri` has variables (RFC 6570), with the options of `ResourceOptions`.
+
+        The variables are the function's parameters. It returns text, bytes, data that becomes JSON, a `File`, or a list
+        of files, and raises `ResourceNotFoundError` for a URI that names nothing.
+
+        Raises:
+            RegistrationError: it cannot be a resource as it is written.
+        """
+        require_uri(uri)
+
+        def register(function: F) -> F:
+            self.features.add_resource(uri, function, **options)
+            return function
+
+        return register
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+    @overload
+    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    def prompt(self, function: F | None = None, /, **options: Unpack[PromptOptions]) -> F | Callable[[F], F]:
+        """Register a prompt: ``@server.prompt`` or ``@server.prompt(title=..., ...)`` with the options of `PromptOptions`.
+
+        Its arguments are strings on the wire, and are converted to what the parameters say. It returns what the user
+        says (text or content), a `PromptMessage`, or a list of these.
+
+        Raises:
+            RegistrationError: it cannot be a prompt as it is written.
+        """
+
+        def register(function: F) -> F:
+            self.features.add_prompt(function, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    def completion(
+        self, ref: str, argument: str, *, thread: bool = True, timeout: float | None = None
+    ) -> Callable[[F], F]:
+        """Register what proposes values for `argument` of `ref`: a prompt's name, or the text of a template.
+
+        The function takes what was typed and, if it has a second parameter, the dict of what was chosen for other
+        arguments. It returns strings, best first, or a `Completion`.
+
+        Args:
+            ref: must be registered before.
+            argument: one that it has.
+            thread: False runs a plain function on the trio thread.
+            timeout: seconds after which the call is cancelled.
+
+        Raises:
+            RegistrationError: it cannot be a completion as it is written.
+        """
+
+        def register(function: F) -> F:
+            self.features.add_completer(ref, argument, function, thread=thread, timeout=timeout)
+            return function
+
+        return register
+
+    def on_session(self, hook: F) -> F:
+        """Have `hook`, an async function of the session, run while a legacy session registers.
+
+        Raises:
+            RegistrationError: it is not async.
+        """
+        if not inspect.iscoroutinefunction(hook):
+            raise RegistrationError(f"on_session: {hook!r} is not an async function")
+        self.session_hooks.append(hook)
+        return hook
+
+    def add_tool(self, function: Callable[..., Any] | Tool, **options: Unpack[ToolOptions]) -> Tool:
+        """Add a tool, as `tool` does; at run time, clients are told.
+
+        Raises:
+            RegistrationError: it cannot be a tool as it is written.
+        """
+        return self.features.add_tool(function, **options)
+
+    def remove_tool(self, name: str) -> Tool:
+        """Take a tool out; at run time, clients are told. Calls of it that run already go on.
+
+        Raises:
+            RegistrationError: there is none of that name.
+        """
+        return self.features.remove_tool(name)
+
+    def add_resource(
+        self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]
+    ) -> Resource:
+        """Add a resource or template, as `resource` does; at run time, clients are told.
+
+        Raises:
+            RegistrationError: it cannot be a resource as it is written.
+        """
+        return self.features.add_resource(uri, function, **options)
+
+    def remove_resource(self, uri: str) -> Resource:
+        """Take out the resource or template that was registered as `uri`; at run time, clients are told.
+
+        Raises:
+            RegistrationError: there is none.
+        """
+        return self.features.remove_resource(uri)
+
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
+        """Add a prompt, as `prompt` does; at run time, clients are told.
+
+        Raises:
+            RegistrationError: it cannot be a prompt as it is written.
+        """
+        return self.features.add_prompt(function, **options)
+
+    def remove_prompt(self, name: str) -> Prompt:
+        """Take a prompt out, with its completions; at run time, clients are told.
+
+        Raises:
+            RegistrationError: there is none of that name.
+        """
+        return self.features.remove_prompt(name)
+
+
+def check_functions(**options: Any) -> None:
+    """Refuse what is no function for the options that are functions.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    for option, function in options.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{option} is a function, not {function!r}")
+
+
+def check_lists(**options: Any) -> None:
+    """Refuse a single thing for the options that are lists.
+
+    Raises:
+        TypeError: the message says what to write; not the value, which may be a secret.
+    """
+    for option, several in options.items():
+        if isinstance(several, str | bytes) or not isinstance(several, Iterable):
+            raise TypeError(f"{option} is a list: write {option}=[...]")
+
+
+def _check_async(authenticate: Any) -> None:
+    """Refuse an `authenticate` that cannot be awaited.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    found = inspect.unwrap(authenticate) if inspect.isfunction(authenticate) else None
+    # A lambda may return what an async function made.
+    if found is not None and not (inspect.iscoroutinefunction(found) or found.__name__ == "<lambda>"):
+        raise TypeError(f"authenticate is awaited: write async def {found.__name__}")

@@ -62,6 +62,9 @@ class Wire:
             json.dumps(body if request_id is None else {**body, "id": request_id}).encode()
         )
 
+    async def send(self, data):
+        await self._sender.send(data)
+
     def hang_up(self):
         self._sender.close()
 

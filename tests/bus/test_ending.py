@@ -6,7 +6,10 @@ from staging import HELLO, Stage, methods, staged, tool
 
 from mcpbus import ProtocolError
 from mcpbus.fate import DELIVERED, Fate, Place
+from mcpbus.owners import LOCAL
 from mcpbus.routing import Reason
+from mcpbus.session import Initialized, Registered
+from mcpbus.session import Stage as SessionStage
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.transport.client import Disconnected
 
@@ -155,6 +158,17 @@ async def test_whatever_a_client_says_is_activity(say, autojump_clock):
         assert stage.bus.sessions == {}
 
 
+async def test_a_connection_that_is_initialized_has_no_time_to_watch(autojump_clock):
+    async with staged() as stage:
+        session, _ = stage.bus.open_channel(None, LOCAL, timed=True)
+        assert stage.bus.system.statistics().timers == 1
+        for message in (Registered(), Initialized()):
+            session.address.tell(message)
+        await trio.sleep(61)
+        assert session.stage is SessionStage.READY
+        assert stage.bus.system.statistics().timers == 0
+
+
 # -- the server's wish ---------------------------------------------------------------------------
 
 
@@ -173,6 +187,9 @@ async def test_a_session_that_the_server_closes_answers_its_requests_with_an_err
         assert last.fate == DELIVERED
         assert call.outcome == "cancelled"
         assert inside.log("info", "late").fate == ENDED
+        emitted = stage.bus.statistics().emitted
+        inside.add_tool(lambda: 1, name="late")
+        assert stage.bus.statistics().emitted == emitted, "whom would it be announced to"
         await stage.assert_nothing_is_left()
 
 
@@ -245,6 +262,19 @@ async def test_a_drain_answers_what_does_not_finish_in_time_with_an_error(autoju
         await stage.quiet()
         assert {call.outcome for call in stage.calls.values()} == {"cancelled"}
         await stage.assert_nothing_is_left()
+
+
+async def test_a_session_is_idle_once_a_drain_has_ended_its_get(autojump_clock):
+    async with staged(limits={"idle_timeout": 100, "abandoned_timeout": 10_000}) as stage:
+        listening, busy = [await stage.probe.initialize() for _ in range(2)]
+        await listening.get().begun()
+        busy.request("tools/call", tool())
+        call = await stage.call()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.bus.drain, 1000)
+            await trio.sleep(200)
+            assert set(stage.bus.sessions) == {busy.id}
+            call.finish()
 
 
 async def test_a_client_that_takes_nothing_does_not_delay_a_drain(autojump_clock):

@@ -6,6 +6,7 @@ from staging import CLAIM, HELLO, methods, short, staged, tool
 
 from mcpbus import ProtocolError, Server
 from mcpbus.fate import DELIVERED, Fate, Place
+from mcpbus.features.errors import RegistrationError
 from mcpbus.routing import Reason
 from mcpbus.testing import open_bus, open_probe
 
@@ -93,6 +94,25 @@ async def test_an_unsubscribe_discards_what_is_held_for_it(autojump_clock):
         await session.request("resources/unsubscribe", {"uri": "res://a"}).reply()
         assert above.fate == Fate.discarded(Reason.NOT_SUBSCRIBED)
         assert below.place is Place.HELD
+        assert len(stage.bus.resource_updated("res://a")) == 0
+
+
+async def test_what_is_held_has_one_timer_however_much_it_is(autojump_clock):
+    async with staged() as stage:
+        inside = stage.bus.sessions[(await stage.probe.initialize()).id]
+        timers = []
+        for n in range(3):
+            inside.notify("notifications/x", {"n": n})
+            timers.append(stage.bus.system.statistics().timers)
+        assert timers == timers[:1] * 3
+
+
+async def test_who_has_gone_is_told_of_nothing_that_it_subscribed_to(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        await session.request("resources/subscribe", {"uri": "res://a"}).reply()
+        assert len(stage.bus.resource_updated("res://a")) == 1
+        await session.delete().ended()
         assert len(stage.bus.resource_updated("res://a")) == 0
 
 
@@ -188,6 +208,8 @@ async def test_a_listen_gets_what_it_asked_for_and_nobody_without_a_listen_gets_
         assert [len(b) for b in (stage.bus.tools_changed(), stage.bus.prompts_changed())] == [1, 1]
         assert [len(stage.bus.resource_updated(u)) for u in ("res://a", "res://a/b", "res://b")] == [1, 1, 0]
         assert len(stage.bus.resources_changed()) == 0
+        now = stage.bus.statistics()
+        assert (now.requests, now.listens) == (4, 3)
         call.finish()
         await post.ended()
         await stage.quiet()
@@ -316,6 +338,13 @@ async def test_a_tool_added_later_is_announced_to_its_session_alone(autojump_clo
         assert [methods(get) for get in gets] == [[TOOLS], []]
 
 
+async def test_a_session_without_tools_of_its_own_has_none_to_take_away(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        with pytest.raises(RegistrationError, match="it has none"):
+            stage.bus.sessions[session.id].remove_tool("quick")
+
+
 @pytest.mark.parametrize("fault", ["raises", "too slow"])
 @pytest.mark.parametrize("shared", [False, True])
 async def test_a_hook_that_fails_has_the_session_refused_and_nothing_kept(
@@ -343,6 +372,7 @@ async def test_a_hook_that_fails_has_the_session_refused_and_nothing_kept(
             assert answer.messages[0]["error"]["code"] == -32603
             assert "secret" not in answer.body.decode()
             assert "mcp-session-id" not in answer.headers
+        assert ("on_session hook" if fault == "raises" else "on_session_timeout") in caplog.text
         await stage.assert_nothing_is_left()
         assert (len(stage.bus.sessions), len(stage.bus.shares)) == (0, 0)
         fails = False
@@ -371,6 +401,53 @@ async def test_a_client_that_leaves_while_it_registers_leaves_nothing(autojump_c
         await trio.sleep(10)
         assert (dict(stage.bus.sessions), len(stage.bus.shares)) == ({}, 0)
         await stage.assert_nothing_is_left()
+
+
+async def test_a_connection_that_closes_while_it_registers_leaves_nothing(autojump_clock, caplog):
+    async with staged() as stage:
+
+        @stage.server.on_session
+        async def hook(session):
+            await trio.sleep(5)
+
+        async with stage.wire() as wire:
+            await wire.say("initialize", HELLO, 1)
+            await stage.quiet()
+            assert len(stage.bus.shares) == 1
+            wire.hang_up()
+        await stage.assert_nothing_is_left()
+        assert (len(stage.bus.shares), stage.bus.budget.held) == (0, 0)
+        assert caplog.records == []
+
+
+async def test_a_connection_that_registers_is_not_initialized_again_meanwhile(autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.on_session
+        async def hook(session):
+            await trio.sleep(5)
+
+        async with stage.wire() as wire:
+            for request_id in (1, 2):
+                await wire.say("initialize", HELLO, request_id)
+            await trio.sleep(6)
+            assert [(message["id"], "error" in message) for message in wire.got] == [(2, True), (1, False)]
+
+
+async def test_a_connection_that_could_not_be_registered_speaks_no_revision(autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.on_session
+        async def hook(session):
+            raise RuntimeError
+
+        async with stage.wire() as wire:
+            await wire.say("initialize", {**HELLO, "protocolVersion": "2025-03-26"}, 1)
+            await stage.quiet()
+            # Of the revisions that begin with initialize this one alone has batches.
+            await wire.send(b'[{"jsonrpc":"2.0","id":2,"method":"ping"}]')
+            await stage.quiet()
+            assert [message.get("id") for message in wire.got] == [1, None]
 
 
 async def test_what_is_said_to_a_registering_session_is_held_and_a_broadcast_misses_it(autojump_clock):

@@ -79,6 +79,27 @@ async def test_what_waits_on_a_stream_counts_until_it_is_written(autojump_clock)
         assert len(wire.got) == 40
 
 
+async def test_a_subscription_counts_until_it_is_taken_back(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        held = [stage.bus.budget.held]
+        for verb in ("subscribe", "unsubscribe", "unsubscribe"):
+            await session.request(f"resources/{verb}", {"uri": "res://a"}).reply()
+            held.append(stage.bus.budget.held)
+        assert held[0] == held[2] == held[3] < held[1]
+
+
+async def test_what_waits_on_a_connection_is_counted_to_whoever_has_it(autojump_clock, caplog):
+    async with staged(limits={"outbox_items": 1}) as stage, stage.wire("2025-11-25") as wire:
+        [session] = stage.bus.sessions.values()
+        wire.stall()
+        for n in range(3):
+            session.notify("notifications/x", {"n": n})
+            await stage.quiet()
+        [line] = caplog.messages
+        assert line.startswith(f"outbox_items was reached by {session.owner}: ")
+
+
 async def test_the_stream_for_which_the_most_waits_is_ended_and_no_other(autojump_clock):
     async with (
         open_bus(speaker(), limits=Limits(memory_bytes=100_000)) as bus,

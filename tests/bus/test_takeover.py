@@ -5,7 +5,8 @@ import trio
 from staging import methods, staged, tool
 
 from mcpbus.fate import DELIVERED, Fate, Place
-from mcpbus.routing import Reason
+from mcpbus.routing import Line, Reason
+from mcpbus.session import OpenGet
 from mcpbus.testing import StreamEnded
 
 TOOLS = "notifications/tools/list_changed"
@@ -118,7 +119,26 @@ async def test_a_get_stream_has_nothing_of_requests_and_a_request_nothing_of_the
         assert methods(post)[:-1] == ["notifications/message", "notifications/progress", "notifications/x"]
 
 
-async def test_a_full_get_outbox_collapses_changes_then_loses_logs_then_the_newcomer(autojump_clock):
+async def test_what_is_said_since_a_take_over_waits_for_the_oldest_though_one_between_returns_first(
+    autojump_clock,
+):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
+        old = await opened(stage, session)
+        old.stall()
+        inside.notify("notifications/plug")
+        await stage.quiet()
+        inside.notify("notifications/x", {"n": 1})
+        for n in (2, 3):
+            # Nobody has begun to write to these when the next one comes.
+            inside.address.tell(OpenGet(stage.bus.open_stream(Line.GET, inside)))
+            inside.notify("notifications/x", {"n": n})
+        new = await opened(stage, session)
+        assert data(new) == [1, 2, 3]
+
+
+async def test_a_full_get_outbox_collapses_changes_then_loses_logs_then_the_newcomer(autojump_clock, caplog):
     async with staged(limits={"outbox_items": 3}) as stage:
         session = await stage.probe.initialize()
         inside = stage.bus.sessions[session.id]
@@ -133,6 +153,8 @@ async def test_a_full_get_outbox_collapses_changes_then_loses_logs_then_the_newc
         superseded, overflow = Fate.discarded(Reason.SUPERSEDED), Fate.discarded(Reason.OVERFLOW)
         assert fates == [superseded, superseded, None, overflow, None, None, overflow]
         assert stage.bus.statistics().limits_reached == {"outbox_items": 3}
+        [line] = caplog.messages
+        assert f"by {inside.owner}: " in line
         get.resume()
         await stage.quiet()
         assert methods(get) == ["notifications/plug", TOOLS, "notifications/x", "notifications/x"]

@@ -20,7 +20,6 @@ from mcpbus.asking import (
     ToolUse,
     ToolUseResult,
 )
-from mcpbus.authentication import Unauthorized
 from mcpbus.bus import Bus
 from mcpbus.context import Client, Context
 from mcpbus.dispatch.runner import Invocation
@@ -30,6 +29,8 @@ from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResul
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
 from mcpbus.options import Limits
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.http.authentication import Unauthorized
+from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import (
     Annotations,
@@ -44,13 +45,12 @@ from mcpbus.protocol.messages import (
     TextResourceContents,
     ToolAnnotations,
 )
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, shutdown_on_signals
 from mcpbus.session import Session
 from mcpbus.statistics import Statistics
 from mcpbus.sync_context import SyncContext
-from mcpbus.transport.gate import HttpOptions
 
 __all__ = [
     "DELIVERED",

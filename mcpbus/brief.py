@@ -16,8 +16,8 @@ from mcpbus.call import Carrier, read_outcome
 from mcpbus.emission import Emission, Progress
 from mcpbus.inbound import Inbound, OpenStream
 from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.routes import Line, Reason
 from mcpbus.request import RequestActor, Ticket
-from mcpbus.routing import Line, Reason
 from mcpbus.stream import Stream
 from mcpbus.voice import Voice
 

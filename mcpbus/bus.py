@@ -33,13 +33,14 @@ from mcpbus.http_keywords import read_http_options
 from mcpbus.interest import Interests
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
-from mcpbus.owners import Peer, owner_of
-from mcpbus.principals import is_same
+from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.jsonrpc import encode_notification
+from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.principals import is_same
 from mcpbus.protocol.revisions import LATEST, Era
+from mcpbus.protocol.routes import Kind, Line, Setting
 from mcpbus.reached import ReachedLimits
 from mcpbus.request import End
-from mcpbus.routing import Kind, Line, Setting
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.session import Close, EndGet, Session, Stage
 from mcpbus.session_actor import SessionActor
@@ -56,7 +57,6 @@ from mcpbus.tasks.stores.memory import MemoryTaskStore
 from mcpbus.tasks.stores.protocol import TaskStore
 from mcpbus.transport.asgi import AsgiApp
 from mcpbus.transport.client import Client, OnQuestion
-from mcpbus.transport.gate import HttpFields
 from mcpbus.transport.memory import connect
 from mcpbus.transport.responding import ResponseMode
 from mcpbus.transport.stdio import run_stdio

@@ -32,13 +32,13 @@ from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.errors import InvalidAnswerError, cannot_ask
 from mcpbus.asking.parking import Parked, Parking
 from mcpbus.asking.required import InputRequired
-from mcpbus.asking.state import Binding
 from mcpbus.budget import Account, weigh
 from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
+from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.revisions import Era
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 from mcpbus.schemas import jsontypes
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any, TypeVar, get_args
 import attrs
 import click
 
-from mcpbus.routing import render
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.routes import render
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, ServingError
-from mcpbus.transport.gate import HttpOptions
 from mcpbus.transport.responding import ResponseMode
 
 _DEMO = "mcpbus.examples.demo:server"

@@ -17,7 +17,7 @@ from mcpbus.fate import Place, Receipt
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.routing import Kind
+from mcpbus.protocol.routes import Kind
 from mcpbus.stream import Poll
 from mcpbus.sync_context import SyncContext
 from mcpbus.turns import MOST_IN_A_ROW, SLICE_SECONDS

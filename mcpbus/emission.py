@@ -13,7 +13,7 @@ import msgspec
 from mcpbus.fate import Ledger, Receipt
 from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_line
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.routing import Kind
+from mcpbus.protocol.routes import Kind
 
 MESSAGE = "notifications/message"
 PROGRESS = "notifications/progress"

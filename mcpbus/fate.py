@@ -17,8 +17,8 @@ import attrs
 import msgspec
 import trio
 
-from mcpbus.routing import Reason
-from mcpbus.symbol import Symbol
+from mcpbus.protocol.routes import Reason
+from mcpbus.protocol.symbol import Symbol
 
 
 class Verdict(Symbol):

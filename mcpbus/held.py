@@ -6,7 +6,7 @@ from collections.abc import Callable
 from mcpbus.budget import Account
 from mcpbus.fate import Place
 from mcpbus.outbox import OVERHEAD_BYTES, Outgoing
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 
 
 class Held:

@@ -7,8 +7,8 @@ import attrs
 
 from mcpbus.keywords import check_keywords
 from mcpbus.options import Limits
+from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.serving.options import ServeOptions
-from mcpbus.transport.gate import HttpOptions
 
 # What the official SDK and FastMCP call it.
 _OTHER_NAMES: Mapping[str, str] = {

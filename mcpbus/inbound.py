@@ -7,13 +7,13 @@ import msgspec
 
 from mcpbus.admission import InFlight, Slot
 from mcpbus.dispatch.handlers import Caller
-from mcpbus.owners import Peer, owner_of
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.meta import ModernClaim, Routing
+from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.routes import Line, Setting
 from mcpbus.request import Ticket
-from mcpbus.routing import Line, Setting
 from mcpbus.session import Session
 from mcpbus.stream import Stream
 from mcpbus.voice import LogThreshold, Voice

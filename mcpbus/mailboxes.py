@@ -15,7 +15,7 @@ from mcpbus.asking.ask import Ask
 from mcpbus.asking.errors import cannot_ask
 from mcpbus.emission import Emission, Progress
 from mcpbus.outbox import BOUNDED, Outgoing
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 from mcpbus.stream import Returned, TakeOver
 
 _LOSSES = {

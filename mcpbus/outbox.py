@@ -14,7 +14,7 @@ import msgspec
 from mcpbus.fate import Place, Receipt, move_all
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
-from mcpbus.routing import IN_REQUEST, Kind, Reason
+from mcpbus.protocol.routes import IN_REQUEST, Kind, Reason
 
 OVERHEAD_BYTES = 128
 """What a queued message costs beside its data, roughly, in bytes."""

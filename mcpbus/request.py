@@ -31,8 +31,8 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.protocol.routes import Kind, Line, Reason, Setting, Situation, absent, route
 from mcpbus.rounds import run_rounds
-from mcpbus.routing import Kind, Line, Reason, Setting, Situation, absent, route
 from mcpbus.schemas import jsontypes
 from mcpbus.stream import Abort, Ending, Poll, Purge, Stream
 from mcpbus.voice import LogThreshold, Voice

@@ -18,11 +18,11 @@ from mcpbus.http_keywords import read_http_options
 from mcpbus.keywords import check_keywords
 from mcpbus.options import Limits
 from mcpbus.program import until_input_ends, until_signalled
+from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.messages import Icon
 from mcpbus.serving import ServeOptions, ServingError
 from mcpbus.stores.protocol import EventStore
 from mcpbus.tasks.stores.protocol import TaskStore
-from mcpbus.transport.gate import HttpFields
 from mcpbus.transport.lifespan import LifespanApp
 from mcpbus.transport.responding import ResponseMode
 

@@ -25,8 +25,8 @@ from mcpbus.interest import weigh_uri
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.routes import Kind, Reason, Setting
 from mcpbus.resumable import ResumableStreams
-from mcpbus.routing import Kind, Reason, Setting
 from mcpbus.stream import Stream
 from mcpbus.voice import LogThreshold
 

@@ -12,8 +12,8 @@ from mcpbus.held import Held
 from mcpbus.interest import covers
 from mcpbus.outbox import NOT_WRITTEN, Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import ABSENT, CHANGES, Kind, Line, Reason, Situation, absent, route
 from mcpbus.request import Cancel, Drop, End
-from mcpbus.routing import ABSENT, CHANGES, Kind, Line, Reason, Situation, absent, route
 from mcpbus.stream import Abort, Ending, Finish, Purge, Returned, Stream, Supersede
 
 if TYPE_CHECKING:

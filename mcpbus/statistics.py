@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import attrs
 
 from mcpbus.fate import Place
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 
 
 @attrs.frozen(kw_only=True)

@@ -27,9 +27,9 @@ from mcpbus.options import Limits
 from mcpbus.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Line, Reason, Situation, absent
 from mcpbus.reached import ReachedLimits
 from mcpbus.resumable import ResumableStreams
-from mcpbus.routing import Line, Reason, Situation, absent
 from mcpbus.stores.log import EventLog
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from mcpbus.budget import Budget
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing, Withdrawal
-from mcpbus.routing import Line, Reason
+from mcpbus.protocol.routes import Line, Reason
 from mcpbus.stores.log import EventLog
 from mcpbus.stream import (
     Abort,

@@ -17,8 +17,8 @@ from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
+from mcpbus.protocol.routes import Kind, Line
 from mcpbus.request import Cancel, Drop, End, Ticket
-from mcpbus.routing import Kind, Line
 from mcpbus.stream import Purge
 from mcpbus.tasks.task import Follow
 

@@ -14,7 +14,7 @@ from mcpbus.fate import Receipt
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Revision
-from mcpbus.routing import Kind
+from mcpbus.protocol.routes import Kind
 
 if TYPE_CHECKING:
     from mcpbus.context import Client, Context

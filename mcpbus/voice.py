@@ -5,7 +5,7 @@ from mcpbus.outbox import Outgoing
 from mcpbus.protocol.jsonrpc import RequestId, encode_id
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
-from mcpbus.routing import Reason, Setting, route
+from mcpbus.protocol.routes import Reason, Setting, route
 
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 

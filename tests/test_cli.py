@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from mcpbus import Server
 from mcpbus.cli import load_server, main
+from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.serving import ServeOptions
-from mcpbus.transport.gate import HttpOptions
 
 WEATHER = """
 from mcpbus import Server
@@ -123,7 +123,7 @@ def test_the_defaults_that_help_states_are_those_of_the_options():
 
 
 def test_routes_prints_the_table():
-    from mcpbus.routing import render
+    from mcpbus.protocol.routes import render
 
     status, output = run("routes")
     assert status == 0

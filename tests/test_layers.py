@@ -29,9 +29,6 @@ ROOF = "mcpbus asking blocked bus cli examples* http_keywords program server sta
 """What may know everything: the public faces, and what makes a program of it all."""
 
 ELSEWHERE = {
-    "protocol": "asking.state authentication features.results owners principals remembered routing symbol tasks.extension"
-    " transport.decisions transport.exchange transport.gate transport.headers transport.legacy transport.mirrors"
-    " transport.proxies transport.sse",
     "features": "asking.answers asking.conversation asking.errors asking.forms asking.interface asking.questions"
     " asking.required keywords schemas*",
     "core": "admission asking.ask asking.parking brief budget call containment context emission fate features.threads held"
@@ -45,7 +42,7 @@ ELSEWHERE = {
 DOORS = {
     "attrs": ["*"],
     "click": ["mcpbus.cli", "mcpbus.program"],
-    "cryptography": ["mcpbus.asking.state"],
+    "cryptography": ["mcpbus.protocol.request_state"],
     "h11": ["serving", "mcpbus.examples.client"],
     "h2": ["serving"],
     "hpack": ["serving"],

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcpbus.asking.state import Binding, RoundState, Sealer
-from mcpbus.principals import Owner
 from mcpbus.protocol.errors import ProtocolError, invalid_params
+from mcpbus.protocol.principals import Owner
+from mcpbus.protocol.request_state import Binding, RoundState, Sealer
 from mcpbus.reached import ReachedLimits
 from mcpbus.shares import NoRoomError, Shares
 

@@ -16,7 +16,6 @@ import trio
 from mcpbus.admission import CountedTo, Overloaded, PastShare, Slot
 from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.asking.parking import Parked
-from mcpbus.asking.state import Binding, RoundState
 from mcpbus.brief import Brief
 from mcpbus.budget import weigh
 from mcpbus.call import Carrier, Resume
@@ -34,14 +33,15 @@ from mcpbus.protocol.messages import (
     SubscriptionFilter,
     decode_params,
 )
+from mcpbus.protocol.request_state import Binding, RoundState
 from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Line, Setting
+from mcpbus.protocol.task_extension import declares, undeclared
 from mcpbus.request import Answered, RequestActor, Ticket, give_up
 from mcpbus.rounds import run_rounds
-from mcpbus.routing import Line, Setting
 from mcpbus.session import CancelRequest, Initialized, Session
 from mcpbus.stream import Stream
 from mcpbus.subscription import SubscriptionActor
-from mcpbus.tasks.extension import declares, undeclared
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus

@@ -21,9 +21,7 @@ from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, Tool
 from mcpbus.features.function import sole_cause
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.resource import Resource
-from mcpbus.features.results import Tail
 from mcpbus.features.tool import Tool, error_result
-from mcpbus.owners import IN_PROCESS, Peer, owner_of
 from mcpbus.protocol.errors import (
     INTERNAL_ERROR,
     ProtocolError,
@@ -31,6 +29,8 @@ from mcpbus.protocol.errors import (
     invalid_params,
     resource_not_found,
 )
+from mcpbus.protocol.owners import IN_PROCESS, Peer, owner_of
+from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import InvalidArguments, Revision
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from mcpbus.dispatch.methods import initialize_result
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.messages import InitializeParams
 from mcpbus.protocol.revisions import Revision
-from mcpbus.routing import Setting
+from mcpbus.protocol.routes import Setting
 from mcpbus.session import Close, Registered, Session, Stage
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import msgspec
 
 from actors import AskFailedError, AskRefusedError, AskTimeoutError
 from mcpbus.protocol.errors import internal_error
-from mcpbus.tasks.extension import declares, undeclared, unknown_task
+from mcpbus.protocol.task_extension import declares, undeclared, unknown_task
 from mcpbus.tasks.task import CancelTask, Task, Update
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import attrs
 
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
-from mcpbus.features.results import Tail
 from mcpbus.features.signature import check_function, read_signature
+from mcpbus.protocol.results import Tail
 from mcpbus.schemas import jsontypes
 
 MOST_VALUES = 100

@@ -6,14 +6,14 @@ from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 
-from mcpbus.asking.state import Sealer
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
-from mcpbus.features.results import tail_for
 from mcpbus.features.tool import Tool, ToolOptions, Visible
 from mcpbus.protocol.messages import Icon, Implementation
+from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.results import tail_for
 from mcpbus.protocol.revisions import REVISIONS, Revision
 
 F = TypeVar("F", bound=Callable[..., Any])

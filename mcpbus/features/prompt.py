@@ -9,7 +9,6 @@ import msgspec
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
 from mcpbus.features.function import Function
-from mcpbus.features.results import Tail
 from mcpbus.features.signature import (
     Parameter,
     check_convertible,
@@ -21,6 +20,7 @@ from mcpbus.features.signature import (
 from mcpbus.features.tool import check_timeout
 from mcpbus.keywords import check_keywords
 from mcpbus.protocol import messages as wire
+from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision
 from mcpbus.schemas import jsontypes
 

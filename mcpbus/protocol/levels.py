@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from mcpbus.symbol import Symbol
+from mcpbus.protocol.symbol import Symbol
 
 
 class LogLevel(Symbol):

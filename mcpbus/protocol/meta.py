@@ -8,12 +8,12 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
+from mcpbus.protocol.bounded_cache import Remembered
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.jsonrpc import LONGEST_ID
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import MOST_OF_CLIENT, Implementation
-from mcpbus.remembered import Remembered
 
 _T = TypeVar("_T")
 

@@ -25,7 +25,7 @@ from mcpbus.protocol.errors import (
     ProtocolError,
     unsupported_protocol_version,
 )
-from mcpbus.symbol import Symbol
+from mcpbus.protocol.symbol import Symbol
 
 
 class Era(Symbol):

@@ -8,9 +8,9 @@ from actors import Guest
 from mcpbus.budget import Budget
 from mcpbus.fate import Fate, Receipt
 from mcpbus.options import Limits
+from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.reached import ReachedLimits
 from mcpbus.transport.answering import HttpRequest, Opened, ReadyOutlet
-from mcpbus.transport.decisions import Answer, Head
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 import attrs
 import trio
 
-from mcpbus.owners import Peer
+from mcpbus.protocol.owners import Peer
 from mcpbus.reached import ReachedLimits
 from mcpbus.serving.app_tasks import Tasks
 from mcpbus.serving.asgi import AsgiApp, Noting

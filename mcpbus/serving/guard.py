@@ -10,7 +10,7 @@ import trio
 from h2.exceptions import DenialOfServiceError
 
 from mcpbus.containment import Contained, run_lasting
-from mcpbus.owners import LOCAL, Peer
+from mcpbus.protocol.owners import LOCAL, Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp
 from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.connection import Connection, Service, Stream

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from mcpbus.outbox import Outgoing
-from mcpbus.routing import Line
+from mcpbus.protocol.routes import Line
 from mcpbus.stores.breaker import Breaker, StoreDownError
 from mcpbus.stores.protocol import EventStore
 

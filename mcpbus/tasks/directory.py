@@ -16,14 +16,14 @@ from mcpbus.admission import Overloaded, overloaded
 from mcpbus.call import Carrier, HandOver, Park
 from mcpbus.dispatch.handlers import ToolCall
 from mcpbus.emission import TASK_STATUS, Emission
-from mcpbus.owners import owner_stored
-from mcpbus.principals import Owner
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import encode_notification
-from mcpbus.routing import Kind
+from mcpbus.protocol.owners import owner_stored
+from mcpbus.protocol.principals import Owner
+from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.task_extension import TaskSupport, declares, unknown_task
 from mcpbus.shares import NoRoomError, Shares
 from mcpbus.stores.breaker import Breaker, StoreDownError
-from mcpbus.tasks.extension import TaskSupport, declares, unknown_task
 from mcpbus.tasks.record import TaskRecord, TaskStatus
 from mcpbus.tasks.stores.protocol import TaskStore
 from mcpbus.tasks.task import Close, Expire, Follow, Say, Task, TaskActor

@@ -39,7 +39,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
 
     Attributes:
         id: Unguessable: where there are no principals, it is all that access needs.
-        owner: Tells who began it; see `mcpbus.principals`.
+        owner: Tells who began it; see `mcpbus.protocol.principals`.
         status: Where it is.
         message: Says more about the status, for people.
         created: When it began, in seconds since 1970.

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httptools
 import trio
 
-from mcpbus.owners import Peer
+from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.lane import Lane

@@ -8,14 +8,14 @@ import trio
 
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
-from mcpbus.owners import Peer
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.sse import COMMENT, encode_event, encode_events
+from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
-from mcpbus.routing import Kind
+from mcpbus.protocol.routes import Kind
 from mcpbus.stream import Stream, Writer
 from mcpbus.transport import answers
 from mcpbus.transport.answers import Form, HeaderList
-from mcpbus.transport.decisions import Answer, Head
-from mcpbus.transport.sse import COMMENT, encode_event, encode_events
 
 
 class Opened(msgspec.Struct, frozen=True):

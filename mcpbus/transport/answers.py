@@ -8,12 +8,12 @@ import attrs
 from mcpbus.admission import Overloaded
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.http.messages import NO_STORE, Answer, answer, refusal, status_of
+from mcpbus.protocol.http.sse import HEADERS
 from mcpbus.protocol.jsonrpc import RequestId, encode_error
 from mcpbus.protocol.revisions import Revision
-from mcpbus.routing import Setting
+from mcpbus.protocol.routes import Setting
 from mcpbus.stream import Ending, Stream
-from mcpbus.transport.decisions import NO_STORE, Answer, answer, refusal, status_of
-from mcpbus.transport.sse import HEADERS
 
 HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 

@@ -7,17 +7,17 @@ import msgspec
 import trio
 
 from mcpbus.containment import ExceptionsOnly
-from mcpbus.owners import Peer
+from mcpbus.protocol.bounded_cache import Remembered
 from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import Answer, Head, plain_path, refusal
+from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.large import LARGE_BYTES
+from mcpbus.protocol.owners import Peer
 from mcpbus.reached import ReachedLimits
-from mcpbus.remembered import Remembered
 from mcpbus.transport.answering import Host
 from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.decisions import Answer, Head, plain_path, refusal
 from mcpbus.transport.endpoint import Endpoint
-from mcpbus.transport.gate import HttpOptions
-from mcpbus.transport.headers import Headers
 from mcpbus.transport.responding import ResponseMode
 from mcpbus.transport.unfinished import Unfinished, take_turn
 from mcpbus.transport.websocket import WebSockets

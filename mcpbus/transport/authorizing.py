@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from mcpbus.authentication import Authenticate, Unauthorized
 from mcpbus.containment import ExceptionsOnly
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.transport.decisions import Answer, Head, refusal
+from mcpbus.protocol.http.authentication import Authenticate, Unauthorized
+from mcpbus.protocol.http.messages import Answer, Head, refusal
 
 
 async def authorize(authenticate: Authenticate | None, head: Head) -> tuple[Any, Answer | None]:

@@ -18,14 +18,8 @@ from actors import Cell, Failed, Stopped, TaskEnded
 from mcpbus.dispatch import dispatcher
 from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
-from mcpbus.owners import Peer
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode_result
-from mcpbus.protocol.revisions import Era
-from mcpbus.routing import Kind, Line, Reason, Setting
-from mcpbus.session import Session
-from mcpbus.stream import Abort, Ending, Stream
-from mcpbus.transport.decisions import (
+from mcpbus.protocol.http.messages import (
     ACCEPTED,
     AcceptNotification,
     Answer,
@@ -34,6 +28,12 @@ from mcpbus.transport.decisions import (
     Serve,
     answer,
 )
+from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode_result
+from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Kind, Line, Reason, Setting
+from mcpbus.session import Session
+from mcpbus.stream import Abort, Ending, Stream
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus

@@ -18,7 +18,6 @@ from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
-from mcpbus.owners import IN_PROCESS, Peer
 from mcpbus.protocol.errors import (
     ProtocolError,
     internal_error,
@@ -37,8 +36,9 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.protocol.messages import decode_initialize
 from mcpbus.protocol.meta import Routing, read_routing
+from mcpbus.protocol.owners import IN_PROCESS, Peer
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
-from mcpbus.routing import Kind, Line, Setting
+from mcpbus.protocol.routes import Kind, Line, Setting
 from mcpbus.session import Close, Session, Stage
 from mcpbus.stream import Stream
 

@@ -1,4 +1,4 @@
-"""Streamable HTTP in both eras: carries out what the `exchange` judges, for any shell that speaks HTTP.
+"""Streamable HTTP in both eras: carries out what the `Exchange` judges, for any shell that speaks HTTP.
 
 A shell hands in one `HttpRequest` at a time. While a handler runs, its client's disconnect is watched for; the
 form of the answer is chosen when its first bytes are due.
@@ -17,13 +17,7 @@ from mcpbus.admission import Overloaded
 from mcpbus.budget import SHORT_BYTES, Account, Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.options import Limits
-from mcpbus.owners import Peer, owner_of
-from mcpbus.session import Session
-from mcpbus.transport import answers
-from mcpbus.transport.answering import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
-from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.authorizing import authorize
-from mcpbus.transport.decisions import (
+from mcpbus.protocol.http.messages import (
     Answer,
     Head,
     NeedsBody,
@@ -31,8 +25,14 @@ from mcpbus.transport.decisions import (
     Proceed,
     Serve,
 )
-from mcpbus.transport.exchange import Exchange, health
-from mcpbus.transport.gate import HttpOptions
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.validation import Exchange, health
+from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.session import Session
+from mcpbus.transport import answers
+from mcpbus.transport.answering import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
+from mcpbus.transport.answers import HeaderList
+from mcpbus.transport.authorizing import authorize
 from mcpbus.transport.hosts import NEVER_ENTERED, may_wait
 from mcpbus.transport.http_sse import HttpSse
 from mcpbus.transport.responding import Responder, ResponseMode

@@ -12,18 +12,19 @@ from urllib.parse import parse_qs, quote
 import trio
 
 from mcpbus.admission import Overloaded
-from mcpbus.owners import owner_of
-from mcpbus.principals import is_same
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
+from mcpbus.protocol.http import origin
+from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
+from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
+from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.jsonrpc import encode_error
+from mcpbus.protocol.owners import owner_of
+from mcpbus.protocol.principals import is_same
 from mcpbus.session import Session
-from mcpbus.transport import answers, gate
+from mcpbus.transport import answers
 from mcpbus.transport.answering import HttpRequest, watch
 from mcpbus.transport.authorizing import authorize
 from mcpbus.transport.channel import Channel
-from mcpbus.transport.decisions import Answer, Head, answer, refusal
-from mcpbus.transport.exchange import Exchange
-from mcpbus.transport.sse import COMMENT, HEADERS, encode_event
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -77,8 +78,8 @@ class HttpSse:
         refused = self._exchange.judge_caller(head)
         if refused is not None:
             return refused
-        if gate.is_preflight(head):
-            return gate.preflight(head, _VERBS)
+        if origin.is_preflight(head):
+            return origin.preflight(head, _VERBS)
         if head.verb == "POST" and not head.query:
             # A client that tries newer transports first goes on to GET when it is told so, and not in JSON-RPC (rule D-13).
             return answer(405, b"text/plain", b"Open a session with GET.\n", (b"allow", b"GET"))

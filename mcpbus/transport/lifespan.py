@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from mcpbus.protocol.http.messages import NO_STORE
 from mcpbus.reached import ReachedLimits
 from mcpbus.transport.asgi import AsgiApp, Message, Receive, Scope, Send
-from mcpbus.transport.decisions import NO_STORE
 from mcpbus.transport.endpoint import Endpoint
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What is done about an HTTP request that the `exchange` has judged. Nothing here waits but its author's code."""
+"""What is done about an HTTP request that the `Exchange` has judged. Nothing here waits but its author's code."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -14,18 +14,8 @@ from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.dispatch.methods import initialize_result
 from mcpbus.inbound import Inbound
-from mcpbus.owners import Peer
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import encode_result
-from mcpbus.protocol.revisions import Revision
-from mcpbus.routing import Line
-from mcpbus.session import Close, OpenGet, Session
-from mcpbus.stream import Stream
-from mcpbus.transport import answers
-from mcpbus.transport.answering import Opened, Outlet
-from mcpbus.transport.answers import GET_FORM, JSON_HEADERS, LISTEN_FORM, Form
-from mcpbus.transport.batches import begin_batch
-from mcpbus.transport.decisions import (
+from mcpbus.protocol.http.messages import (
     ACCEPTED,
     NO_CONTENT,
     AcceptNotification,
@@ -37,7 +27,17 @@ from mcpbus.transport.decisions import (
     OpenStream,
     Serve,
 )
-from mcpbus.transport.sse import HEADERS, encode_event
+from mcpbus.protocol.http.sse import HEADERS, encode_event
+from mcpbus.protocol.jsonrpc import encode_result
+from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.routes import Line
+from mcpbus.session import Close, OpenGet, Session
+from mcpbus.stream import Stream
+from mcpbus.transport import answers
+from mcpbus.transport.answering import Opened, Outlet
+from mcpbus.transport.answers import GET_FORM, JSON_HEADERS, LISTEN_FORM, Form
+from mcpbus.transport.batches import begin_batch
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus

@@ -17,15 +17,15 @@ import trio
 
 from mcpbus.containment import ExceptionsOnly
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.routing import Line
+from mcpbus.protocol.http.messages import NO_CONTENT, Answer, refusal
+from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
+from mcpbus.protocol.routes import Line
 from mcpbus.session import OpenGet, Session
 from mcpbus.stores.log import is_get_stream, parse_event_id
 from mcpbus.stores.protocol import Replay
 from mcpbus.stream import Stream, Writer
 from mcpbus.transport.answering import Answering, HttpRequest, Opened, watch
 from mcpbus.transport.answers import GET_FORM
-from mcpbus.transport.decisions import NO_CONTENT, Answer, refusal
-from mcpbus.transport.sse import COMMENT, HEADERS, encode_event
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 import trio
 
 from mcpbus.nursery import background
-from mcpbus.owners import STDIO
+from mcpbus.protocol.owners import STDIO
 from mcpbus.transport.channel import run_channel
 
 if TYPE_CHECKING:

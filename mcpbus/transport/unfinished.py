@@ -7,8 +7,8 @@ import trio
 
 from mcpbus.admission import Overloaded
 from mcpbus.budget import Budget
-from mcpbus.owners import Peer
 from mcpbus.protocol.large import LARGE_BYTES
+from mcpbus.protocol.owners import Peer
 
 
 class Unfinished:

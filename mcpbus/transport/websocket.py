@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from mcpbus.admission import Overloaded
-from mcpbus.owners import Peer
 from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
+from mcpbus.protocol.http.validation import Exchange
+from mcpbus.protocol.owners import Peer
 from mcpbus.session import Session
 from mcpbus.transport import answers
 from mcpbus.transport.authorizing import authorize
 from mcpbus.transport.channel import Channel
-from mcpbus.transport.decisions import Answer, Head, answer, refusal
-from mcpbus.transport.exchange import Exchange
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus

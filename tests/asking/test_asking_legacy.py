@@ -13,7 +13,7 @@ from mcpbus.asking import (
     ListRoots,
     Sample,
 )
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 
 CANCELLED = "notifications/cancelled"

@@ -14,8 +14,8 @@ from interview import EVERYTHING, MODERN, accept, interviewed, retry, text
 from mcpbus import ProtocolError, Unauthorized
 from mcpbus.asking import Elicit, InputRequired
 from mcpbus.asking.parking import Parked, Parking
-from mcpbus.asking.state import Binding, Sealer
 from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.request_state import Binding, Sealer
 from mcpbus.reached import ReachedLimits
 
 OLD, NEW, OTHER = "o" * 32, "n" * 32, "x" * 32

@@ -18,8 +18,8 @@ from mcpbus.outbox import BOUNDED, Outgoing
 from mcpbus.protocol.jsonrpc import Response
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Kind, Line, Reason
 from mcpbus.request import Answered, Cancel, End, RequestActor
-from mcpbus.routing import Kind, Line, Reason
 from mcpbus.session import CancelRequest, Close, EndGet, OpenGet
 from mcpbus.session_actor import SessionActor
 from mcpbus.stores import MemoryEventStore

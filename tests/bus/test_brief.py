@@ -9,7 +9,7 @@ from staging import staged
 
 from mcpbus import Context, Elicit, InputRequired, ToolError
 from mcpbus.fate import DELIVERED
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 

@@ -5,7 +5,7 @@ import trio
 from staging import CLAIM, methods, short, staged, tool
 
 from mcpbus.fate import DELIVERED, Fate
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 CANCELLED = Fate.discarded(Reason.CANCELLED)

@@ -11,8 +11,8 @@ from mcpbus.call import CallActor
 from mcpbus.emission import Emission
 from mcpbus.fate import Fate, Place
 from mcpbus.outbox import Outgoing
+from mcpbus.protocol.routes import Reason
 from mcpbus.request import RequestActor
-from mcpbus.routing import Reason
 from mcpbus.session import Unsubscribed
 from mcpbus.session_actor import SessionActor
 from mcpbus.stream_actor import StreamActor

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcpbus import emission
 from mcpbus.fate import Ledger
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.routing import Kind
+from mcpbus.protocol.routes import Kind
 from mcpbus.subscription import stamped
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

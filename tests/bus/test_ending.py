@@ -6,8 +6,8 @@ from staging import HELLO, Stage, methods, staged, tool
 
 from mcpbus import ProtocolError
 from mcpbus.fate import DELIVERED, Fate, Place
-from mcpbus.owners import LOCAL
-from mcpbus.routing import Reason
+from mcpbus.protocol.owners import LOCAL
+from mcpbus.protocol.routes import Reason
 from mcpbus.session import Initialized, Registered
 from mcpbus.session import Stage as SessionStage
 from mcpbus.testing import open_bus, open_probe

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.fate import DELIVERED, STORED, Broadcast, Fate, Ledger, Place, Verdict, move_all, settle_all
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 
 FATES = [
     DELIVERED,

@@ -11,8 +11,8 @@ from mcpbus.fate import DELIVERED, Ledger, Place
 from mcpbus.held import Held
 from mcpbus.outbox import OVERHEAD_BYTES, Outgoing
 from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Kind, Reason
 from mcpbus.reached import ReachedLimits
-from mcpbus.routing import Kind, Reason
 
 
 def make(ledger, key=None, data=b"{}"):

@@ -7,7 +7,7 @@ from staging import CLAIM, HELLO, methods, short, staged, tool
 from mcpbus import ProtocolError, Server
 from mcpbus.fate import DELIVERED, Fate, Place
 from mcpbus.features.errors import RegistrationError
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_probe
 
 TOOLS = "notifications/tools/list_changed"

@@ -8,7 +8,7 @@ from mcpbus.emission import Emission
 from mcpbus.fate import DELIVERED, Fate, Ledger, Verdict
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.revisions import Era
-from mcpbus.routing import Kind, Reason
+from mcpbus.protocol.routes import Kind, Reason
 from mcpbus.stream import Returned
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcpbus.fate import DELIVERED, Fate, Ledger, Place
 from mcpbus.outbox import OVERHEAD_BYTES, Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
-from mcpbus.routing import Kind, Reason
+from mcpbus.protocol.routes import Kind, Reason
 
 RESERVED = frozenset({Kind.REPLY, Kind.WITHDRAWAL, Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT})
 LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})

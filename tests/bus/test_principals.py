@@ -14,7 +14,7 @@ import attrs
 import msgspec
 import pytest
 
-from mcpbus.principals import Owner, digest_of, is_same
+from mcpbus.protocol.principals import Owner, digest_of, is_same
 
 
 @dataclass(frozen=True)

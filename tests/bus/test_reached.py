@@ -5,9 +5,9 @@ import trio
 
 from mcpbus import Limits, Server
 from mcpbus.admission import Overloaded
-from mcpbus.owners import LOCAL
+from mcpbus.protocol.owners import LOCAL
+from mcpbus.protocol.routes import Setting
 from mcpbus.reached import QUIET_SECONDS, ReachedLimits
-from mcpbus.routing import Setting
 from mcpbus.testing import open_bus
 
 

@@ -14,8 +14,8 @@ from mcpbus.fate import DELIVERED, Fate
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Kind, Line, Reason
 from mcpbus.request import RequestActor
-from mcpbus.routing import Kind, Line, Reason
 from mcpbus.session import OpenGet
 from mcpbus.stores import MemoryEventStore
 from mcpbus.stream import Finish

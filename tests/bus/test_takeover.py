@@ -5,7 +5,7 @@ import trio
 from staging import methods, staged, tool
 
 from mcpbus.fate import DELIVERED, Fate, Place
-from mcpbus.routing import Line, Reason
+from mcpbus.protocol.routes import Line, Reason
 from mcpbus.session import OpenGet
 from mcpbus.testing import StreamEnded
 

@@ -13,7 +13,7 @@ import trio
 from mcpbus import Context, File, ProtocolError, RegistrationError, Server, ToolResult
 from mcpbus.fate import Fate
 from mcpbus.protocol.messages import Annotations, ResourceLink
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_client, open_probe
 from tests.conformance.sessions import initialize, opened, post
 

@@ -10,7 +10,7 @@ from doc_blocks import ROOT
 
 from mcpbus import HttpOptions, Limits, LogLevel, Reason, ServeOptions, Server
 from mcpbus.protocol.revisions import REVISIONS, Era
-from mcpbus.routing import Kind, Line, Setting, route
+from mcpbus.protocol.routes import Kind, Line, Setting, route
 
 README = (ROOT / "README.md").read_text()
 

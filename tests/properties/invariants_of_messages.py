@@ -9,7 +9,7 @@ from transcripts import appearances, entries, is_reply, key_of, own_streams
 
 from mcpbus.fate import DELIVERED, STORED, Fate, Verdict
 from mcpbus.protocol.errors import INTERNAL_ERROR, SERVER_ERROR
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 
 _LOST = Fate.discarded(Reason.LOST)
 

@@ -10,13 +10,13 @@ from wires import Wire
 from mcpbus import Limits
 from mcpbus.admission import Overloaded
 from mcpbus.budget import Budget
-from mcpbus.owners import Peer
+from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.owners import Peer
 from mcpbus.reached import ReachedLimits
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.lane import Lane
 from mcpbus.testing.over_http1 import WirePoll
-from mcpbus.transport.decisions import Answer
 
 LIMIT = 1000
 

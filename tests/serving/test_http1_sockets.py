@@ -15,10 +15,10 @@ from peers import Http2, receive_all, respond, serving
 from test_tls import CERTIFICATE, FILES
 from test_tls import connect as connect_securely
 
+from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving import Counters
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.reactor import Poll
-from mcpbus.transport.decisions import Answer
 
 
 class App(Endpoint):

@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context
 from mcpbus.fate import DELIVERED, Fate, Place
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 
 LOST, CANCELLED = Fate.discarded(Reason.LOST), Fate.discarded(Reason.CANCELLED)
 

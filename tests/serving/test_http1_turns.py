@@ -12,11 +12,11 @@ from lanes import Endpoint, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, Limits, Server, Unauthorized
-from mcpbus.routing import Reason
+from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.routes import Reason
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.push import Push
 from mcpbus.stores import MemoryEventStore
-from mcpbus.transport.decisions import Answer
 
 
 async def test_an_answer_that_was_held_up_ends_once(autojump_clock):

@@ -10,7 +10,7 @@ from houses import call, make_server
 from peers import receive_all, receive_until, serving
 from test_tls import FILES
 
-from mcpbus.owners import LOCAL, Peer
+from mcpbus.protocol.owners import LOCAL, Peer
 from mcpbus.serving import Counters, ServeOptions
 from mcpbus.serving import guard as guards
 from mcpbus.serving.room import most_connections

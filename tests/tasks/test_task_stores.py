@@ -10,7 +10,7 @@ import trio
 from task_stage import DECLARED, begin, look, tasking, text
 
 from mcpbus import ProtocolError
-from mcpbus.principals import Owner
+from mcpbus.protocol.principals import Owner
 from mcpbus.tasks import MemoryTaskStore, SqliteTaskStore, TaskRecord, TaskStatus
 from mcpbus.testing import settle
 

@@ -5,11 +5,11 @@ import json
 import attrs
 
 from mcpbus.features.mirrored import MirroredParameter
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import Head, NeedsBody, Proceed
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.revisions import REVISIONS, Era
-from mcpbus.transport.decisions import Head, NeedsBody, Proceed
-from mcpbus.transport.exchange import Exchange
-from mcpbus.transport.gate import HttpOptions
-from mcpbus.transport.headers import Headers
 
 PREFIX = "io.modelcontextprotocol/"
 E = "2026-07-28"

@@ -9,7 +9,7 @@ from channels import call, house, initialize, notification, request, sse, ws
 
 from mcpbus import DELIVERED, Context
 from mcpbus.protocol.jsonrpc import MAX_BATCH
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 from mcpbus.transport.channel import run_channel
 
 B = "2025-03-26"

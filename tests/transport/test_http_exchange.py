@@ -19,8 +19,7 @@ from exchanges import (
     request,
 )
 
-from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Era
-from mcpbus.transport.decisions import (
+from mcpbus.protocol.http.messages import (
     ACCEPTED,
     AcceptNotification,
     DeliverResponse,
@@ -30,8 +29,9 @@ from mcpbus.transport.decisions import (
     Proceed,
     Serve,
 )
-from mcpbus.transport.exchange import Exchange, health
-from mcpbus.transport.gate import HttpOptions
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.validation import Exchange, health
+from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Era
 
 # -- what is let through -----------------------------------------------------------------------------------------------
 

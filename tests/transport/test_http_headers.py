@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.transport.headers import Accepted, Headers, decode_mirrored, is_json
+from mcpbus.protocol.http.headers import Accepted, Headers, decode_mirrored, is_json
 
 
 def headers(*fields: tuple[str, str]) -> Headers:

@@ -8,7 +8,7 @@ from exchanges import Directory, body, judge, legacy_head, modern_head, modern_r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.transport.decisions import Answer, Serve
+from mcpbus.protocol.http.messages import Answer, Serve
 
 
 def call(arguments, tool="query", options=None, **fields):

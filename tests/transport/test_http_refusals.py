@@ -24,10 +24,10 @@ from exchanges import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbus.protocol.http.messages import Answer, Head, Proceed, status_of
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.revisions import REVISIONS
-from mcpbus.transport.decisions import Answer, Head, Proceed, status_of
-from mcpbus.transport.exchange import Exchange
-from mcpbus.transport.gate import HttpOptions
 
 # -- section 23 --------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from channels import (
 )
 
 from mcpbus import HttpOptions, ProtocolError
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_probe
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]

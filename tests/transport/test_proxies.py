@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus import HttpOptions
-from mcpbus.owners import LOCAL, Peer
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.proxies import Proxies
+from mcpbus.protocol.owners import LOCAL, Peer
 from mcpbus.testing import open_probe
-from mcpbus.transport.headers import Headers
-from mcpbus.transport.proxies import Proxies
 
 PROXIES = Proxies(("127.0.0.1", "10.0.0.0/8", "fd00::/8"))
 PROXY = Peer.at("10.0.0.1")

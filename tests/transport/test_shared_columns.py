@@ -19,7 +19,7 @@ from channels import (
 )
 
 from mcpbus import Context
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 from mcpbus.transport.channel import run_channel
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]

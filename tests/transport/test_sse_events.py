@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.transport.sse import COMMENT, encode_event, encode_events
+from mcpbus.protocol.http.sse import COMMENT, encode_event, encode_events
 
 
 def parse(stream: bytes) -> list[dict[str, str]]:

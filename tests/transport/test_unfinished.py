@@ -8,8 +8,8 @@ from asgi_calls import encoded
 from channels import house, initialize, sse
 
 from mcpbus.budget import Budget
-from mcpbus.owners import LOCAL
 from mcpbus.protocol.large import LARGE_BYTES
+from mcpbus.protocol.owners import LOCAL
 from mcpbus.reached import ReachedLimits
 from mcpbus.transport.unfinished import Unfinished
 

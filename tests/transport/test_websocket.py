@@ -18,7 +18,7 @@ from channels import (
     ws,
 )
 
-from mcpbus.routing import Reason
+from mcpbus.protocol.routes import Reason
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 

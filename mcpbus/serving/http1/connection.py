@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from actors import Guest
+from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1.push import Push
 from mcpbus.serving.http1.reactor import Poll
@@ -20,7 +21,6 @@ from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
 from mcpbus.serving.http1.wire import GONE, IDLE, SERVING, Doing, Owner, too_slow
 from mcpbus.serving.http1.work import FAILED, Http1Work
 from mcpbus.transport.answering import Opened
-from mcpbus.transport.decisions import Answer, Head
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1.lane import Lane

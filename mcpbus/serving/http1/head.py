@@ -12,12 +12,12 @@ from urllib.parse import unquote
 import attrs
 import httptools
 
-from mcpbus.remembered import LONGEST_REMEMBERED, MOST_REMEMBERED
+from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1.reactor import Pace
 from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.decisions import Head, plain_path
-from mcpbus.transport.headers import Headers
 
 CHUNKED: Final = -1
 """The length of a body that says itself where it ends."""

@@ -7,7 +7,7 @@ from contextvars import copy_context
 import trio
 
 from mcpbus.containment import run_lasting
-from mcpbus.owners import Peer
+from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp, Noting
 from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.http1.head import Heads, RequestHead, Terms

@@ -3,7 +3,7 @@
 However the bytes were cut on their way, the same requests come out, or the same fault.
 """
 
-from mcpbus.remembered import LONGEST_REMEMBERED
+from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
 from mcpbus.serving.http1.body import Body, Chunked, Sized
 from mcpbus.serving.http1.head import CHUNKED, Heads, RequestHead, find_fault
 

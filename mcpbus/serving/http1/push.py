@@ -11,9 +11,9 @@ import trio
 
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
+from mcpbus.protocol.http.sse import COMMENT, encode_events
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Opened, Rendering
-from mcpbus.transport.sse import COMMENT, encode_events
 
 if TYPE_CHECKING:
     from mcpbus.serving.http1.connection import Http1Connection

@@ -7,7 +7,8 @@ import msgspec
 import trio
 
 from mcpbus.fate import DELIVERED, LOST, Receipt
-from mcpbus.owners import Peer
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.owners import Peer
 from mcpbus.serving.http1.encoder import (
     CHUNKED,
     CLOSE,
@@ -21,7 +22,6 @@ from mcpbus.serving.http1.encoder import (
 from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
 from mcpbus.transport.answering import Opened
 from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.decisions import Answer, Head
 from mcpbus.transport.unfinished import Unfinished
 
 if TYPE_CHECKING:

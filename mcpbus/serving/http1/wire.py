@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from mcpbus.owners import Peer
+from mcpbus.protocol.owners import Peer
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestError

@@ -12,7 +12,7 @@ leave a choice, the row's note says which one was made.
 from collections.abc import Mapping, Sequence
 
 from mcpbus.protocol.revisions import Era
-from mcpbus.symbol import Symbol
+from mcpbus.protocol.symbol import Symbol
 
 
 class Kind(Symbol):

@@ -7,7 +7,7 @@ LISTEN and SHARED are places; HELD is the session's; what is in lower case is th
 import pytest
 
 from mcpbus.protocol.revisions import Era
-from mcpbus.routing import (
+from mcpbus.protocol.routes import (
     ABSENT,
     ASKING,
     IN_REQUEST,

@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from mcpbus.protocol.errors import header_mismatch, quoted
+from mcpbus.protocol.http.headers import Headers, decode_mirrored
+from mcpbus.protocol.http.messages import MirroredParameter
 from mcpbus.protocol.jsonrpc import Notification, Request
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.messages import CallToolParams, decode_params
 from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Revision, claimed, modern
-from mcpbus.transport.decisions import MirroredParameter
-from mcpbus.transport.headers import Headers, decode_mirrored
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
 

@@ -6,6 +6,7 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.jsonrpc import (
     Notification,
     Request,
@@ -17,7 +18,6 @@ from mcpbus.protocol.jsonrpc import (
 from mcpbus.protocol.messages import InitializeParams
 from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.transport.headers import Headers
 
 
 class SessionRef(Protocol):

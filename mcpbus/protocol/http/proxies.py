@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
 
-from mcpbus.owners import Peer
-from mcpbus.remembered import Remembered
-from mcpbus.transport.headers import Headers
+from mcpbus.protocol.bounded_cache import Remembered
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.owners import Peer
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Address: TypeAlias = IPv4Address | IPv6Address

@@ -13,20 +13,10 @@ Nothing is allocated for a request that is refused, because nothing here allocat
 
 from typing import Final, Generic
 
-from mcpbus.owners import Peer
 from mcpbus.protocol.errors import ProtocolError, invalid_request, method_not_found, quoted
-from mcpbus.protocol.jsonrpc import (
-    Notification,
-    Request,
-    RequestId,
-    Response,
-    Undecodable,
-    decode,
-)
-from mcpbus.protocol.meta import Routing, read_routing
-from mcpbus.protocol.revisions import LATEST, Era
-from mcpbus.transport import gate, mirrors
-from mcpbus.transport.decisions import (
+from mcpbus.protocol.http import mirrored_headers, origin
+from mcpbus.protocol.http.headers import Headers, is_json
+from mcpbus.protocol.http.messages import (
     ACCEPTED,
     AcceptNotification,
     Answer,
@@ -45,9 +35,9 @@ from mcpbus.transport.decisions import (
     refusal,
     status_of,
 )
-from mcpbus.transport.gate import HttpOptions
-from mcpbus.transport.headers import Headers, is_json
-from mcpbus.transport.legacy import (
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.proxies import Proxies
+from mcpbus.protocol.http.session_rules import (
     SESSION_HEADER,
     Refused,
     find_session,
@@ -55,7 +45,17 @@ from mcpbus.transport.legacy import (
     judge_initialize,
     legacy_revision,
 )
-from mcpbus.transport.proxies import Proxies
+from mcpbus.protocol.jsonrpc import (
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    Undecodable,
+    decode,
+)
+from mcpbus.protocol.meta import Routing, read_routing
+from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.revisions import LATEST, Era
 
 _CALL: Final = "tools/call"
 _MODERN: Final = Era.MODERN
@@ -126,10 +126,10 @@ class Exchange(Generic[SessionT]):
         refused = self.judge_caller(head)
         if refused is not None:
             return refused
-        if gate.is_preflight(head):
+        if origin.is_preflight(head):
             verbs = self._verbs_at(head)
             if verbs is not None:
-                return gate.preflight(head, verbs)
+                return origin.preflight(head, verbs)
         if head.path != self.options.path:
             # Not a JSON-RPC body: by that, a client tells a wrong address from an unknown method (rule D-15).
             return answer(
@@ -144,7 +144,7 @@ class Exchange(Generic[SessionT]):
         """
         if head.path == self.options.path:
             return self._verbs(head.headers)
-        return b"GET, HEAD" if head.path == self._health_path or gate.is_well_known(head.path) else None
+        return b"GET, HEAD" if head.path == self._health_path or origin.is_well_known(head.path) else None
 
     def origin(self, head: Head, peer: Peer) -> Peer:
         """From where a request really comes that came from this peer."""
@@ -152,7 +152,9 @@ class Exchange(Generic[SessionT]):
 
     def judge_caller(self, head: Head) -> Answer | None:
         """Why this Host or this Origin is refused, if it is: the first question to whoever connects, over any transport."""
-        fault = gate.judge_host(head.headers, self.options) or gate.judge_origin(head.headers, self.options)
+        fault = origin.judge_host(head.headers, self.options) or origin.judge_origin(
+            head.headers, self.options
+        )
         return None if fault is None else refusal(403, fault)
 
     def _judge_verb(self, head: Head) -> Answer | Proceed:
@@ -173,11 +175,11 @@ class Exchange(Generic[SessionT]):
 
     def cors_headers(self, head: Head) -> list[tuple[bytes, bytes]]:
         """What to add to the answer, whatever it is, so that a page of an allowed origin can read it."""
-        return gate.cors_headers(head, self.options)
+        return origin.cors_headers(head, self.options)
 
     def _verbs(self, headers: Headers) -> bytes:
         """The verbs to offer: GET and DELETE belong to legacy sessions (rules D-9, W-48, X-29)."""
-        if self.options.sessions == "stateless" or mirrors.claims_modern(headers, None):
+        if self.options.sessions == "stateless" or mirrored_headers.claims_modern(headers, None):
             return b"POST"
         return b"POST, GET, DELETE" if self.options.get_streams else b"POST, DELETE"
 
@@ -236,7 +238,7 @@ class Exchange(Generic[SessionT]):
             elif isinstance(message, Response):
                 return self._judge_response(head.headers, message, principal)
             routing = read_routing(message.params)
-            if mirrors.claims_modern(head.headers, routing):
+            if mirrored_headers.claims_modern(head.headers, routing):
                 return self._judge_modern(head.headers, message, routing, principal)
             return self._judge_legacy(head.headers, message, routing, principal)
         except Undecodable as fault:
@@ -257,7 +259,7 @@ class Exchange(Generic[SessionT]):
     def _judge_response(
         self, headers: Headers, response: Response, principal: object
     ) -> Answer | DeliverResponse[SessionT]:
-        if mirrors.claims_modern(headers, None):
+        if mirrored_headers.claims_modern(headers, None):
             raise invalid_request("a client of this revision sends requests and notifications, no responses")
         if self.options.sessions == "stateless":
             return ACCEPTED  # no request of ours can be waiting for it (rule W-49)
@@ -269,16 +271,16 @@ class Exchange(Generic[SessionT]):
         self, headers: Headers, message: Request | Notification, routing: Routing, principal: object
     ) -> Answer | Serve[SessionT] | AcceptNotification[SessionT]:
         if isinstance(message, Notification):
-            mirrors.judge_notification(headers, message, routing)
+            mirrored_headers.judge_notification(headers, message, routing)
             return AcceptNotification(message, None)
-        claim, revision = mirrors.judge_request(headers, message, routing)
+        claim, revision = mirrored_headers.judge_request(headers, message, routing)
         if not self.directory.offers(message.method, _MODERN):
             raise method_not_found(message.method)
         if message.method == _CALL and routing.name is not None:
             mirrored = self.directory.mirrored_parameters(routing.name, principal)
             if mirrored:
                 required = self.options.param_headers == "required"
-                mirrors.judge_parameters(headers, mirrored, message.params, required=required)
+                mirrored_headers.judge_parameters(headers, mirrored, message.params, required=required)
         accepted = headers.accepted
         if message.method == _LISTEN and not accepted.sse:
             raise Refused(

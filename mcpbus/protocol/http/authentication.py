@@ -2,13 +2,13 @@
 
 ``Server(authenticate=...)`` takes an async function of the request's `Head`. What it returns is the principal:
 a text, or any value that is compared by what it holds. A session may be used by the principal that opened it, and by
-nobody else; so may all else that is somebody's, see `mcpbus.principals`.
+nobody else; so may all else that is somebody's, see `mcpbus.protocol.principals`.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from mcpbus.transport.decisions import Head
+from mcpbus.protocol.http.messages import Head
 
 Authenticate = Callable[[Head], Awaitable[Any]]
 

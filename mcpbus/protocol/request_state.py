@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from mcpbus.principals import Owner
 from mcpbus.protocol.errors import ProtocolError, invalid_params
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.principals import Owner
 
 _PURPOSE = b"mcpbus request state 1"
 _NONCE_BYTES = 12

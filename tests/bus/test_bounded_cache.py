@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbus.remembered import LONGEST_REMEMBERED, MOST_REMEMBERED, Remembered
+from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED, MOST_REMEMBERED, Remembered
 
 
 def test_all_is_remembered_until_there_are_too_many_things_and_then_forgotten():

@@ -15,9 +15,9 @@ import attrs
 from attrs.validators import gt, in_
 
 from mcpbus.protocol.errors import ProtocolError, invalid_request, quoted
-from mcpbus.transport.decisions import NO_STORE, Answer, Head, plain_path
-from mcpbus.transport.headers import Headers
-from mcpbus.transport.proxies import UNIX, read_network
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import NO_STORE, Answer, Head, plain_path
+from mcpbus.protocol.http.proxies import UNIX, read_network
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]*))?")
 _ORIGIN: Final = re.compile(r"https?://([!-.0-~]+)")

@@ -2,8 +2,9 @@
 
 import pytest
 
-from mcpbus.transport.decisions import Head
-from mcpbus.transport.gate import (
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.origin import (
     HttpOptions,
     cors_headers,
     is_preflight,
@@ -11,7 +12,6 @@ from mcpbus.transport.gate import (
     judge_origin,
     preflight,
 )
-from mcpbus.transport.headers import Headers
 
 
 def headers(*fields: tuple[str, str]) -> Headers:

@@ -3,12 +3,9 @@
 from typing import Final
 
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request, quoted
-from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode_batch
-from mcpbus.protocol.messages import decode_initialize
-from mcpbus.protocol.meta import Routing, read_routing
-from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Revision, negotiate
-from mcpbus.transport import mirrors
-from mcpbus.transport.decisions import (
+from mcpbus.protocol.http import mirrored_headers
+from mcpbus.protocol.http.headers import Accepted, Headers
+from mcpbus.protocol.http.messages import (
     AcceptNotification,
     Answer,
     Batch,
@@ -20,7 +17,10 @@ from mcpbus.transport.decisions import (
     refusal,
     status_of,
 )
-from mcpbus.transport.headers import Accepted, Headers
+from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode_batch
+from mcpbus.protocol.messages import decode_initialize
+from mcpbus.protocol.meta import Routing, read_routing
+from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Revision, negotiate
 
 SESSION_HEADER: Final = b"mcp-session-id"
 
@@ -57,7 +57,7 @@ def legacy_revision(headers: Headers, session: SessionT | None) -> Revision:
     Raises:
         Refused: The header names no revision.
     """
-    stated = headers.all(mirrors.VERSION_HEADER)
+    stated = headers.all(mirrored_headers.VERSION_HEADER)
     revision = REVISIONS.get(stated[0]) if len(stated) == 1 else None
     if stated and revision is None:
         served = ", ".join(REVISIONS)
@@ -99,7 +99,7 @@ def judge_batch(
         array: Why it is no message.
         principal: Whom authorization found.
     """
-    if mirrors.claims_modern(headers, None):
+    if mirrored_headers.claims_modern(headers, None):
         return refusal(400, array.error)
     try:
         members = decode_batch(body)

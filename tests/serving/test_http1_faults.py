@@ -170,7 +170,7 @@ async def test_reading_ahead_is_bounded(turns, autojump_clock):
         for _ in range(100):
             await client.say(post(b"x" * 500) * 10)
             await wait_all_tasks_blocked()
-        assert client.connection.requests.waiting < 200 * 1024
+        assert client.connection.wire.requests.waiting < 200 * 1024
         house.endpoint.go_on.set()
         for _ in range(1001):
             assert (await client.answer())[0] == 200

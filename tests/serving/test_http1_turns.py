@@ -80,7 +80,7 @@ async def test_reading_ahead_of_short_requests_is_bounded(autojump_clock):
         await client.say(post(b"x" * 100) * 10_000)
         for _ in range(100):
             await trio.lowlevel.checkpoint()
-            most = max(most, client.connection.requests.waiting)
+            most = max(most, client.connection.wire.requests.waiting)
         assert 64 * 1024 <= most <= 128 * 1024
         for _ in range(10_000):
             assert (await client.answer())[2] == b"x" * 100

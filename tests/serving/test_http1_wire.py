@@ -1,13 +1,13 @@
 """The bytes of a connection: after what can be said no more, nothing is."""
 
-import math
 from unittest.mock import Mock
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.serving.http1.wire import Http1Wire
+from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http1.wire import Wire
 
 
 class Stream:
@@ -26,24 +26,24 @@ class Stream:
 
 
 def wire_over(stream):
-    lane = Mock(next_look=math.inf)
-    return Http1Wire(lane, stream, Mock())
+    return Wire(Mock(), stream, Mock())
 
 
 async def test_a_connection_that_is_lost_is_gone():
-    wire = wire_over(Stream())
-    wire.lose()
-    assert wire.gone
+    connection = Http1Connection(Mock(), Stream(), Mock())
+    connection.lose()
+    assert connection.wire.gone
 
 
-@pytest.mark.parametrize("end", ["lose", "_close"])
+@pytest.mark.parametrize("end", ["lose", "close"])
 async def test_a_connection_that_ends_while_it_is_written_to_is_gone_though_the_write_returns(end):
     stream = Stream()
-    wire = wire_over(stream)
+    connection = Http1Connection(Mock(), stream, Mock())
+    wire = connection.wire
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.send, b"said")
         await wait_all_tasks_blocked()
-        getattr(wire, end)()
+        getattr(connection, end)()
         stream.open.set()
     assert (wire.gone, stream.taken) == (True, b"said")
     await wire.send(b"more")

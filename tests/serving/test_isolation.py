@@ -190,11 +190,11 @@ async def test_no_memory_for_a_request_ends_its_connection(when, monkeypatch, ca
         if when == "while another one is served":
             await one.say(call("wait"))
             await wait_all_tasks_blocked()
-            requests = one.connection.requests
+            requests = one.connection.wire.requests
             monkeypatch.setattr(type(requests), "receive", fails_once(MemoryError(), type(requests).receive))
             await one.say(call("echo", text="x"))
         else:
-            requests = one.connection.requests
+            requests = one.connection.wire.requests
             monkeypatch.setattr(
                 type(requests), "take_whole", fails_once(MemoryError(), type(requests).take_whole)
             )

@@ -2,34 +2,34 @@
 
 Most of them in a turn of the connection, which waits for nothing: what has come is read, the request is served, the answer
 written. A quiet connection, and one whose answer comes on a stream, then has no task. What has to be waited for is left to a
-task; see `work`.
+task; see `Work`. A stream that cannot be polled, such as TLS, has one all the time.
 """
 
 import math
+from collections.abc import Awaitable, Callable
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import trio
 
 from actors import Guest
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
+from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.push import Push
 from mcpbus.serving.http1.reactor import Poll
+from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
-from mcpbus.serving.http1.wire import GONE, IDLE, SERVING, Doing, Owner, too_slow
-from mcpbus.serving.http1.work import FAILED, Http1Work
+from mcpbus.serving.http1.wire import GONE, IDLE, SERVING, Doing, Owner, Wire, too_slow
+from mcpbus.serving.http1.work import FAILED, Work
 from mcpbus.transport.answering import Opened
-
-if TYPE_CHECKING:
-    from mcpbus.serving.http1.lane import Lane
 
 _MOST_IN_TURN: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head."""
 
 
-class Http1Connection(Http1Work):
+class Http1Connection:
     """Serves what a client asks for over HTTP/1.1, until it leaves or wants to speak something else.
 
     Args:
@@ -37,75 +37,148 @@ class Http1Connection(Http1Work):
         stream: The connection.
         owner: Who accepted it.
         poll: Waits for the stream, if it can be polled.
+
+    Attributes:
+        wire: Its bytes.
+        readiness: When something comes.
+        poll: The same; None if it cannot be polled.
+        work: The task that goes on with it; None while it takes turns.
     """
 
-    __slots__ = ("_push", "_silent")
+    __slots__ = ("_head", "_lane", "_owner", "_push", "_silent", "poll", "readiness", "wire", "work")
 
-    def __init__(self, lane: "Lane", stream: trio.abc.Stream, owner: Owner, poll: Poll | None = None) -> None:
-        super().__init__(lane, stream, owner, poll)
+    def __init__(self, lane: Lane, stream: trio.abc.Stream, owner: Owner, poll: Poll | None = None) -> None:
+        self._lane = lane
+        self._owner = owner
+        self._head: RequestHead | None = None
         self._push: Push | None = None
         self._silent = False
+        self.wire = Wire(lane, stream, owner)
+        self.readiness = Readiness(stream, poll, lane.poll)
+        self.poll = poll
+        self.work: Work | None = None
 
     def begin(self) -> None:
         """Serve the connection, to its end. No schedule point."""
-        self._lane.enter(self)
+        self._lane.deadlines.enter(self)
         if self.poll is None:
             self._go_on()
         else:
-            self._wait(IDLE, self.options.keep_alive_seconds)
+            self.wire.wait(IDLE, self._lane.options.keep_alive_seconds)
             self._watch()
 
     def idle_since(self) -> float | None:
         """Tell since when it waits for a request; None once one is there."""
-        if self._doing is IDLE:
-            return self.expires - self.options.keep_alive_seconds
-        return self.expires - self.options.head_seconds if self._doing is Doing.HEAD else None
+        wire, options = self.wire, self._lane.options
+        if wire.doing is IDLE:
+            return wire.expires - options.keep_alive_seconds
+        return wire.expires - options.head_seconds if wire.doing is Doing.HEAD else None
+
+    # -- the end ---------------------------------------------------------------------------------
 
     def retire(self) -> None:
         """End as soon as no request is under way; at once if none is."""
-        self.retired = True
-        if self._doing in {SERVING, Doing.BODY}:
+        self.wire.retired = True
+        if self.wire.doing in {SERVING, Doing.BODY}:
             return
-        if self._task is None:
-            self._close()
+        if self.work is None:
+            self.close()
         else:
-            self._over = True
-            self._stop_receiving()
+            self.wire.stop_receiving(for_good=True)
 
     def expire(self) -> None:
         """End what the connection waits for, unless it is there; if that is something to say, say anything."""
-        if self._doing is not SERVING and self._task is not None:
-            self._stop_receiving()
+        wire = self.wire
+        if wire.doing is not SERVING and self.work is not None:
+            wire.stop_receiving()
             return
-        self.expires = math.inf
-        if self._doing is not SERVING and self.poll is not None:
+        wire.expires = math.inf
+        if wire.doing is not SERVING and self.poll is not None:
             self.poll.soon(self._take_last_turn)
         elif self._push is not None:
             self._push.keep_alive()
 
-    def _stop_receiving(self) -> None:
-        if self._receiving is not None:
-            self._receiving.cancel()
+    def lose(self) -> None:
+        """End in the middle of an answer."""
+        self.wire.gone = True
+        self.close()
 
-    def _let_go(self) -> None:
-        self._forget()
+    def close(self) -> None:
+        """End the connection. Harmless once that was done. No schedule point."""
         # They know each other, and should not wait for the garbage collector.
-        push, self._push = self._push, None
+        push, self._push, self.work = self._push, None, None
+        self._lane.deadlines.leave(self)
+        self.readiness.forget()
         if push is not None:
             push.cancel()
+        self.wire.close()
+
+    async def hand_over(self, data: bytes) -> None:
+        """Have it served by who serves what is not for the lane, from these bytes on."""
+        self.work = None
+        self._lane.deadlines.leave(self)
+        await self._owner.hand_over(data)
+
+    # -- turns or tasks --------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        try:
+            self.readiness.watch(self._take_turn)
+        except OSError as error:  # there are bounds to what a kernel waits for
+            self._lane.complaints.warn("a connection cannot be waited for: %s", error)
+            self.lose()
+
+    def resume(self) -> None:
+        """Take turns again."""
+        self.work = None
+        self._watch()
+
+    def leave(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> None:
+        """Have another task answer a request, and then go on with the connection."""
+        self._go_on(request, answer)
+
+    def _go_on(
+        self, request: Http1Request | None = None, answer: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Have a task go on with the connection, beginning with a request that is to be answered if there is one."""
+        self._owner.start_soon(self._employ().run, request, answer)
+
+    def _end_with(self, fault: RequestError | None) -> None:
+        """Have a task end the connection: it alone reads and writes from now on."""
+        self._owner.start_soon(self._employ().end, fault)
+
+    def _employ(self) -> Work:
+        self.readiness.forget()
+        head, self._head = self._head, None
+        if head is not None:
+            self.wire.stop_waiting()
+        self.work = Work(self, self._lane, head)
+        return self.work
+
+    def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run a task that writes what the client does not take at once."""
+        self._owner.start_soon(self._run, function, args)
+
+    async def _run(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        try:
+            await function(*args)
+        except BaseException:
+            self.lose()
+            raise
 
     # -- a turn ----------------------------------------------------------------------------------
 
     def _take_turn(self) -> Guest | None:
         """Read what has come, and serve a request if it is whole."""
-        if not self._watched:
+        if not self.readiness.watched:
             return None  # it was due before that
+        wire = self.wire
         try:
             try:
-                data = self._stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a poll knows
+                data = wire.stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a poll knows
             except GONE:
                 data = b""
-            if self._doing is SERVING:
+            if wire.doing is SERVING:
                 self._read_ahead(data)
                 return None
         except Exception as failure:  # noqa: BLE001 - there is no memory, and the other connections are not to blame
@@ -115,52 +188,55 @@ class Http1Connection(Http1Work):
         if data:
             return self._look(data)
         if data is not None:
-            self._close()
+            self.close()
         return None
 
     def _take_last_turn(self) -> Guest | None:
         """End what is waited for, unless it has come: nobody may have looked, as when the process was stopped."""
-        if not self._watched or self._doing is SERVING or self.expires < math.inf:
+        wire = self.wire
+        if not self.readiness.watched or wire.doing is SERVING or wire.expires < math.inf:
             return None  # it has come
-        doing, self.expires = self._doing, self._lane.clock()
+        doing, wire.expires = wire.doing, trio.current_time()
         guest = self._take_turn()
         self._give_up(doing)
         return guest
 
     def _give_up(self, doing: Doing) -> None:
         """End what is waited for, if it is still the same, and nothing has prolonged its time."""
-        if self._watched and self._doing is doing and self.expires <= self._lane.clock():
-            if doing is IDLE or self.retired:
-                self._close()
+        wire = self.wire
+        if self.readiness.watched and wire.doing is doing and wire.expires <= trio.current_time():
+            if doing is IDLE or wire.retired:
+                self.close()
             else:
-                limit = "head_seconds" if doing is Doing.HEAD else "body_timeout"
-                self._end_with(self._refuse, too_slow(limit))
+                self._end_with(too_slow("head_seconds" if doing is Doing.HEAD else "body_timeout"))
 
     def _read_ahead(self, data: bytes | None) -> None:
         """Keep what comes while a request is served, up to a bound."""
         if data:
-            self.requests.receive(data)
-            if self.requests.waiting >= MOST_AHEAD:
-                self._watch_end(self._take_end)
+            requests = self.wire.requests
+            requests.receive(data)
+            if requests.waiting >= MOST_AHEAD:
+                self.readiness.watch_end(self._take_end)
         elif data is not None:
             self._note_end()
 
     def _take_end(self) -> None:
-        if self._ending is not None:
+        if self.readiness.end_watched:
             self._note_end()
 
     def _note_end(self) -> None:
         """Give up the request that is served: its client has left."""
-        self._forget()
+        self.readiness.forget()
         if self._push is not None:
             self._push.cancel()
         self._silent = True
 
     def _look(self, data: bytes) -> Guest | None:
         """Serve the next request, if it is there with this data and can be served without waiting."""
-        requests, head = self.requests, None
+        wire, head = self.wire, None
+        requests = wire.requests
         try:
-            whole = requests.take_whole(data) if self._doing is IDLE else None
+            whole = requests.take_whole(data) if wire.doing is IDLE else None
             if whole is not None:
                 head, body = whole
                 terms = self._lane.terms(head)
@@ -176,7 +252,7 @@ class Http1Connection(Http1Work):
             self._head = head
             self._go_on()
         except RequestError as fault:
-            self._end_with(self._refuse, fault)
+            self._end_with(fault)
         except KeyboardInterrupt:
             raise
         except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
@@ -185,25 +261,27 @@ class Http1Connection(Http1Work):
 
     def _look_ahead(self) -> Guest | None:
         """Serve the next request, of which something was read before this one's turn."""
-        if self._closed:
+        wire = self.wire
+        if wire.closed:
             return None
-        if self.retired:
-            self._end_with(self._linger)
+        if wire.retired:
+            self._end_with(None)
             return None
-        self._wait(IDLE, self.options.keep_alive_seconds)
-        if self.requests.waiting < MOST_AHEAD:
+        wire.wait(IDLE, wire.options.keep_alive_seconds)
+        if wire.requests.waiting < MOST_AHEAD:
             self._watch()
         return self._look(b"")
 
     def _next_whole(self, received: int) -> RequestHead | None:
         """The head of the next request, once all of its body is there, too; one that a task is to wait for, is left to it."""
-        head, self._head = self._head or self.requests.next_head(), None
+        wire, requests = self.wire, self.wire.requests
+        head, self._head = self._head or requests.next_head(), None
         if head is None:
-            if self.requests.waiting and self._doing is IDLE:
-                self._wait(Doing.HEAD, self.options.head_seconds)
+            if requests.waiting and wire.doing is IDLE:
+                wire.wait(Doing.HEAD, wire.options.head_seconds)
             self._watch()
             return None
-        missing = self.requests.missing
+        missing = requests.missing
         if missing == 0:
             return head
         self._head = head
@@ -211,22 +289,22 @@ class Http1Connection(Http1Work):
         if terms is None or missing is None or missing > _MOST_IN_TURN or head.expects:
             self._go_on()
             return None
-        pace, now = terms.endpoint.limits.body_pace, self._lane.clock()
-        self._wait_for_body(
-            pace.go_on(self.expires, now, received) if self._doing is Doing.BODY else pace.begin(now)
+        pace, now = terms.endpoint.limits.body_pace, trio.current_time()
+        wire.wait_for_body(
+            pace.go_on(wire.expires, now, received) if wire.doing is Doing.BODY else pace.begin(now)
         )
         self._watch()
         return None
 
     def _respond(self, terms: Terms, head: RequestHead, body: bytes) -> Guest | None:
-        poll = self.poll
+        poll, wire = self.poll, self.wire
         assert poll is not None  # noqa: S101 - it takes the turn
-        self._served = True
-        self._doing = SERVING
-        self.expires = math.inf
+        wire.served = True
+        wire.doing = SERVING
+        wire.expires = math.inf
         poll.pace = pace = terms.pace
         begun = poll.write_first() if pace.slow else None
-        request = Http1Request(self, self.peer, head.judged, head, terms, poll.scope)
+        request = Http1Request(self, wire, wire.peer, head.judged, head, terms, poll.scope)
         result = terms.endpoint.respond(head.judged, body, request, cleared=terms.cleared)
         if begun is not None:
             pace.took(perf_counter() - begun)
@@ -253,33 +331,31 @@ class Http1Connection(Http1Work):
         if self.poll is None or not self.poll.write_after_turn(push):
             self._lane.flusher.notice(push)
 
-    def _make_request(self, head: RequestHead, terms: Terms, scope: trio.CancelScope) -> Http1Request:
-        return Http1Request(self, self.peer, head.judged, head, terms, scope)
-
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""
         self._push = None
-        if request.closes or self.retired:
-            if self.requests.waiting:
-                self._end_with(self._linger)
+        wire = self.wire
+        if request.closes or wire.retired:
+            if wire.requests.waiting:
+                self._end_with(None)
             else:
-                self._close()
+                self.close()
             return
-        if self.requests.waiting and self.poll is not None:
+        if wire.requests.waiting and self.poll is not None:
             # A client that sends many requests at once does not get all of our time. Until the next one is looked at it
             # counts as being served, so that there is a bound to what is read meanwhile.
             self.poll.soon(self._look_ahead)
         else:
-            self._doing = IDLE
-            self.quiet_for(self.options.keep_alive_seconds)
-            if not self._watched:
+            wire.doing = IDLE
+            wire.quiet_for(wire.options.keep_alive_seconds)
+            if not self.readiness.watched:
                 self._watch()
 
     def fail(self, failure: BaseException, head: Head | None) -> None:
         """End a connection whose request could not be answered, and tell its client if nothing was said to it."""
         self._report_turn(failure, head)
-        if self._push is None and self._task is None:
-            self._end_with(self._refuse, FAILED)
+        if self._push is None and self.work is None:
+            self._end_with(FAILED)
         else:
             self.lose()
 

@@ -5,21 +5,25 @@ later. Only where the client does not take it fast enough does a task wait until
 """
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.http.sse import COMMENT, encode_events
+from mcpbus.serving.http1.request import Connection, Http1Request
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Opened, Rendering
 
-if TYPE_CHECKING:
-    from mcpbus.serving.http1.connection import Http1Connection
-    from mcpbus.serving.http1.request import Http1Request
-
 _GATHER_SECONDS: Final = 0.001
+
+
+class Gathering(Connection, Protocol):
+    """A connection that has what waits written together with what comes in the same turn."""
+
+    def flush_later(self, push: "Push", /) -> None:
+        """Have `write_now` called after the turn: the connection's own, or the scheduler's."""
 
 
 class Push:
@@ -41,14 +45,14 @@ class Push:
         "_request",
         "_sending",
         "_stream",
+        "_wire",
         "_writer",
         "_written_at",
     )
 
-    def __init__(
-        self, connection: "Http1Connection", request: "Http1Request", opened: Opened, limits: Limits
-    ) -> None:
+    def __init__(self, connection: Gathering, request: Http1Request, opened: Opened, limits: Limits) -> None:
         self._connection = connection
+        self._wire = connection.wire
         self._request = request
         self._stream = opened.stream
         self._writer = opened.writer
@@ -80,7 +84,7 @@ class Push:
         """Say something without meaning, if there was nothing else for a while."""
         now, due = trio.current_time(), self._written_at + self._limits.keep_alive
         if now < due:
-            self._connection.quiet_for(due - now)
+            self._wire.quiet_for(due - now)
         elif not self._sending and not self._over:
             self._write([])
 
@@ -135,7 +139,7 @@ class Push:
 
     def _send(self, data: bytes, *, said: bool, last: bool) -> None:
         self._written_at = trio.current_time()
-        rest = self._connection.send_now(data)
+        rest = self._wire.send_now(data)
         if rest is None:
             self.cancel()
         elif rest:
@@ -146,10 +150,10 @@ class Push:
 
     async def _send_rest(self, rest: bytes, said: bool, last: bool) -> None:
         with self._stream.reached.writing(self._limits.write_deadline, self._stream.owner) as deadline:
-            await self._connection.send(rest)
+            await self._wire.send(rest)
         if self._over:
             return
-        if deadline.cancelled_caught or self._connection.gone:
+        if deadline.cancelled_caught or self._wire.gone:
             self.cancel()
             return
         self._sending = False
@@ -165,9 +169,9 @@ class Push:
             self._writer.written()  # with the last of it the stream ends
         if last:
             self._connection.answered(self._request)
-        elif not self._over and self._connection.expires == math.inf:
+        elif not self._over and self._wire.expires == math.inf:
             self._keep_alive_later()
 
     def _keep_alive_later(self) -> None:
         patient = self._rendering.is_patient
-        self._connection.quiet_for(math.inf if patient else self._limits.keep_alive)
+        self._wire.quiet_for(math.inf if patient else self._limits.keep_alive)

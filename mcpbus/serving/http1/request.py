@@ -1,7 +1,7 @@
 """One request of the HTTP/1.1 lane, as whoever serves it sees it: its body is read, its answer is written."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 import trio
@@ -20,15 +20,47 @@ from mcpbus.serving.http1.encoder import (
     encode_head,
 )
 from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
+from mcpbus.serving.http1.reactor import Poll
+from mcpbus.serving.http1.readiness import Readiness
+from mcpbus.serving.http1.wire import Wire
 from mcpbus.transport.answering import Opened
 from mcpbus.transport.answers import HeaderList
 from mcpbus.transport.unfinished import Unfinished
 
-if TYPE_CHECKING:
-    from mcpbus.serving.http1.connection import Http1Connection
-
 MOST_AHEAD: Final = 64 * 1024
 """Bytes of later requests that are read while one is served."""
+
+
+class Connection(Protocol):
+    """The connection of a request, which goes on when it is answered.
+
+    Attributes:
+        wire: Its bytes.
+        readiness: When something comes.
+        poll: Waits for it; None if it cannot be polled.
+    """
+
+    wire: Wire
+    readiness: Readiness
+    poll: Poll | None
+
+    def open(self, request: "Http1Request", opened: Opened, /) -> None:
+        """Answer from a stream."""
+
+    def leave(self, request: "Http1Request", answer: Callable[[], Awaitable[None]], /) -> None:
+        """Have another task answer a request, and then go on with the connection."""
+
+    def answered(self, request: "Http1Request", /) -> None:
+        """Go on with the next request; the answer of this one is written."""
+
+    def fail(self, failure: BaseException, head: Head, /) -> None:
+        """End the connection, whose request could not be answered, and tell its client if nothing was said to it."""
+
+    def lose(self) -> None:
+        """End in the middle of an answer."""
+
+    def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """Run a task that writes what the client does not take at once."""
 
 
 class Http1Request(msgspec.Struct, eq=False):
@@ -36,6 +68,7 @@ class Http1Request(msgspec.Struct, eq=False):
 
     Args:
         connection: The connection.
+        wire: Its bytes.
         read: The head, with what only the lane wants to know of it.
 
     Attributes:
@@ -46,9 +79,11 @@ class Http1Request(msgspec.Struct, eq=False):
         started: Whether something of the answer was written.
         ended: Whether all of it was.
         closes: Whether the connection ends with it; the client knows.
+        fault: What is wrong with its body, or with who serves it, to be answered instead.
     """
 
-    _connection: "Http1Connection"
+    _connection: Connection
+    _wire: Wire
     peer: Peer
     head: Head
     _read: RequestHead
@@ -60,6 +95,7 @@ class Http1Request(msgspec.Struct, eq=False):
     started: bool = False
     ended: bool = False
     closes: bool = False
+    fault: RequestError | None = None
 
     @property
     def cleared(self) -> bool:
@@ -91,15 +127,15 @@ class Http1Request(msgspec.Struct, eq=False):
         self._connection.fail(failure, self.head)
 
     async def read_body(self, limit: int) -> bytes | None:
-        """See `HttpRequest`. A fault in the body is kept for the connection to answer, and the client is as good as gone."""
-        connection, requests = self._connection, self._connection.requests
+        """See `HttpRequest`. A fault in it is kept for the connection to answer, and the client is as good as gone."""
+        wire, requests = self._wire, self._wire.requests
         try:
             body = requests.take_body()
             if requests.body is None:
                 return body if len(body) <= limit else None
             if self._read.expects and not self._said_continue:
                 if not requests.waiting and not body:
-                    await connection.send(CONTINUE)
+                    await wire.send(CONTINUE)
                 self._said_continue = True
             pace = self.terms.endpoint.limits.body_pace
             until = pace.begin(trio.current_time())
@@ -108,15 +144,15 @@ class Http1Request(msgspec.Struct, eq=False):
                 while requests.body is not None:
                     if len(unfinished) > limit:
                         return None
-                    received = await connection.receive_body(until)
+                    received = await wire.receive_body(until)
                     if not received:
-                        connection.gone = True
+                        wire.gone = True
                         raise trio.BrokenResourceError("the client went away while its request was read")
                     until = pace.go_on(until, trio.current_time(), received)
                     unfinished.add(requests.take_body())
                 return await unfinished.whole() if len(unfinished) <= limit else None
         except RequestError as fault:
-            connection.fault = fault
+            self.fault = fault
             raise trio.BrokenResourceError("the body of the request is malformed, or too slow") from fault
 
     def write_now(self) -> None:
@@ -124,7 +160,7 @@ class Http1Request(msgspec.Struct, eq=False):
         connection, endpoint, reply = self._connection, self.terms.endpoint, self._reply
         assert reply is not None  # noqa: S101 - it is not written before that
         try:
-            rest = connection.send_now(self.encode_answer(reply))
+            rest = self._wire.send_now(self.encode_answer(reply))
             if rest:
                 self._reply = None  # what is left of it is in the rest
                 connection.start(self._write_rest, rest, endpoint.enter(reply))
@@ -138,16 +174,16 @@ class Http1Request(msgspec.Struct, eq=False):
             self.fail(failure)
 
     async def _write_rest(self, rest: bytes, receipt: Receipt | None) -> None:
-        connection = self._connection
+        connection, wire = self._connection, self._wire
         account = self.terms.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
         account.hold(len(rest))
         try:
-            await connection.send(rest)
+            await wire.send(rest)
         finally:
             account.close()
             if receipt is not None:
-                receipt.settle(LOST if connection.gone else DELIVERED)
-            if connection.gone:
+                receipt.settle(LOST if wire.gone else DELIVERED)
+            if wire.gone:
                 connection.lose()
             else:
                 connection.answered(self)
@@ -193,33 +229,33 @@ class Http1Request(msgspec.Struct, eq=False):
         await self._send(self.encode_piece(data, more=more))
 
     async def _send(self, data: bytes) -> None:
-        await self._connection.send(data)
-        if self._connection.gone:
+        await self._wire.send(data)
+        if self._wire.gone:
             raise trio.BrokenResourceError("the client has gone, or accepted nothing for too long")
 
     async def disconnected(self) -> None:
         """See `HttpRequest`. What comes meanwhile is kept for the next requests, up to a bound."""
-        connection, requests = self._connection, self._connection.requests
+        wire, requests = self._wire, self._wire.requests
         while requests.waiting < MOST_AHEAD:
-            data = await connection.receive()
+            data = await wire.receive()
             if not data:
-                connection.gone = True
+                wire.gone = True
                 return
             requests.receive(data)
-        await connection.client_left()
-        connection.gone = True
+        await self._connection.readiness.client_left()
+        wire.gone = True
 
     def _say_connection(self) -> bytes:
         """What the answer says of the connection; decided when its head is made."""
-        head, connection = self._read, self._connection
-        body = connection.requests.body
-        if body is None and head.keeps and head.modern and not connection.retired:
+        head, wire = self._read, self._wire
+        body = wire.requests.body
+        if body is None and head.keeps and head.modern and not wire.retired:
             return b""
         if body is not None and (
-            (head.expects and not self._said_continue) or body.left > connection.options.unread_body_bytes
+            (head.expects and not self._said_continue) or body.left > wire.options.unread_body_bytes
         ):
             self.closes = True  # the client may send this body or not, or it is too long to wait for its end
-        self.closes = self.closes or connection.retired or not head.keeps
+        self.closes = self.closes or wire.retired or not head.keeps
         if self.closes:
             return CLOSE
         return b"" if head.modern else KEEP

@@ -1,22 +1,19 @@
-"""One HTTP/1.1 connection of the lane as bytes: what is sent and received, how long each may take, and how it ends."""
+"""One HTTP/1.1 connection of the lane as bytes: what is sent and received, and how long each may take."""
 
 import math
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.deadline_stream import DeadlineStream
-from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestError
+from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.parser import Requests
-
-if TYPE_CHECKING:
-    from mcpbus.serving.http1.lane import Lane
 
 READ_BYTES: Final = 64 * 1024
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
@@ -63,7 +60,7 @@ IDLE: Final = Doing.IDLE
 SERVING: Final = Doing.SERVING
 
 
-class Http1Wire:
+class Wire:
     """The bytes of a connection.
 
     Args:
@@ -72,69 +69,78 @@ class Http1Wire:
         owner: Who accepted it.
 
     Attributes:
+        stream: The same.
         requests: What the client has sent.
         options: How it is served.
         peer: From where it comes.
-        expires: When what it is at takes too long, by trio's clock.
+        doing: What it is at.
+        expires: When that takes too long, by trio's clock.
+        served: Whether a request was.
         retired: Whether it ends with the request that is under way.
         gone: Whether nothing more can be said to the client.
+        closed: Whether it is over.
     """
 
     __slots__ = (
-        "_closed",
-        "_doing",
-        "_lane",
+        "_deadlines",
         "_over",
         "_owner",
         "_receiving",
         "_socket",
-        "_stream",
+        "closed",
+        "doing",
         "expires",
         "gone",
         "options",
         "peer",
         "requests",
         "retired",
+        "served",
+        "stream",
     )
 
-    def __init__(self, lane: "Lane", stream: trio.abc.Stream, owner: Owner) -> None:
-        self._lane = lane
-        self._stream = stream
+    def __init__(self, lane: Lane, stream: trio.abc.Stream, owner: Owner) -> None:
+        self._deadlines = lane.deadlines
         self._owner = owner
         self._socket = stream if isinstance(stream, DeadlineStream) else None
         self._over = False
         self._receiving: trio.CancelScope | None = None
-        self._closed = False
-        self._doing = IDLE
+        self.stream = stream
         self.requests = Requests(lane.heads)
         self.options = lane.options
         self.peer = owner.peer
+        self.doing = IDLE
         self.expires = math.inf
+        self.served = False
         self.retired = False
         self.gone = False
+        self.closed = False
 
     # -- time ------------------------------------------------------------------------------------
 
     def quiet_for(self, seconds: float) -> None:
         """Let the connection be quiet for so many seconds; then it expires."""
         # On the path of every call: written out, and below for times that are known.
-        lane = self._lane
-        self.expires = time = lane.clock() + seconds
-        if time < lane.next_look:
-            lane.look_at(time)
+        deadlines = self._deadlines
+        self.expires = time = deadlines.clock() + seconds
+        if time < deadlines.next_look:
+            deadlines.look_at(time)
 
-    def _wait(self, doing: Doing, seconds: float) -> None:
-        self._doing = doing
+    def wait(self, doing: Doing, seconds: float) -> None:
+        """Be at something for so many seconds at most."""
+        self.doing = doing
         self.quiet_for(seconds)
 
-    def _wait_for_body(self, until: float) -> None:
-        self._doing = Doing.BODY
+    def wait_for_body(self, until: float) -> None:
+        """Be at a body until then at most."""
+        self.doing = Doing.BODY
         self.expires = until
-        if until < self._lane.next_look:
-            self._lane.look_at(until)
+        if until < self._deadlines.next_look:
+            self._deadlines.look_at(until)
 
-    def _stop_waiting(self) -> None:
-        self._doing = SERVING
+    def stop_waiting(self) -> None:
+        """Serve a request, for as long as that takes."""
+        self.doing = SERVING
         self.expires = math.inf
 
     # -- bytes -----------------------------------------------------------------------------------
@@ -148,10 +154,16 @@ class Http1Wire:
         if not self._over:
             with trio.CancelScope() as self._receiving:
                 try:
-                    data = bytes(await self._stream.receive_some(READ_BYTES))
+                    data = bytes(await self.stream.receive_some(READ_BYTES))
                 except GONE:
                     data = b""
         return None if self._over else data
+
+    def stop_receiving(self, *, for_good: bool = False) -> None:
+        """End what `receive` waits for; `for_good` also what it is asked for later."""
+        self._over = self._over or for_good
+        if self._receiving is not None:
+            self._receiving.cancel()
 
     async def receive_body(self, until: float) -> int:
         """Wait for more of a body until then, and return how much has come: nothing if the client has gone.
@@ -159,11 +171,11 @@ class Http1Wire:
         Raises:
             RequestError: Nothing has come in time.
         """
-        self._wait_for_body(until)
+        self.wait_for_body(until)
         try:
             data = await self.receive()
         finally:
-            self._stop_waiting()  # also where the body is given up, but not the connection
+            self.stop_waiting()  # also where the body is given up, but not the connection
         if data is None:
             raise too_slow("body_timeout")
         self.requests.receive(data)
@@ -172,7 +184,7 @@ class Http1Wire:
     def send_now(self, data: bytes) -> bytes | None:
         """Send what the client takes at once, and return the rest; None if it has gone."""
         try:
-            sent: int = self._stream.send_now(data)  # type: ignore[attr-defined]  # whoever gave a poll knows
+            sent: int = self.stream.send_now(data)  # type: ignore[attr-defined]  # whoever gave a poll knows
         except GONE:
             self.gone = True
             return None
@@ -187,76 +199,22 @@ class Http1Wire:
         try:
             sent = 0 if self._socket is None else self._socket.send_now(data)
             if sent < len(data):
-                await self._stream.send_all(data[sent:])
+                await self.stream.send_all(data[sent:])
         except GONE:
             return
-        self.gone = self._closed
+        self.gone = self.closed
 
-    # -- the end ---------------------------------------------------------------------------------
-
-    async def _refuse(self, fault: RequestError) -> None:
-        """Answer what is no request, and end the connection: where the next one begins is not known."""
-        if fault.limit is not None:
-            self._lane.note(fault.limit, self.peer, f"a request was answered {fault.status}")
-        await self._say(fault)
-        await self._linger()
-
-    async def _say(self, fault: RequestError) -> None:
-        fields = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
-        await self.send(encode_answer(fault.status, fields, f"{fault.text}\n".encode(), CLOSE))
-
-    async def _discard_body(self) -> bool:
-        """Throw away the rest of a body nobody wanted, and return whether its end came in time."""
-        size = 0
-        self._wait(Doing.DISCARDING, self.options.unread_body_seconds)
-        while True:
-            size += len(self.requests.take_body())
-            if self.requests.body is None:
-                return True
-            if size > self.options.unread_body_bytes:
-                return False
-            data = await self.receive()
-            if not data:
-                return False
-            self.requests.receive(data)
-
-    async def _linger(self) -> None:
-        """Wait until the client has read the answer, as far as it may still be sending.
-
-        The kernel resets a connection that is closed with something unread, and the client then loses what it was told.
-        """
-        if self.gone:
-            return
+    def end_sending(self) -> None:
+        """Tell the client that nothing more is said, where that can be told while it is listened to."""
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.socket.shutdown(socket.SHUT_WR)
-        left = self.options.unread_body_bytes
-        self._wait(Doing.DISCARDING, self.options.unread_body_seconds)
-        while left > 0:
-            data = await self.receive()
-            if not data:
-                return
-            left -= len(data)
 
-    def lose(self) -> None:
-        """End in the middle of an answer."""
-        self.gone = True
-        self._close()
-
-    def _close(self) -> None:
+    def close(self) -> None:
         """End the connection. Harmless once that was done. No schedule point."""
-        if not self._closed:
-            self._closed = True
-            self._lane.leave(self)
-            self._let_go()
+        if not self.closed:
+            self.closed = True
             self._owner.close()
-
-    def _let_go(self) -> None:
-        """Do what else is to be done before the stream is closed."""
-
-    def expire(self) -> None:
-        """End what the connection waits for."""
-        raise NotImplementedError
 
 
 def too_slow(limit: str) -> RequestError:

@@ -1,8 +1,8 @@
-"""The tasks of an HTTP/1.1 connection of the lane, for what has to be waited for.
+"""A task of an HTTP/1.1 connection of the lane, for what has to be waited for.
 
-Such a task goes on from a request until nothing more is there: with a long body, a path that is not served in turns, an answer
-whose stream is kept in a store, a client that leaves HTTP/1.1, a fault. A stream that cannot be polled, such as TLS, has one
-all the time.
+It goes on from a request until nothing more is there: with a long body, a path that is not served in turns, an answer whose
+stream is kept in a store, a client that leaves HTTP/1.1, a fault. A stream that cannot be polled, such as TLS, has one all the
+time.
 
 The task runs handlers itself. When one waits, the task stays with it, and another one goes on with the connection.
 """
@@ -10,241 +10,214 @@ The task runs handlers itself. When one waits, the task stays with it, and anoth
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, Protocol
 
 import trio
 
-from actors import Guest
 from mcpbus.containment import Contained
 from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
-from mcpbus.serving.http1.reactor import Poll, Pollable, Turn
-from mcpbus.serving.http1.request import Http1Request
-from mcpbus.serving.http1.wire import GONE, IDLE, Doing, Http1Wire, Owner, too_slow
-
-if TYPE_CHECKING:
-    from mcpbus.serving.http1.lane import Lane
+from mcpbus.serving.http1.encoder import CLOSE, encode_answer
+from mcpbus.serving.http1.head import RequestError, RequestHead
+from mcpbus.serving.http1.lane import Lane
+from mcpbus.serving.http1.request import Connection, Http1Request
+from mcpbus.serving.http1.wire import GONE, IDLE, Doing, too_slow
 
 FAILED: Final = RequestError(500, "the server failed")
 
 
-class Http1Work(Http1Wire):
-    """What a connection does in tasks of its own.
-
-    Args:
-        lane: What all connections of a server share.
-        stream: The connection.
-        owner: Who accepted it.
-        poll: Waits for the stream, if it can be polled.
+class Workplace(Connection, Protocol):
+    """A connection, as far as a task that works for it knows.
 
     Attributes:
-        fault: What is wrong with the body that was read, to be answered.
-        poll: Waits for the stream; None if it cannot be polled.
+        work: The task that goes on with it; None while it takes turns.
     """
 
-    __slots__ = ("_ending", "_head", "_served", "_task", "_watched", "fault", "poll")
+    work: "Work | None"
 
-    def __init__(self, lane: "Lane", stream: trio.abc.Stream, owner: Owner, poll: Poll | None) -> None:
-        super().__init__(lane, stream, owner)
-        self.poll = poll
-        self._task: trio.CancelScope | None = None
-        self._head: RequestHead | None = None
-        self._watched = False
-        self._ending: Pollable | None = None
-        self._served = False
-        self.fault: RequestError | None = None
+    def resume(self) -> None:
+        """Take turns again."""
 
-    # -- turns or tasks --------------------------------------------------------------------------
+    def close(self) -> None:
+        """End the connection. Harmless once that was done. No schedule point."""
 
-    def _watch(self) -> None:
-        if self.poll is not None and not self._watched:
-            self._forget()
-            try:
-                self.poll.watch(self._stream, self._take_turn)  # type: ignore[arg-type]  # whoever gave a poll knows
-                self._watched = True
-            except OSError as error:  # there are bounds to what a kernel waits for
-                self._lane.complaints.warn("a connection cannot be waited for: %s", error)
-                self.lose()
+    async def hand_over(self, data: bytes) -> None:
+        """Have it served by somebody else, from these bytes on."""
 
-    def _watch_end(self, turn: Turn) -> None:
-        """Have a turn taken when the client leaves, while nothing more is read of what it sends."""
-        self._forget()
-        poll = self._lane.poll
-        below: Any = (
-            self._stream if self.poll is not None else getattr(self._stream, "transport_stream", None)
-        )
-        if poll is not None and below is not None:
-            with suppress(OSError):
-                poll.watch_end(below, turn)
-                self._ending = below
 
-    def _forget(self) -> None:
-        if self.poll is not None and self._watched:
-            self._watched = False
-            self.poll.forget(self._stream)  # type: ignore[arg-type]  # as above
-        self._forget_end()
+class Work:
+    """What one task does for a connection.
 
-    def _forget_end(self) -> None:
-        if self._ending is not None:
-            assert self._lane.poll is not None  # noqa: S101 - it watches it
-            self._lane.poll.forget(self._ending)
-            self._ending = None
+    Args:
+        connection: The connection.
+        lane: What all connections of a server share.
+        head: That of the first request, if it was read already.
 
-    async def client_left(self) -> None:
-        """Wait until the client has left, and read nothing of what it sends."""
-        left = trio.Event()
-        self._watch_end(left.set)
-        try:
-            await left.wait()
-        finally:
-            self._forget_end()
+    Attributes:
+        scope: Encloses the task.
+    """
 
-    def _take_turn(self) -> Guest | None:
-        """Do what can be done without waiting, now that something has come."""
-        raise NotImplementedError
+    __slots__ = ("_connection", "_head", "_lane", "_wire", "scope")
 
-    def _make_request(self, head: RequestHead, terms: Terms, scope: trio.CancelScope) -> Http1Request:
-        """Make what the endpoint is given of a request."""
-        raise NotImplementedError
+    def __init__(self, connection: Workplace, lane: Lane, head: RequestHead | None) -> None:
+        self._connection = connection
+        self._wire = connection.wire
+        self._lane = lane
+        self._head = head
+        self.scope = trio.CancelScope()
 
-    def leave(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> None:
-        """Have another task answer a request, and then go on with the connection."""
-        self._go_on(request, answer)
+    @property
+    def _left(self) -> bool:
+        """Whether the connection is not ours to go on with any more."""
+        return self._connection.work is not self
 
-    def _go_on(
+    async def run(
         self, request: Http1Request | None = None, answer: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Have a task go on with the connection, beginning with a request that is to be answered if there is one."""
-        self._forget()
-        if self._head is not None:
-            self._stop_waiting()
-        self._task = trio.CancelScope()
-        self._owner.start_soon(self._work, self._task, request, answer)
-
-    # -- its tasks -------------------------------------------------------------------------------
-
-    def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """Run a task that writes what the client does not take at once."""
-        self._owner.start_soon(self._run, function, args)
-
-    async def _run(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
-        try:
-            await function(*args)
-        except BaseException:
-            self.lose()
-            raise
-
-    def _end_with(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """Have a task end the connection: it alone reads and writes from now on."""
-        self._forget()
-        self._task = trio.CancelScope()
-        self._owner.start_soon(self._end_after, function, args)
-
-    async def _end_after(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
-        assert self._task is not None  # noqa: S101 - it was set with the task's start
-        try:
-            with self._task, suppress(*GONE):
-                await function(*args)
-        finally:
-            self._close()
-
-    async def _work(
-        self,
-        scope: trio.CancelScope,
-        request: Http1Request | None,
-        answer: Callable[[], Awaitable[None]] | None,
-    ) -> None:
-        """Serve requests until none is there that could be served in a turn."""
+        """Serve requests until none is there that could be served in a turn, beginning with one that is to be answered."""
         rest = None
         try:
-            with scope:
+            with self.scope:
                 try:
                     if request is None or answer is None or await self._serve(request, answer):
-                        rest = await self._serve_all(scope)
+                        rest = await self._serve_all()
                 except GONE:
                     pass
                 except RequestError as fault:
                     await self._refuse(fault)
-            if self._task is not scope:
+            if self._left:
                 return
         finally:
-            if self._task is scope and rest is None:
-                self._close()
+            if not self._left and rest is None:
+                self._connection.close()
         if rest is not None:
-            self._lane.leave(self)
-            await self._owner.hand_over(rest)
+            await self._connection.hand_over(rest)
 
-    async def _serve_all(self, scope: trio.CancelScope) -> bytes | None:
+    async def end(self, fault: RequestError | None) -> None:
+        """End the connection, having told the client what is wrong."""
+        try:
+            with self.scope, suppress(*GONE):
+                if fault is not None:
+                    await self._refuse(fault)
+                else:
+                    await self._linger()
+        finally:
+            self._connection.close()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def _serve_all(self) -> bytes | None:
+        wire = self._wire
         while (head := await self._next_head()) is not None:
             terms = self._lane.terms(head)
             if terms is None:
-                if head.judged.verb == "PRI" and self._served:
+                if head.judged.verb == "PRI" and wire.served:
                     raise RequestError(400, "HTTP/2 begins with the connection")
-                return head.raw + self.requests.take_rest()
-            self._served = True
-            request = self._make_request(head, terms, scope)
+                return head.raw + wire.requests.take_rest()
+            wire.served = True
+            request = Http1Request(self._connection, wire, wire.peer, head.judged, head, terms, self.scope)
             if not await self._serve(request, partial(_answer, terms.endpoint, request)):
                 break
         return None
 
     async def _serve(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> bool:
         """Serve one request, and return whether there may be another one for this task."""
-        scope = self._task
+        wire = self._wire
         with Contained(partial(self._report, request)):
             try:
                 await answer()
             except* trio.BrokenResourceError:
                 pass  # of the client, which is seen below
-        if self._task is not scope:
+        if self._left:
             return False
-        if self.fault is not None:
-            raise self.fault
-        if self.gone or not request.ended:
+        if request.fault is not None:
+            raise request.fault
+        if wire.gone or not request.ended:
             return False
-        if request.closes or self.retired:
-            if self.requests.body is not None or self.requests.waiting:
+        if request.closes or wire.retired:
+            if wire.requests.body is not None or wire.requests.waiting:
                 await self._linger()
             return False
-        return self.requests.body is None or await self._discard_body()
+        return wire.requests.body is None or await self._discard_body()
 
     def _report(self, request: Http1Request, failure: BaseException) -> None:
         """Tell that the application failed: it is somebody else's code, and its client gets an answer."""
         self._lane.report(failure, request.head.verb, request.head.path)
         if not request.started:
-            self.fault = FAILED
+            request.fault = FAILED
 
     async def _next_head(self) -> RequestHead | None:
         head, self._head = self._head, None
         if head is not None:
-            self._stop_waiting()
             return head
         # Context variables that are set while a request is served, such as a principal, are not for the next one. They may be
         # a handler's, in whose turn this task was started.
         trio.lowlevel.current_task().context = self._lane.context.copy()
-        requests = self.requests
+        wire, requests = self._wire, self._wire.requests
         if requests.waiting:
             # A client that sends many requests at once does not get all of our time.
             await trio.lowlevel.checkpoint()
-        self._wait(IDLE, self.options.keep_alive_seconds)
+        wire.wait(IDLE, wire.options.keep_alive_seconds)
         while True:
             if requests.waiting:
                 head = requests.next_head()
                 if head is not None:
-                    self._stop_waiting()
+                    wire.stop_waiting()
                     return head
-                if requests.waiting and self._doing is IDLE:
-                    self._wait(Doing.HEAD, self.options.head_seconds)
-            if self.poll is not None:
-                self._task = None
-                self._watch()
+                if requests.waiting and wire.doing is IDLE:
+                    wire.wait(Doing.HEAD, wire.options.head_seconds)
+            if self._connection.poll is not None:
+                self._connection.resume()
                 return None
-            data = await self.receive()
-            if data is None and self._doing is Doing.HEAD and not self.retired:
-                self._stop_waiting()
+            data = await wire.receive()
+            if data is None and wire.doing is Doing.HEAD and not wire.retired:
+                wire.stop_waiting()
                 raise too_slow("head_seconds")
             if not data:
                 return None
             requests.receive(data)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def _refuse(self, fault: RequestError) -> None:
+        """Answer what is no request, and end the connection: where the next one begins is not known."""
+        wire = self._wire
+        if fault.limit is not None:
+            self._lane.note(fault.limit, wire.peer, f"a request was answered {fault.status}")
+        fields = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+        await wire.send(encode_answer(fault.status, fields, f"{fault.text}\n".encode(), CLOSE))
+        await self._linger()
+
+    async def _discard_body(self) -> bool:
+        """Throw away the rest of a body nobody wanted, and return whether its end came in time."""
+        wire, size = self._wire, 0
+        wire.wait(Doing.DISCARDING, wire.options.unread_body_seconds)
+        while True:
+            size += len(wire.requests.take_body())
+            if wire.requests.body is None:
+                return True
+            if size > wire.options.unread_body_bytes:
+                return False
+            data = await wire.receive()
+            if not data:
+                return False
+            wire.requests.receive(data)
+
+    async def _linger(self) -> None:
+        """Wait until the client has read the answer, as far as it may still be sending.
+
+        The kernel resets a connection that is closed with something unread, and the client then loses what it was told.
+        """
+        wire = self._wire
+        if wire.gone:
+            return
+        wire.end_sending()
+        left = wire.options.unread_body_bytes
+        wire.wait(Doing.DISCARDING, wire.options.unread_body_seconds)
+        while left > 0:
+            data = await wire.receive()
+            if not data:
+                return
+            left -= len(data)
 
 
 async def _answer(endpoint: Endpoint, request: Http1Request) -> None:

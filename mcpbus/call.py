@@ -29,17 +29,17 @@ from actors import (
     Timer,
 )
 from mcpbus.asking.ask import Ask, Required, Withdraw
-from mcpbus.asking.errors import InvalidAnswerError, cannot_ask
 from mcpbus.asking.parking import Parked, Parking
-from mcpbus.asking.required import InputRequired
 from mcpbus.budget import Account, weigh
+from mcpbus.features.asking.errors import InvalidAnswerError, cannot_ask
+from mcpbus.features.asking.input_required import InputRequired
+from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason
-from mcpbus.schemas import jsontypes
 
 if TYPE_CHECKING:
     from mcpbus.brief import Brief

@@ -8,12 +8,12 @@ import trio
 
 from mcpbus import emission
 from mcpbus.asking.ask import Ask, Withdraw
-from mcpbus.asking.errors import cannot_ask, timed_out, undeclared
-from mcpbus.asking.interface import Asking
-from mcpbus.asking.questions import Question
 from mcpbus.call import Carrier
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Place, Receipt
+from mcpbus.features.asking.errors import cannot_ask, timed_out, undeclared
+from mcpbus.features.asking.interface import Asking
+from mcpbus.features.asking.questions import Question
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision

@@ -5,7 +5,7 @@ from functools import partial
 
 import attrs
 
-from mcpbus.keywords import check_keywords
+from mcpbus.features.keywords import check_keywords
 from mcpbus.options import Limits
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.serving.options import ServeOptions

@@ -12,8 +12,8 @@ reply, a handler for an answer, a session for its end. It needs no bound of its 
 
 from actors import DeadLetter, Discard
 from mcpbus.asking.ask import Ask
-from mcpbus.asking.errors import cannot_ask
 from mcpbus.emission import Emission, Progress
+from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.outbox import BOUNDED, Outgoing
 from mcpbus.protocol.routes import Reason
 from mcpbus.stream import Returned, TakeOver

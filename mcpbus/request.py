@@ -15,10 +15,11 @@ import msgspec
 from actors import Cell, Guest, Stopped, StopReason, Succeeded, TaskEnded
 from mcpbus.admission import Slot
 from mcpbus.asking.ask import Ask, Required, Withdraw
-from mcpbus.asking.errors import AskError, ClientRefusedError, cannot_ask
 from mcpbus.call import Carrier, Finished, read_outcome
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Ledger, Receipt
+from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask
+from mcpbus.features.schemas import jsontypes
 from mcpbus.outbox import Outgoing, Withdrawal
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import (
@@ -33,7 +34,6 @@ from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.routes import Kind, Line, Reason, Setting, Situation, absent, route
 from mcpbus.rounds import run_rounds
-from mcpbus.schemas import jsontypes
 from mcpbus.stream import Abort, Ending, Poll, Purge, Stream
 from mcpbus.voice import LogThreshold, Voice
 

@@ -5,8 +5,8 @@ import msgspec
 from mcpbus.asking.ask import Required
 from mcpbus.call import Carrier
 from mcpbus.context import Context
+from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
-from mcpbus.schemas import jsontypes
 
 _MOST_ROUNDS = 100
 

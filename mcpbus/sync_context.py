@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from mcpbus import emission
-from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
-from mcpbus.asking.questions import Question
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Receipt
+from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.features.asking.questions import Question
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Revision

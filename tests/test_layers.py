@@ -29,8 +29,6 @@ ROOF = "mcpbus asking blocked bus cli examples* http_keywords program server sta
 """What may know everything: the public faces, and what makes a program of it all."""
 
 ELSEWHERE = {
-    "features": "asking.answers asking.conversation asking.errors asking.forms asking.interface asking.questions"
-    " asking.required keywords schemas*",
     "core": "admission asking.ask asking.parking brief budget call containment context emission fate features.threads held"
     " inbound interest mailboxes nursery open_streams options outbox pace reached request resumable rounds session"
     " session_actor shares statistics stores.* stream stream_actor subscription sync_context tasks.directory"
@@ -49,7 +47,7 @@ DOORS = {
     "httptools": ["serving", "mcpbus.testing.over_http1"],
     "hypercorn": ["serving"],
     "hyperframe": ["serving"],
-    "jsonschema_rs": ["mcpbus.schemas.handwritten"],
+    "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
     "msgspec": ["*"],
     "trio": ["actors", "core", "dispatch", "transports", "serving", "roof"],
     "uritemplate": ["mcpbus.features.uris"],

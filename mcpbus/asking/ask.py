@@ -6,11 +6,11 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from mcpbus.asking.errors import AskError
-from mcpbus.asking.questions import Question
+from mcpbus.features.asking.errors import AskError
+from mcpbus.features.asking.questions import Question
+from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import quoted
 from mcpbus.protocol.revisions import Revision
-from mcpbus.schemas import jsontypes
 
 LONGEST_KEY: Final = 1024
 """How many characters the key of a question may have."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Never, Protocol
 import msgspec
 
 from actors import split_failure
-from mcpbus.asking.required import InputRequired
 from mcpbus.call import Carrier
 from mcpbus.context import Context
 from mcpbus.features.arguments import InvalidArgumentsError
+from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
 from mcpbus.features.definition import Definition
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError

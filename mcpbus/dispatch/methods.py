@@ -23,13 +23,13 @@ from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.definition import Definition
 from mcpbus.features.registry import Entry, Registry
+from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
 from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, resource_not_found
 from mcpbus.protocol.results import CacheScope, tail_for
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.protocol.task_extension import TASKS, declares, undeclared
-from mcpbus.schemas import jsontypes
 
 __all__ = [
     "METHODS",

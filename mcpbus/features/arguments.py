@@ -13,10 +13,10 @@ import attrs
 import msgspec
 
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas.handwritten import HandWritten, JsonSchema, compile_schema
 from mcpbus.features.signature import Parameter, Signature
 from mcpbus.protocol.large import decode_large
-from mcpbus.schemas import jsontypes
-from mcpbus.schemas.handwritten import HandWritten, JsonSchema, compile_schema
 
 # A refusal tells enough to correct the call and does not grow with it.
 _LONGEST_REFUSAL = 1000

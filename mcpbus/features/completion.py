@@ -7,9 +7,9 @@ import attrs
 
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
+from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import check_function, read_signature
 from mcpbus.protocol.results import Tail
-from mcpbus.schemas import jsontypes
 
 MOST_VALUES = 100
 """The most values that one answer may hold (rule Q-3)."""

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import attrs
 import msgspec
 
+from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.messages import (
     Annotations,
     AudioContent,
@@ -25,7 +26,6 @@ from mcpbus.protocol.messages import (
     TextResourceContents,
 )
 from mcpbus.protocol.revisions import Revision
-from mcpbus.schemas import jsontypes
 
 
 def _check_bytes(owner: object, _field: object, data: Any) -> None:

@@ -17,10 +17,10 @@ import msgspec
 
 from mcpbus.features.content import CONTENT, ToolResult
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas.handwritten import HandWritten, compile_schema
 from mcpbus.features.signature import MISSING, Signature
 from mcpbus.protocol.revisions import Revision, Structured
-from mcpbus.schemas import jsontypes
-from mcpbus.schemas.handwritten import HandWritten, compile_schema
 
 
 class NonConformingResultError(Exception):

@@ -9,6 +9,8 @@ import msgspec
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
 from mcpbus.features.function import Function
+from mcpbus.features.keywords import check_keywords
+from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
     Parameter,
     check_convertible,
@@ -18,11 +20,9 @@ from mcpbus.features.signature import (
     read_signature,
 )
 from mcpbus.features.tool import check_timeout
-from mcpbus.keywords import check_keywords
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision
-from mcpbus.schemas import jsontypes
 
 
 class PromptOptions(TypedDict, total=False):

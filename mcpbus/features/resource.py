@@ -9,6 +9,8 @@ import msgspec
 from mcpbus.features.content import File, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
+from mcpbus.features.keywords import check_keywords
+from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
     MISSING,
     Signature,
@@ -20,11 +22,9 @@ from mcpbus.features.signature import (
 )
 from mcpbus.features.tool import check_timeout
 from mcpbus.features.uris import Template, check_uri, compile_template, is_template
-from mcpbus.keywords import check_keywords
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.results import CacheScope, Tail
 from mcpbus.protocol.revisions import Revision
-from mcpbus.schemas import jsontypes
 
 
 class ResourceOptions(TypedDict, total=False):

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import attrs
 import msgspec
 
-from mcpbus.asking.required import InputRequired
+from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.handler_context import HandlerContext
-from mcpbus.schemas import jsontypes
+from mcpbus.features.schemas import jsontypes
 
 MISSING: Any = inspect.Parameter.empty
 """Stands for an absent default or an absent annotation, where None would be a value."""

@@ -11,16 +11,16 @@ from mcpbus.features.arguments import Arguments, read_arguments
 from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
+from mcpbus.features.keywords import check_keywords
 from mcpbus.features.mirrored import MirroredParameter, mirrored_parameters
 from mcpbus.features.output import NonConformingResultError, Output, read_output
+from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas.handwritten import HandWritten
 from mcpbus.features.signature import check_function, describe, name_of, read_signature
-from mcpbus.keywords import check_keywords
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision, Structured
 from mcpbus.protocol.task_extension import TaskOption, TaskSupport, read_support
-from mcpbus.schemas import jsontypes
-from mcpbus.schemas.handwritten import HandWritten
 
 Visible: TypeAlias = Callable[[Any, "Tool"], bool]
 """``visible(principal, tool)``: whether this principal (None for an unauthenticated client) may see and call the tool."""

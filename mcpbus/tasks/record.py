@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.schemas import jsontypes
 
 
 class TaskStatus(enum.StrEnum):

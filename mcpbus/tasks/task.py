@@ -18,13 +18,13 @@ import msgspec
 import actors
 from actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
 from mcpbus.asking.ask import Ask, Withdraw
-from mcpbus.asking.errors import AskError, cannot_ask
 from mcpbus.call import Carrier, Finished
 from mcpbus.emission import Emission, Progress
+from mcpbus.features.asking.errors import AskError, cannot_ask
+from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, quoted
 from mcpbus.protocol.principals import Owner
 from mcpbus.protocol.routes import Reason
-from mcpbus.schemas import jsontypes
 from mcpbus.stores.breaker import StoreDownError
 from mcpbus.tasks.record import TaskRecord, TaskStatus, encode_error
 

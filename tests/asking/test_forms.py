@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from mcpbus.asking import Accepted, Elicit, InvalidAnswerError, Titles
-from mcpbus.asking.forms import make_form
+from mcpbus.features.asking.forms import make_form
 from mcpbus.protocol.revisions import LATEST, REVISIONS
 
 

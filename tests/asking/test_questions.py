@@ -14,7 +14,7 @@ from mcpbus.asking import (
     Root,
     Sample,
 )
-from mcpbus.asking.interface import Asking
+from mcpbus.features.asking.interface import Asking
 from mcpbus.protocol.messages import ImageContent, TextContent
 from mcpbus.protocol.revisions import REVISIONS
 

@@ -385,7 +385,7 @@ async def test_a_task_actor_that_crashes_fails_its_task(autojump_clock, caplog, 
         task = await begin(client, "ask")
         hold = await begin(client)
         job = await stage.job()
-        monkeypatch.setattr("mcpbus.asking.questions.Elicit.read", boom)
+        monkeypatch.setattr("mcpbus.features.asking.questions.Elicit.read", boom)
         with pytest.raises(ProtocolError) as refused:
             await client.request("tasks/update", task | {"inputResponses": {"who": accept("Ann")}})
         assert refused.value.code == -32603

@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from mcpbus.asking.answers import Sampled, SamplingContent, ToolUse, ToolUseResult
+from mcpbus.features.asking.answers import Sampled, SamplingContent, ToolUse, ToolUseResult
+from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.messages import ContentBlock, MetaObject, Role, TextContent
-from mcpbus.schemas import jsontypes
 
 
 class _Message(msgspec.Struct, rename="camel"):

@@ -16,7 +16,7 @@ import attrs
 import jsonschema_rs
 import msgspec
 
-from mcpbus.schemas.errors import RegistrationError
+from mcpbus.features.schemas.errors import RegistrationError
 
 HandWritten = Mapping[str, Any] | bool | str | bytes
 

@@ -4,8 +4,8 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
-from mcpbus.asking.questions import Elicit, ElicitUrl, ListRoots, Question, Sample, check_questions
+from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.features.asking.questions import Elicit, ElicitUrl, ListRoots, Question, Sample, check_questions
 
 T = TypeVar("T")
 

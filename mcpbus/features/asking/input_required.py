@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from mcpbus.asking.questions import Question, check_questions
+from mcpbus.features.asking.questions import Question, check_questions
 
 
 @attrs.frozen

@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import attrs
 import msgspec
 
-from mcpbus.schemas import jsontypes
-from mcpbus.schemas.errors import RegistrationError
-from mcpbus.schemas.handwritten import JsonSchema, compile_schema
+from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas.errors import RegistrationError
+from mcpbus.features.schemas.handwritten import JsonSchema, compile_schema
 
 _COMMON = {"type", "title", "description", "default"}
 _STRING = _COMMON | {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"}

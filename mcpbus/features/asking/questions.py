@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_c
 import attrs
 import msgspec
 
-from mcpbus.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
-from mcpbus.asking.conversation import fit, read_conversation
-from mcpbus.asking.errors import invalid_answer
-from mcpbus.asking.forms import Form, make_form, with_enum_names
+from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.features.asking.conversation import fit, read_conversation
+from mcpbus.features.asking.errors import invalid_answer
+from mcpbus.features.asking.forms import Form, make_form, with_enum_names
+from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.revisions import Revision
-from mcpbus.schemas import jsontypes
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class Elicit(Generic[T]):
 
     Attributes:
         message: What the user is told.
-        schema: A type whose fields are the form's, or a JSON Schema; see `mcpbus.asking.forms`.
+        schema: A type whose fields are the form's, or a JSON Schema; see `mcpbus.features.asking.forms`.
 
     Raises:
         TypeError: `schema` is no form.

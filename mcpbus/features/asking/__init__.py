@@ -1,0 +1,1 @@
+"""What a handler may ask its client, and the answers."""

@@ -238,11 +238,11 @@ class Outbox:
     def _take(self, index: int) -> Outgoing:
         """Take one message out of a queue of which it is known what it says."""
         assert isinstance(self._queue, list)  # noqa: S101 - there is a message in it
+        assert self._said is not None  # noqa: S101 - it is known
         message = self._queue.pop(index)
         if index < self._logs_from:
             self._logs_from -= 1
-        if self._said is not None:
-            self._said.pop(_said_by(message), None)
+        self._said.pop(_said_by(message), None)
         self._uncount(message)
         return message
 

@@ -6,13 +6,15 @@ import threading
 import time
 from contextlib import ExitStack
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from typing import ClassVar
 
 import pytest
 import trio
 
-from mcpbus import blocked
+from mcpbus import Server, blocked
 from mcpbus.blocked import blocks_told
+from mcpbus.testing import open_bus
 
 PATIENCE = 20
 
@@ -80,6 +82,8 @@ class Asked(trio.abc.Instrument):
 async def test_what_blocks_the_loop_is_told_while_it_does_and_when_it_goes_on(lines):
     with soon_blocked():
         told = waits_without_trio(lines)
+        with pytest.raises(Empty):  # nothing more, while it lasts
+            lines.queue.get(timeout=0.1)
         goes_on = await trio.to_thread.run_sync(lines.next)
     first, *stack = told.splitlines()
     assert re.fullmatch(
@@ -116,7 +120,23 @@ async def test_where_trio_itself_holds_on_its_own_frames_are_told(lines):
         trio.lowlevel.current_trio_token().run_sync_soon(lines.queue.get, True, PATIENCE)
         await until_it_has_answered()
         assert "goes on" in await trio.to_thread.run_sync(lines.next)
-    assert lines.said[0].splitlines()[-2].endswith("in run_cb")
+    _, *stack = lines.said[0].splitlines()
+    assert stack[-2].endswith("in run_cb")
+    assert len([line for line in stack if line.startswith("  File")]) == blocked._MOST_FRAMES
+
+
+async def test_of_a_handler_it_is_told_from_where_it_begins(lines):
+    server = Server("s", version="1")
+
+    @server.tool
+    async def block() -> str:
+        return waits_without_trio(lines)
+
+    async with open_bus(server) as bus, bus.connect() as client, trio.open_nursery() as nursery:
+        with soon_blocked():
+            nursery.start_soon(client.call_tool, "block")
+            assert "goes on" in await trio.to_thread.run_sync(lines.next)
+    assert lines.said[0].splitlines()[1].endswith("in block")
 
 
 async def test_blocks_within_a_minute_are_one_line_and_the_others_are_counted(lines, monkeypatch):
@@ -133,6 +153,41 @@ async def test_blocks_within_a_minute_are_one_line_and_the_others_are_counted(li
         told = waits_without_trio(lines)
     assert told.splitlines()[0].endswith(f"(and {unsaid} times more since the last line about it)")
     assert watch.unsaid == 0
+
+
+async def test_each_block_that_is_not_told_counts_once(lines):
+    with blocks_told(PATIENCE * 1000) as watch:  # which sees nothing by itself meanwhile
+        watch._answered.set()
+        for _ in range(4):
+            watch._tell(time.monotonic())
+        assert watch.unsaid == 3
+    assert len(lines.said) == 2
+
+
+async def test_the_end_is_no_block_though_it_comes_as_the_loop_is_about_to_be_asked(lines, monkeypatch):
+    class Ending(threading.Event):
+        """Before it is cleared, `close` has said all that it says to the thread."""
+
+        made: ClassVar = []
+
+        def __init__(self):
+            super().__init__()
+            self.made.append(self)
+
+        def clear(self):
+            self.made[0].set()  # that of the end was made first
+            super().clear()
+
+    monkeypatch.setattr(blocked.threading, "Event", Ending)
+    with blocks_told(0.01, 3) as watch:
+        watch.thread.join(PATIENCE)  # as `close` does: the loop gives no answer meanwhile
+        assert not watch.thread.is_alive()
+    assert lines.said == []
+
+
+async def test_the_thread_keeps_no_program_from_its_end():
+    with soon_blocked() as watch:
+        assert watch.thread.daemon
 
 
 async def test_the_thread_ends_with_the_block_and_says_what_it_has_to_say(lines):
@@ -154,7 +209,5 @@ def test_the_thread_ends_with_the_loop_in_any_case():
 
 
 async def test_a_bus_that_is_embedded_has_no_such_thread():
-    from mcpbus import Server
-
     async with Server("embedded", version="1").open():
         assert all(thread.name != "mcpbus watch" for thread in threading.enumerate())

@@ -1,9 +1,12 @@
 """What ends one request, or one connection, and what would end a server: the first goes no further, the second does not go unsaid."""
 
 import asyncio
+import gc
 import json
 import logging
 import time
+import weakref
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -83,9 +86,27 @@ async def test_of_a_group_what_concerns_the_task_goes_on():
     assert [group.exceptions for group in reported] == [(odd,)]
 
 
-async def test_an_interruption_goes_on():
-    with pytest.raises(KeyboardInterrupt), Contained(print):
+async def test_what_goes_on_of_a_group_keeps_nothing_alive():
+    def fails():
+        thing = OddError()
+        things.append(weakref.ref(thing))
+        raise BaseExceptionGroup("both", [KeyboardInterrupt(), OddError()])
+
+    things = []
+    gc.disable()
+    try:
+        with suppress(BaseExceptionGroup), Contained(print):
+            fails()
+        assert things[0]() is None
+    finally:
+        gc.enable()
+
+
+async def test_an_interruption_goes_on_and_is_no_failure():
+    reported = []
+    with pytest.raises(KeyboardInterrupt), Contained(reported.append):
         raise KeyboardInterrupt
+    assert reported == []
     with pytest.raises(KeyboardInterrupt), ExceptionsOnly("it"):
         raise KeyboardInterrupt
 

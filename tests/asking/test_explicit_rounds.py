@@ -84,6 +84,19 @@ async def test_a_question_that_is_returned_again_is_asked_again(revision, autoju
 
 
 @pytest.mark.parametrize("revision", ALL)
+async def test_a_question_that_was_asked_in_the_same_run_is_asked_again_by_its_key(revision, autojump_clock):
+    async def explicit(ctx):
+        answer = await ctx.elicit("First", str, key="k")
+        return (
+            InputRequired({"k": Elicit("Second", str)}, state=1) if ctx.input_state is None else answer.data
+        )
+
+    _, asked, it = await called(explicit, revision)
+    assert asked == ["First", "Second"]
+    assert it.outcomes[-1] == "second"
+
+
+@pytest.mark.parametrize("revision", ALL)
 async def test_both_ways_of_asking_mix(revision, autojump_clock):
     async def mixed(ctx):
         name = await ctx.elicit("Name", str, key="k")

@@ -55,7 +55,7 @@ class Timers:
         self._sequence = 0
         self._cancelled = 0
         self._running = False
-        self._scope: trio.CancelScope | None = None
+        self._scope = trio.CancelScope()  # in which the task sleeps, if there is one
 
     def __len__(self) -> int:
         """Return how many timers are running."""
@@ -72,7 +72,7 @@ class Timers:
         if not self._running:
             self._running = True
             self._dispatcher.context.run(self._dispatcher.nursery.start_soon, self._run)
-        elif self._scope is not None and deadline < self._scope.deadline:
+        elif deadline < self._scope.deadline:
             self._scope.deadline = deadline
         return timer
 
@@ -88,8 +88,7 @@ class Timers:
         """Let the task end; every timer has been cancelled with its actor."""
         self._heap.clear()
         self._cancelled = 0
-        if self._scope is not None:
-            self._scope.cancel()
+        self._scope.cancel()
 
     async def _run(self) -> None:
         # Shielded: timers run until the system closes, which ends this task by itself.
@@ -97,7 +96,6 @@ class Timers:
             with trio.CancelScope(deadline=self._heap[0][0], shield=True) as self._scope:
                 await trio.sleep_forever()
             self._fire()
-        self._scope = None
         self._running = False
 
     @trio.lowlevel.enable_ki_protection

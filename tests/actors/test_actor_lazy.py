@@ -58,7 +58,9 @@ async def test_what_nobody_asks_for_has_neither_cell_nor_account():
         lazy = make(system)
         assert lazy.tell("hello") is None
         assert lazy.log == ["hello"]
+        assert not lazy.stopped
         lazy.tell(end)
+        assert lazy.stopped
         assert lazy.log == ["hello", StopReason.STOPPED]
         assert not lazy.active
         assert system.statistics() == before
@@ -180,6 +182,34 @@ async def test_one_that_stops_and_raises_has_failed(awake):
 
 
 @BOTH
+async def test_what_is_told_at_its_end_waits_for_that_and_for_the_turn_that_it_is_in(awake):
+    async with stage() as (system, probe, _):
+        heard = []
+
+        def leave(_):
+            probe.address.tell("gone")
+            heard.append(list(probe.messages))
+
+        def turn(_):
+            make(system, awake=awake, end=leave).stop()
+            heard.append(list(probe.messages))
+
+        make(system, awake=awake, end=leave).stop()
+        system.spawn(Recorder).tell(turn)
+        assert heard == [[], ["gone"], ["gone"]]
+        assert probe.messages == ["gone", "gone"]
+
+
+async def test_the_address_of_one_that_stopped_while_dormant_activates_nobody():
+    async with stage() as (system, _, _):
+        maker = make(system)
+        lazy = make(system, maker=maker)
+        lazy.stop()
+        assert lazy.address.stopped
+        assert not maker.active
+
+
+@BOTH
 async def test_what_its_end_raises_is_logged(awake, caplog):
     async with stage() as (system, _, _):
         lazy = make(system, awake=awake, end=boom)
@@ -236,6 +266,7 @@ async def test_one_that_cannot_be_activated_has_failed(caplog):
         assert other.stopped
         assert [letter.reason for letter in letters] == [Discard.FAILED] * 2
         assert "could not be activated" in caplog.text
+        assert "raised, and has ended already" in caplog.text
         assert not system.dispatcher.busy
         now = system.statistics()
         assert now.accepted == now.handled + now.discarded

@@ -5,17 +5,19 @@ Much of what could be an actor ends before anybody but its maker has heard of it
 cell nor an address, and what its maker tells it is handled at once, in the maker's stack, as an idle actor would handle it. To
 ask for its address is to activate it, and from then on it is an actor like any other.
 
-Nobody can tell the difference. One message is handled at a time in both states, and while a dormant actor handles one the
-dispatcher is busy, so that what it tells others waits for the end of its turn; what it raises goes the same way through the
-supervisor. But a dormant actor is told in the middle of its maker's turn, where an active one would have to wait for the end of
-that. So only its maker, which knows that, may `LazyActor.tell` it anything; whoever else wants to reach it asks for its address.
+Nobody can tell the difference. In both states one message is handled at a time, and meanwhile the dispatcher is busy, so that
+what is told to other actors, and to this one by its address, waits for the end of the turn; what it raises goes the same way
+through the supervisor. But a dormant actor is told in the middle of its maker's turn, where an active one would have to wait
+for the end of that. So only its maker, which knows that, may `LazyActor.tell` it anything; whoever else wants to reach it asks
+for its address.
 
-Without all this an actor would be `LazyActor.active` from the first message on, and mean the same.
+Without this file's help, such an actor would be told everything by its address, and mean the same.
 """
 
 import enum
 import logging
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 import trio
@@ -35,9 +37,8 @@ logger = logging.getLogger("actors")
 
 
 class _Life(enum.Enum):
-    """How far a lazy actor has come."""
+    """How far a lazy actor has come that is not just dormant."""
 
-    DORMANT = enum.auto()
     AT_WORK = enum.auto()
     """Dormant, and at work on a message."""
     STOPPING = enum.auto()
@@ -48,7 +49,6 @@ class _Life(enum.Enum):
     """It ended without ever having had one."""
 
 
-_DORMANT: Final = _Life.DORMANT
 _AT_WORK: Final = _Life.AT_WORK
 _STOPPING: Final = _Life.STOPPING
 _ACTIVE: Final = _Life.ACTIVE
@@ -65,15 +65,19 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
 
     system: System
     maker: "LazyActor[Any] | None" = None
-    _life: _Life = _DORMANT
+    _life: _Life | None = None  # it is dormant
     _cell: Cell[M] | None = None
     _address: Address[M] | None = None
+    _behind: bool = False  # the dispatcher, as will be said again at the end of the present turn
 
     # -- what an actor is made of ----------------------------------------------------------------
 
+    HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {}
+    """What handles a message, by its type. What takes a cell, such as a timer, is done with `cell`."""
+
     def handle(self, message: M, /) -> None:
-        """Handle a message; see `actors.Actor`. What takes a cell, such as a timer, is done with `cell`."""
-        raise NotImplementedError
+        """Handle a message; see `actors.Actor`."""
+        self.HANDLERS[type(message)](self, message)
 
     def activated(self, cell: Cell[M], /) -> None:
         """Begin what takes a cell. If it raises, the actor has ended as if it could not be spawned."""
@@ -109,30 +113,26 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
     @trio.lowlevel.enable_ki_protection
     def tell(self, message: M) -> Discard | None:
         """Give it a message, as its maker; see `Address.tell`."""
-        if self._life is not _DORMANT:
+        if self._life is not None:
             return self.address.tell(message)
         dispatcher = self.system.dispatcher
-        busy, behind = dispatcher.busy, dispatcher.behind
-        dispatcher.busy = True
-        if behind:
-            dispatcher.behind = False  # no turns are to be taken within this one
+        busy = dispatcher.busy
+        if not busy:
+            dispatcher.busy = True
         self._life = _AT_WORK
         try:
-            self.handle(message)
+            self.HANDLERS[type(message)](self, message)
         except BaseException as error:  # noqa: BLE001 - the supervisor decides; nothing is swallowed
             self._raised(message, error)
-        finally:
-            if self._life is _AT_WORK:
-                self._life = _DORMANT
-            elif self._life is _STOPPING:
-                self._end()
-            if behind:
-                dispatcher.behind = True
-            elif not busy:
-                if dispatcher.queue or dispatcher.urgent:
-                    dispatcher.drain()
-                else:
-                    dispatcher.busy = False
+        if self._life is _AT_WORK:
+            self._life = None
+        else:
+            self._end_turn()
+        if not busy:
+            if dispatcher.queue or dispatcher.urgent:
+                dispatcher.drain()
+            else:
+                dispatcher.busy = False
         return None
 
     # -- what it does itself ---------------------------------------------------------------------
@@ -154,40 +154,50 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
     @trio.lowlevel.enable_ki_protection
     def stop(self) -> None:
         """End it after the message that it is at work on; see `Cell.stop`."""
-        if self._cell is not None:
-            self._cell.stop()
-        elif self._life is _AT_WORK:
+        if self._life is _AT_WORK:
             self._life = _STOPPING
-        elif self._life is _DORMANT:
+        elif self._cell is not None:
+            self._cell.stop()
+        elif self._life is None:
             dispatcher = self.system.dispatcher
             busy, dispatcher.busy = dispatcher.busy, True
-            self._end()
+            self._end_dormant()
             if not busy:
                 dispatcher.drain()
 
     # -- between the two states ------------------------------------------------------------------
 
     def _activate(self) -> None:
-        if self._life is _STOPPED:
+        life, dispatcher = self._life, self.system.dispatcher
+        if life is _STOPPED:
             self._address = entombed(self.system, StopReason.STOPPED)
             return
-        stopping = self._life is _STOPPING
+        if life is not None and dispatcher.behind:
+            # No turns are to be taken for it within its own.
+            dispatcher.behind, self._behind = False, True
         if self.maker is not None:
             self.maker.address  # noqa: B018 - it may need this one's, which is there then
         if self._address is None:
             self.system.spawn(_wake, self, capacity=self.capacity)
-        if stopping:
+        if life is _STOPPING:
             self.stop()
+
+    def _end_turn(self) -> None:
+        if self._life is _STOPPING:
+            self._end_dormant()
+        if self._behind:
+            self._behind, self.system.dispatcher.behind = False, True
 
     def _raised(self, message: M, error: BaseException) -> None:
         """Have a supervisor decide about what `handle` raised, as about what any actor's raises."""
         try:
             name = self.address.name
         except BaseException:
-            if self._cell is None:
-                raise
+            logger.exception("%r raised, and could not be activated", self)
+            if self._cell is None:  # its system has closed
+                self._end_dormant()
+                return
             name = self._cell.address.name
-            logger.exception("%s could not be activated", name)
         cell, dispatcher = self._cell, self.system.dispatcher
         assert cell is not None  # noqa: S101 - it is active, or has ended as it was to be
         dispatcher.accepted += 1
@@ -198,7 +208,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
             dispatcher.handled += 1
             _supervision.raised(cell, message, error)
 
-    def _end(self) -> None:
+    def _end_dormant(self) -> None:
         self._life = _STOPPED
         try:
             self.ended(StopReason.STOPPED)

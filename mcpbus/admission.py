@@ -8,7 +8,7 @@ flight; on modern and stateless HTTP every POST stands alone and two of them may
 
 import math
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 import trio
@@ -19,9 +19,6 @@ from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_reques
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.reached import ReachedLimits
 from mcpbus.shares import NoRoomError, check_room, kept
-
-if TYPE_CHECKING:
-    from mcpbus.brief import Brief
 
 
 class Overloaded(ProtocolError):  # noqa: N818 - the state, not a fault of the request
@@ -68,12 +65,12 @@ class InFlight:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def find(self, request_id: RequestId) -> "Address[object] | None":
+    def find(self, request_id: RequestId) -> Address[object] | None:
         """Return the actor of a request in flight; None if there is none with that id."""
         slot = self._slots.get(request_id)
         return None if slot is None else slot.address
 
-    def addresses(self) -> list["Address[object]"]:
+    def addresses(self) -> list[Address[object]]:
         """Return the actors of all requests in flight, oldest first."""
         return [slot.address for slot in self._slots.values() if slot.address is not None]
 
@@ -101,11 +98,19 @@ class CountedTo(msgspec.Struct, frozen=True):
     owner: Hashable
 
 
-class Slot(msgspec.Struct, eq=False, gc=False):
+class Addressed(Protocol):
+    """What can be reached."""
+
+    @property
+    def address(self) -> Address[object]:
+        """Where."""
+
+
+class Slot(msgspec.Struct, eq=False):
     """The place of one request in flight.
 
     Attributes:
-        brief: The request, where it has no actor for as long as nobody asks for it.
+        request: The request, as long as it has this place.
     """
 
     _admission: "Admission"
@@ -113,22 +118,16 @@ class Slot(msgspec.Struct, eq=False, gc=False):
     _id: RequestId
     _whose: Owned
     _counted_to: Hashable = None
-    _address: "Address[object] | None" = None
-    brief: "Brief | None" = None
+    request: Addressed | None = None
 
     @property
-    def address(self) -> "Address[object] | None":
-        """The request's actor, once there is one."""
-        if self.brief is not None:
-            self.brief.appear()
-        return self._address
-
-    def occupy(self, address: "Address[object]") -> None:
-        """Say which actor the request has got."""
-        self._address = address
+    def address(self) -> Address[object] | None:
+        """Where the request can be reached."""
+        return None if self.request is None else self.request.address
 
     def release(self) -> None:
         """Give the place back. Harmless when it was given back before."""
+        self.request = None
         slots = self._admission._slots
         if self not in slots:
             return

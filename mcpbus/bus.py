@@ -40,18 +40,17 @@ from mcpbus.protocol.principals import is_same
 from mcpbus.protocol.revisions import LATEST, Era
 from mcpbus.protocol.routes import Kind, Line, Setting
 from mcpbus.reached import ReachedLimits
-from mcpbus.request import End
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.session import Close, EndGet, Session, Stage
 from mcpbus.session_actor import SessionActor
 from mcpbus.shares import NoRoomError, Shares
+from mcpbus.signals import End
 from mcpbus.statistics import Statistics
 from mcpbus.stores.breaker import Breaker
 from mcpbus.stores.forgetting import Forgetting
 from mcpbus.stores.log import EventLog
 from mcpbus.stores.protocol import EventStore
-from mcpbus.stream import Stream
-from mcpbus.stream_actor import open_stream
+from mcpbus.stream import Stream, open_stream
 from mcpbus.tasks.directory import TaskDirectory
 from mcpbus.tasks.stores.memory import MemoryTaskStore
 from mcpbus.tasks.stores.protocol import TaskStore
@@ -302,8 +301,10 @@ class Bus:
         if self.event_store is not None and session is not None and session.revision is not None:
             primes = session.revision.priming
             log = EventLog(self.event_store, self.event_breaker, session.id, line, primes=primes)
-        owner = session.address if session is not None and line is Line.GET else None
-        stream = open_stream(self.system, line, self.limits, self._streams, self.budget, owner=owner, log=log)
+        returns_to = session.address if session is not None and line is Line.GET else None
+        stream = open_stream(
+            self.system, line, self.limits, self._streams, self.budget, returns_to=returns_to, log=log
+        )
         if session is not None:
             stream.owner = session.owner
         if log is not None and session is not None:

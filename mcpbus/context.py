@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import trio
 
+from actors import LazyActor
 from mcpbus import emission
 from mcpbus.asking.ask import Ask, Withdraw
-from mcpbus.call import Carrier
+from mcpbus.call import Call
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Place, Receipt
 from mcpbus.features.asking.errors import cannot_ask, timed_out, undeclared
@@ -17,8 +18,8 @@ from mcpbus.features.asking.questions import Question
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.protocol.routes import Kind
-from mcpbus.stream import Poll
+from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.signals import CloseConnection
 from mcpbus.sync_context import SyncContext
 from mcpbus.turns import MOST_IN_A_ROW, SLICE_SECONDS
 
@@ -54,30 +55,30 @@ class Context(Asking, HandlerContext):
     going on than is handled at once. What it says first is on its way to the client at once; the rest of a burst goes out together, the next time that others run.
     """
 
-    __slots__ = ("_bus", "_carrier", "_in_a_row", "_since")
+    __slots__ = ("_bus", "_call", "_in_a_row", "_since")
 
     asynchronous = True
 
-    def __init__(self, carrier: Carrier) -> None:
-        self._bus = carrier.bus
-        self._carrier = carrier
+    def __init__(self, call: Call) -> None:
+        self._bus = call.bus
+        self._call = call
         self._in_a_row = 0
-        self._since = carrier.bus.clock()
+        self._since = call.bus.clock()
 
     @property
     def request_id(self) -> RequestId:
         """The JSON-RPC id of the request, a string or an integer; a retry's once it has come."""
-        return self._carrier.request.id
+        return self._call.request.id
 
     @property
     def revision(self) -> Revision:
         """The protocol revision that the request is served under."""
-        return self._carrier.caller.revision
+        return self._call.caller.revision
 
     @property
     def client(self) -> Client:
         """What the client says of itself."""
-        caller = self._carrier.caller
+        caller = self._call.caller
         # Other requests of the same client share what was read of it; a copy is the handler's own.
         return Client(
             msgspec.to_builtins(caller.client_info or {}), msgspec.to_builtins(caller.client_capabilities)
@@ -86,17 +87,17 @@ class Context(Asking, HandlerContext):
     @property
     def principal(self) -> Any:
         """Whom `authenticate` found behind the request; None without authentication."""
-        return self._carrier.caller.principal
+        return self._call.caller.principal
 
     @property
     def session(self) -> "Session | None":
         """The legacy session of the request; None in revision 2026-07-28 and in stateless serving."""
-        return self._carrier.caller.session
+        return self._call.caller.session
 
     @property
     def meta(self) -> dict[str, Any]:
         """The request's ``_meta``, as the client sent it."""
-        return self._carrier.meta()
+        return self._call.meta()
 
     @property
     def state(self) -> Any:
@@ -106,7 +107,7 @@ class Context(Asking, HandlerContext):
     @property
     def input_state(self) -> Any:
         """What the handler's last run left with `InputRequired`; None in a first run."""
-        return self._carrier.state
+        return self._call.state
 
     @property
     def bus(self) -> "Bus":
@@ -198,18 +199,18 @@ class Context(Asking, HandlerContext):
             RuntimeError: Another part of the handler waits for the client, or begins the task.
             ProtocolError: The tool requires a task, and there is no room; or the task store failed.
         """
-        begun = await self._bus.tasks.begin(self._carrier)
+        begun = await self._bus.tasks.begin(self._call)
         await trio.lowlevel.checkpoint()
         return begun
 
     @property
     def task_id(self) -> str | None:
         """The id of the task that the call is; None if it is none."""
-        return self._carrier.task
+        return self._call.task_id
 
     async def task_message(self, message: str | None) -> None:
         """Show people who look at the task what it is doing; None shows nothing. Does nothing if it is no task."""
-        self._bus.tasks.say(self._carrier, message)
+        self._bus.tasks.say(self._call, message)
         await trio.lowlevel.checkpoint()
 
     async def close_stream(self, retry: float = 1.0) -> None:
@@ -221,9 +222,9 @@ class Context(Asking, HandlerContext):
         Args:
             retry: After how many seconds the client may come back.
         """
-        carrier = self._carrier
-        if carrier.ended is None and carrier.caller.revision.priming:
-            carrier.address.tell(Poll(retry))
+        call = self._call
+        if isinstance(call.carrier, LazyActor) and call.caller.revision.priming:
+            call.carrier.tell(CloseConnection(retry))
         await trio.lowlevel.checkpoint()
 
     @property
@@ -238,8 +239,8 @@ class Context(Asking, HandlerContext):
             CannotAskError: The revision does not have one of them, or the client did not declare that it can be asked.
             TypeError: One of them holds what is not JSON.
         """
-        caller = self._carrier.caller
-        if caller.revision.era is Era.MODERN and not self._carrier.rounds:
+        caller = self._call.caller
+        if caller.revision.era is Era.MODERN and not self._call.rounds:
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
         required: dict[str, Any] = {}
         for question in questions.values():
@@ -252,17 +253,17 @@ class Context(Asking, HandlerContext):
         return Ask(questions, caller.revision)
 
     async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
-        carrier, caller = self._carrier, self._carrier.caller
+        call, caller = self._call, self._call.caller
         modern = caller.revision.era is Era.MODERN
-        ask = self.prepare({carrier.unique(key or q.label): q for key, q in questions.items()})
-        carrier.fill(ask)
+        ask = self.prepare({call.unique(key or q.label): q for key, q in questions.items()})
+        call.fill(ask)
         ceiling = self._bus.limits.ask_timeout
         seconds = ceiling if timeout is None else min(timeout, ceiling)
         try:
             with trio.fail_after(float("inf") if modern else seconds):
                 if caller.session is not None:
                     await caller.session.until_initialized()
-                if ask.open and not carrier.tell_call(ask):
+                if ask.open and not call.engage(ask):
                     await trio.lowlevel.checkpoint_if_cancelled()  # its client has gone, as a rule
                     raise cannot_ask("its request has ended")
                 return list((await ask.wait()).values())
@@ -272,16 +273,15 @@ class Context(Asking, HandlerContext):
             raise timed_out(seconds) from None
         finally:
             if ask.open:
-                carrier.tell_call(Withdraw(ask))
+                call.engage(Withdraw(ask))
 
     def _say(self, said: Emission | Progress) -> Receipt:
-        carrier = self._carrier
-        if carrier.ended is not None:
-            said.receipt.discard(carrier.ended)
-        elif carrier.brief is not None:
-            carrier.brief.say(said)
+        carrier = self._call.carrier
+        assert carrier is not None  # noqa: S101 - its handler runs
+        if isinstance(carrier, Reason):
+            said.receipt.discard(carrier)
         else:
-            carrier.address.tell(said)
+            carrier.tell(said)
         return said.receipt
 
     def _pause(self, receipt: Receipt) -> Awaitable[None]:
@@ -291,10 +291,10 @@ class Context(Asking, HandlerContext):
         while what was said is still on its way to the stream: so many things would arrive there together that some are lost.
         """
         self._in_a_row += 1
-        stream = self._carrier.stream
+        stream = self._call.stream
         if (
             self._in_a_row < MOST_IN_A_ROW
-            and (stream is None or not stream.crowded)
+            and (stream is None or not stream.outbox.crowded)
             and receipt.place is not _MAILBOX
             and self._bus.clock() - self._since < SLICE_SECONDS
         ):

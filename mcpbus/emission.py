@@ -48,7 +48,7 @@ class Emission(msgspec.Struct, frozen=True, gc=False):
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """Progress of a request, in parts: its `Voice` knows the token, and whether the revision has the text.
+    """Progress of a request, in parts: its request knows the token, and whether the revision has the text.
 
     Attributes:
         kind: What it is.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcpbus.admission import InFlight, Slot
+from mcpbus.admission import InFlight
 from mcpbus.dispatch.handlers import Caller
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.levels import LogLevel
@@ -13,10 +13,8 @@ from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Line, Setting
-from mcpbus.request import Ticket
-from mcpbus.session import Session
+from mcpbus.session import LogThreshold, Session
 from mcpbus.stream import Stream
-from mcpbus.voice import LogThreshold, Voice
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -89,24 +87,3 @@ class Inbound(msgspec.Struct, frozen=True):
         if self.session is not None:
             return self.session.threshold
         return _THRESHOLDS[bus.limits.log_level]
-
-    def voice(self, bus: "Bus") -> Voice:
-        """Return what puts into messages what its handler says."""
-        token = self.routing.meta.progress_token
-        return Voice(self.request.id, self.revision, self.setting, token, self.threshold(bus))
-
-    def ticket(self, bus: "Bus", slot: Slot, stream: Stream) -> Ticket:
-        """Return what its actor has to know."""
-        stream.owner = self.owner
-        return Ticket(
-            self.request.id,
-            self.request.method,
-            self.revision,
-            self.setting,
-            stream,
-            slot,
-            self.routing.meta.progress_token,
-            self.threshold(bus),
-            bus.limits.abandoned_timeout,
-            self.legacy_session,
-        )

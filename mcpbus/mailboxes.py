@@ -16,7 +16,8 @@ from mcpbus.emission import Emission, Progress
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.outbox import BOUNDED, Outgoing
 from mcpbus.protocol.routes import Reason
-from mcpbus.stream import Returned, TakeOver
+from mcpbus.stream import Returned
+from mcpbus.writer import TakeOver
 
 _LOSSES = {
     Discard.FULL: Reason.OVERFLOW,

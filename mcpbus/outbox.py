@@ -146,7 +146,7 @@ class Outbox:
         size = len(message.data) + OVERHEAD_BYTES
         full = None
         if message.kind in BOUNDED:
-            if not self._fits(size):
+            if self._items >= self._max_items or self._bytes + size > self.max_bytes:
                 full = "outbox_items" if self._items >= self._max_items else "outbox_bytes"
                 if not self._make_room(message, size):
                     message.discard(Reason.OVERFLOW)

@@ -1,209 +1,206 @@
-"""The request actor: one JSON-RPC request of a client, from its admission to its reply.
+"""One JSON-RPC request of a client, from its admission to its reply.
 
 It decides what a handler's emissions become, and sends the reply. A reply that is in its stream's outbox ends
 the request: a cancel that comes later finds nobody. Whatever ends a request, its call is cancelled and its
 place at admission is given back.
+
+Most handlers end without ever waiting. Nothing else runs meanwhile, so nothing can be said to the request, and nothing it
+says can be in anybody's way: until then it is dormant, see `actors.LazyActor`. Its stream is opened when there is something to
+say on it before the reply; a reply without one goes back to whoever runs the request.
 """
 
-import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
+import trio
 
-from actors import Cell, Guest, Stopped, StopReason, Succeeded, TaskEnded
+from actors import Cell, Guest, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
 from mcpbus.admission import Slot
 from mcpbus.asking.ask import Ask, Required, Withdraw
-from mcpbus.call import Carrier, Finished, read_outcome
+from mcpbus.call import Call, Finished, read_outcome
 from mcpbus.emission import Emission, Progress
-from mcpbus.fate import Ledger, Receipt
+from mcpbus.fate import Receipt
 from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask
 from mcpbus.features.schemas import jsontypes
+from mcpbus.inbound import Inbound, OpenStream
 from mcpbus.outbox import Outgoing, Withdrawal
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import (
     RequestId,
-    Response,
     encode_error,
+    encode_id,
     encode_notification,
     encode_request,
     encode_result,
 )
 from mcpbus.protocol.large import decode_large
-from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.protocol.routes import Kind, Line, Reason, Setting, Situation, absent, route
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Kind, Line, Reason, Situation, absent, route
 from mcpbus.rounds import run_rounds
-from mcpbus.stream import Abort, Ending, Poll, Purge, Stream
-from mcpbus.voice import LogThreshold, Voice
-
-if TYPE_CHECKING:
-    from mcpbus.session import Session
+from mcpbus.session import LogThreshold
+from mcpbus.signals import Abort, Answered, Cancel, CloseConnection, Drop, End, Ending, Purge
+from mcpbus.stream import Stream
 
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
+_PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 _TOLD = Succeeded(None)
-
-
-class Cancel(msgspec.Struct, frozen=True):
-    """The client cancelled the request: it is not answered."""
-
-
-class End(msgspec.Struct, frozen=True):
-    """The server ends the request, and answers it with an internal error.
-
-    Attributes:
-        why: For the client, in the error's message.
-    """
-
-    why: str
-
-
-class Drop(msgspec.Struct, frozen=True):
-    """The client ended its session: the request is not answered."""
-
-
-class Answered(msgspec.Struct, frozen=True):
-    """The client answered a question."""
-
-    response: Response
+# Before Python 3.12 each look-up by a class's name is a search.
+_FINISHED, _OWN = Reason.FINISHED, Line.OWN
 
 
 class _Abandoned(msgspec.Struct, frozen=True):
     """Nobody came back for the answer of a legacy request."""
 
 
-def give_up(carrier: Carrier) -> None:
-    """End the request that carries a call: too much is kept in memory, and for this call the most."""
-    if carrier.begun:
-        carrier.address.tell(End(_TOO_MUCH))
-
-
-class Ticket(msgspec.Struct, eq=False, gc=False):
-    """What is known of a request when it begins.
+class Request(LazyActor[object], kw_only=True, eq=False):
+    """An admitted request; see the module. To be told to `run`, or to `start`, once.
 
     Attributes:
-        id: Its JSON-RPC id.
-        method: Its method.
-        revision: The revision that it is served under.
-        setting: How its client is connected.
-        stream: Where its reply goes.
+        inbound: The request as its transport handed it over.
         slot: Its place at admission.
-        progress_token: The client's token, or None if it wants no progress.
-        log_level: From which level it wants log lines; None for none. Asked at each line, since a legacy
-            client may change it meanwhile.
-        abandoned_timeout: Seconds that a legacy request runs on without a stream.
-        session: Its legacy session; None in the modern era and in stateless serving.
+        call: The run of its handler.
+        open_stream: Opens the stream for its reply.
+        opened: Given the stream as soon as there is one, if it was opened by what the handler said.
         session_id: The id of the session that its success opens, if it is an HTTP initialize.
+        stream: Where what it says goes, and its reply; None as long as nothing was said.
     """
 
-    id: RequestId
-    method: str
-    revision: Revision
-    setting: Setting
-    stream: Stream
+    inbound: Inbound
     slot: Slot
-    progress_token: RequestId | None
-    log_level: LogThreshold
-    abandoned_timeout: float
-    session: "Session | None" = None
+    call: Call
+    open_stream: OpenStream
+    opened: Callable[[Stream], None] | None = None
     session_id: str | None = None
+    stream: Stream | None = None
+    _threshold: LogThreshold | None = None
+    _progress: float = float("-inf")
+    _progress_opening: bytes | None = None
+    _questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
+    _situation: Situation | None = None
+    _parked: bool = False
+    _over: bool = False
+    _unsent: bytes | ProtocolError | None = None
 
-    def voice(self) -> Voice:
-        """Make what puts into messages what its handler says."""
-        return Voice(self.id, self.revision, self.setting, self.progress_token, self.log_level)
+    # -- the beginning ---------------------------------------------------------------------------
 
-    def reply(self, ledger: Ledger, result: bytes | ProtocolError) -> Outgoing:
-        """Make the reply, with an encoded result object or an error."""
-        code = None
-        if isinstance(result, ProtocolError):
-            error = self.revision.admissible(result)
-            data = encode_error(self.id, error)
-            code = error.code
+    def run(
+        self, scope: trio.CancelScope, *, streaming: bool = False
+    ) -> bytes | ProtocolError | Guest | None:
+        """Run the handler here until it waits, or ends. No schedule point.
+
+        Args:
+            scope: That of whoever asks; see `actors.Guest`.
+            streaming: Whether the stream is opened first, whatever comes of the handler.
+
+        Returns:
+            The encoded result object, or the error to answer with, if nobody has answered, or will; the handler's task, if it
+            waits or has cancelled the scope; otherwise None.
+
+        Raises:
+            KeyboardInterrupt: The user ends the program.
+        """
+        call = self.call
+        task = call.task = Guest(scope, coroutine=run_rounds(call), context=copy_context())
+        if streaming:
+            self.begin()
+        try:
+            task.begin()
+        except BaseException:
+            if not self.active:
+                self._fail()
+            raise
+        if self._cell is None:
+            if task.outcome is not None:
+                self.tell(TaskEnded(task, task.outcome))
+            else:
+                self.address  # noqa: B018 - it waits, and others will look for it
+        if self._unsent is not None:
+            return self._unsent
+        return task if task.outcome is None or task.cancelled else None
+
+    def start(self) -> Stream:
+        """Run the handler in a task of its own, or carry on a call that has waited; return the stream on which the reply comes."""
+        self.address  # noqa: B018 - it is active from now on
+        return self.begin()
+
+    def begin(self) -> Stream:
+        """Open the stream, if it is not there, and return it."""
+        if self.stream is not None:
+            return self.stream
+        inbound = self.inbound
+        stream = self.stream = self.call.stream = self.open_stream(_OWN, inbound.session)
+        stream.owner = inbound.owner
+        if not self.active and stream.line is _OWN:
+            stream.maker = self
+        # The task outlives its connection, which is not to wait for the garbage collector with it.
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened(stream)
+        return stream
+
+    def give_up(self) -> None:
+        """End it: too much is kept in memory, and for its call the most. Not before it has begun."""
+        if self.call.task is not None:
+            self.address.tell(End(_TOO_MUCH))
+
+    def activated(self, cell: Cell[object]) -> None:
+        """Watch the stream, and own the handler's task, which is begun if it was not, unless the call does."""
+        call = self.call
+        cell.watch(self.begin().address)
+        if call.task is None:
+            call.task = cell.start_task(run_rounds, call, context=copy_context())
+        elif not call.active:
+            cell.adopt(call.task)
+        call.count(self.give_up)
+
+    # -- what its handler says -------------------------------------------------------------------
+
+    def _say(self, said: Emission) -> None:
+        inbound = self.inbound
+        kind, era = said.kind, inbound.revision.era
+        way = route(kind, era, inbound.setting)
+        if said.level is not None:
+            if self._threshold is None:
+                self._threshold = inbound.threshold(self.call.bus)
+            least = self._threshold.level
+            if least is None or said.level < least:
+                way = Reason.FILTERED
+        if isinstance(way, Reason):
+            said.receipt.discard(way)
         else:
-            data = encode_result(self.id, result)
-        return Outgoing(
-            Kind.REPLY,
-            self.revision.era,
-            data,
-            ledger.enter(self.method),
-            request_id=self.id,
-            final=self.stream.line is Line.OWN,
-            error_code=code,
-            session_id=None if code is not None else self.session_id,
-        )
+            message = Outgoing(kind, era, said.data, said.receipt, said.key, inbound.request.id)
+            if self._situation is None:
+                (self.stream or self.begin()).send(message)
+            else:
+                self._send(message)
 
-
-class RequestActor:
-    """See the module.
-
-    Args:
-        cell: Its cell.
-        ticket: The request.
-        ledger: Where what it says is entered.
-        carrier: What its call speaks through; if none of its handler's tasks runs yet, one is started.
-        guest: The handler's task, where it began before there was an actor.
-        voice: What puts into messages what it says, if it has said something by then.
-    """
-
-    __slots__ = (
-        "_carrier",
-        "_cell",
-        "_ledger",
-        "_over",
-        "_parked",
-        "_questions",
-        "_situation",
-        "_ticket",
-        "_voice",
-    )
-
-    def __init__(  # noqa: PLR0917 - made in few places, each time for a request
-        self,
-        cell: Cell[object],
-        ticket: Ticket,
-        ledger: Ledger,
-        carrier: Carrier,
-        guest: Guest | None,
-        voice: Voice | None = None,
-    ) -> None:
-        self._cell = cell
-        self._ticket = ticket
-        self._ledger = ledger
-        self._carrier = carrier
-        self._questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
-        self._situation: Situation | None = None
-        self._parked = False
-        self._over = False
-        self._voice = voice
-        carrier.address = cell.address
-        carrier.stream = ticket.stream
-        ticket.slot.occupy(cell.address)
-        cell.on_stop(self._ended)
-        cell.watch(ticket.stream.address)
-        if guest is not None:
-            carrier.running = guest
-            cell.adopt(guest)
-        elif carrier.running is None:
-            carrier.running = cell.start_task(run_rounds, carrier, context=contextvars.copy_context())
-        carrier.count(partial(give_up, carrier))
-
-    def handle(self, message: object) -> None:
-        """Handle one message; see `actors.Actor`."""
-        self._HANDLERS[type(message)](self, message)
-
-    def _emit(self, said: Emission | Progress) -> None:
-        if self._voice is None:
-            self._voice = self._ticket.voice()
-        message = self._voice.word(said)
-        if message is not None and self._situation is None:
-            self._ticket.stream.send(message)
-        elif message is not None:
-            self._send(message)
+    def _report_progress(self, said: Progress) -> None:
+        inbound, token = self.inbound, self.inbound.routing.meta.progress_token
+        kind, era = said.kind, inbound.revision.era
+        way = route(kind, era, inbound.setting)
+        if token is None:
+            way = Reason.NO_TOKEN
+        elif said.progress <= self._progress:
+            way = Reason.NOT_INCREASING
+        else:
+            self._progress = said.progress
+        if isinstance(way, Reason):
+            said.receipt.discard(way)
+            return
+        if self._progress_opening is None:
+            assert token is not None  # noqa: S101 - see above
+            self._progress_opening = _PROGRESS_OPENING % encode_id(token)
+        text = said.message if inbound.revision.progress_message else b""
+        data = b"%b%b%b}}" % (self._progress_opening, said.numbers, text)
+        self._send(Outgoing(kind, era, data, said.receipt, said.key))
 
     # -- asking the client -----------------------------------------------------------------------
 
     def _ask(self, ask: Ask) -> None:
-        ticket, session = self._ticket, self._ticket.session
+        session, era = self.inbound.legacy_session, self.inbound.revision.era
         if session is None:
             ask.fail(cannot_ask(Reason.NO_STREAM.value))
             return
@@ -214,12 +211,12 @@ class RequestActor:
                 return  # one of them was refused, and with it all
             method = ask.questions[key].method
             question_id = session.next_question_id()
-            receipt = self._ledger.enter(method)
+            receipt = self.call.bus.ledger.enter(method)
             self._questions[question_id] = (ask, key, receipt)
-            session.questions[question_id] = self._cell.address
+            session.questions[question_id] = self.address
             data = encode_request(question_id, method, ask.params[key])
             refused = partial(self._refused, question_id)
-            self._send(Outgoing(Kind.QUESTION, ticket.revision.era, data, receipt, refused=refused))
+            self._send(Outgoing(Kind.QUESTION, era, data, receipt, refused=refused))
 
     def _answered(self, message: Answered) -> None:
         response = message.response
@@ -234,7 +231,7 @@ class RequestActor:
                 raise ClientRefusedError(error.code, error.message, data)
             answer = decode_large(msgspec.json.decode, response.result or b"null")
             ask.answer(key, answer)
-            self._carrier.used[key] = jsontypes.encode(answer)
+            self.call.used[key] = jsontypes.encode(answer)
         except AskError as error:
             self._give_up(ask, error)
 
@@ -258,55 +255,82 @@ class RequestActor:
                 self._forget(question_id)
                 params = {"requestId": question_id, "reason": "The answer is no longer needed"}
                 data = encode_notification("notifications/cancelled", params)
-                receipt = self._ledger.enter("notifications/cancelled")
-                era = self._ticket.revision.era
+                receipt = self.call.bus.ledger.enter("notifications/cancelled")
+                era = self.inbound.revision.era
                 self._send(Withdrawal(Kind.WITHDRAWAL, era, data, receipt, question=question))
 
     def _forget(self, question_id: RequestId | None) -> tuple[Ask, str, Receipt] | None:
         if not self._questions or question_id is None:
             return None
-        if self._ticket.session is not None:
-            self._ticket.session.questions.pop(question_id, None)
+        if self.inbound.legacy_session is not None:
+            self.inbound.legacy_session.questions.pop(question_id, None)
         return self._questions.pop(question_id, None)
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- what goes out ---------------------------------------------------------------------------
 
-    def _close_stream(self, message: Poll) -> None:
-        self._ticket.stream.address.tell(message)
+    def _close_stream(self, message: CloseConnection) -> None:
+        self.begin().address.tell(message)
 
     def _send(self, message: Outgoing) -> None:
-        ticket = self._ticket
-        way = route(message.kind, message.era, ticket.setting)
+        inbound = self.inbound
+        way = route(message.kind, message.era, inbound.setting)
         if self._situation is not None and isinstance(way, Line):
             way = absent(message.kind, message.era, self._situation)
         if isinstance(way, Reason):
             message.discard(way)
             return
-        message.request_id = ticket.id
-        ticket.stream.send(message)
+        message.request_id = inbound.request.id
+        (self.stream or self.begin()).send(message)
+
+    def _reply(self, result: bytes | ProtocolError) -> None:
+        # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
+        if self._questions:
+            self._withdraw_questions()
+        if self.stream is None:
+            self._unsent = result
+        else:
+            self._send(self._encode_reply(result, self.stream))
+        self._finish(Reason.PARKED if self._parked else _FINISHED)
+
+    def _encode_reply(self, result: bytes | ProtocolError, stream: Stream) -> Outgoing:
+        """Make the reply, with an encoded result object or an error."""
+        request, revision = self.inbound.request, self.inbound.revision
+        code = None
+        if isinstance(result, ProtocolError):
+            error = revision.admissible(result)
+            data = encode_error(request.id, error)
+            code = error.code
+        else:
+            data = encode_result(request.id, result)
+        return Outgoing(
+            Kind.REPLY,
+            revision.era,
+            data,
+            self.call.bus.ledger.enter(request.method),
+            request_id=request.id,
+            final=stream.line is _OWN,
+            error_code=code,
+            session_id=None if code is not None else self.session_id,
+        )
+
+    # -- the end ---------------------------------------------------------------------------------
 
     def _task_ended(self, message: TaskEnded) -> None:
         outcome = read_outcome(message.outcome)
-        if isinstance(message.outcome, Succeeded) and isinstance(message.task, Guest):
+        if isinstance(outcome, Required):
+            self.call.address.tell(outcome)
+            return
+        if isinstance(message.task, Guest):
             # Its host stays with it for as long as the reply is written, which has all of it.
             message.task.outcome = _TOLD
-        if isinstance(outcome, Required):
-            self._carrier.call.tell(outcome)
-        else:
-            self._reply(outcome)
+        self._reply(outcome)
 
     def _finished(self, message: Finished) -> None:
         self._parked = message.parked
         self._reply(message.result)
 
-    def _end(self, message: End) -> None:
+    def _end_with_error(self, message: End) -> None:
         self._reply(ProtocolError(INTERNAL_ERROR, message.why))
-
-    def _reply(self, result: bytes | ProtocolError) -> None:
-        # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
-        self._withdraw_questions()
-        self._send(self._ticket.reply(self._ledger, result))
-        self._stop(Reason.PARKED if self._parked else Reason.FINISHED)
 
     def _cancel(self, _message: Cancel) -> None:
         self._withdraw_questions()
@@ -316,63 +340,69 @@ class RequestActor:
         self._silence(Ending.SESSION_ENDED, Reason.SESSION_ENDED)
 
     def _silence(self, ending: Ending, reason: Reason) -> None:
-        stream = self._ticket.stream
-        if stream.line is Line.OWN:
-            stream.address.tell(Abort(ending, reason, self._ticket.id))
-        else:
-            stream.address.tell(Purge.request(self._ticket.id))
-        self._stop(reason)
+        stream, request_id = self.begin(), self.inbound.request.id
+        own = stream.line is _OWN
+        stream.address.tell(Abort(ending, reason, request_id) if own else Purge.request(request_id))
+        self._finish(reason)
 
     def _stream_stopped(self, _message: Stopped) -> None:
-        if self._ticket.revision.era is Era.MODERN or self._ticket.session_id is not None:
+        if self.inbound.revision.era is Era.MODERN or self.session_id is not None:
             # An initialize that nobody waits for would leave a session that nobody knows of.
-            self._stop(Reason.CANCELLED)
-        elif self._ticket.stream.line is Line.SHARED:
-            self._stop(Reason.SESSION_ENDED)
+            self._finish(Reason.CANCELLED)
+        elif self.begin().line is Line.SHARED:
+            self._finish(Reason.SESSION_ENDED)
         else:
             # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).
             self._situation = Situation.DROPPED
             for ask, *_ in tuple((self._questions or {}).values()):
                 self._give_up(ask, cannot_ask(Situation.DROPPED.value))
-            self._cell.after(self._ticket.abandoned_timeout, _Abandoned())
+            self.cell.after(self.call.bus.limits.abandoned_timeout, _Abandoned())
 
     def _abandoned(self, _message: _Abandoned) -> None:
-        carrier = self._carrier
-        carrier.bus.reached.note(
-            "abandoned_timeout", carrier.caller.owner, f"{self._ticket.method} was cancelled"
-        )
-        self._stop(Reason.CANCELLED)
+        call, method = self.call, self.inbound.request.method
+        call.bus.reached.note("abandoned_timeout", call.caller.owner, f"{method} was cancelled")
+        self._finish(Reason.CANCELLED)
 
-    def _stop(self, reason: Reason) -> None:
+    def _finish(self, reason: Reason) -> None:
         self._over = True
-        self._let_go(reason)
-        self._cell.stop()
-
-    def _let_go(self, reason: Reason) -> None:
-        carrier = self._carrier
+        call = self.call
         # A call that has become a task speaks through that.
-        if carrier.address is self._cell.address:
-            carrier.ended = reason
-        carrier.stream = None
+        if call.carrier is self:
+            call.carrier = reason
+        call.stream = None
+        self.stop()
 
-    def _ended(self, reason: StopReason) -> None:
-        self._ticket.slot.release()
-        for question_id in tuple(self._questions or ()):
-            self._forget(question_id)
+    def _fail(self, *, silently: bool = False) -> None:
+        if self.call.carrier is self:
+            self.call.carrier = Reason.FAILED
+        if silently:
+            self._finish(Reason.FAILED)
+        else:
+            self._reply(internal_error())
+
+    def ended(self, reason: StopReason) -> None:
+        """Give its place back, cancel its call, and have it answered if it was not."""
+        self.slot.release()
+        if self._questions:
+            for question_id in tuple(self._questions):
+                self._forget(question_id)
+        call, stream = self.call, self.stream
         if not self._parked:
-            self._carrier.let_go()
-            self._carrier.cancel()
-            # They know each other, and should not wait for the garbage collector.
-            self._carrier.running = None
+            if call.account is not None:
+                call.let_go()
+            if not call.cancel():
+                call.task = None  # they know each other, and should not wait for the garbage collector
         if not self._over:
-            if reason is StopReason.FAILED:
-                self._reply(internal_error())
-            self._let_go(Reason.FAILED)
+            self._fail(silently=reason is not StopReason.FAILED)
+        if stream is not None:
+            stream.maker = None
+            if not stream.stopped:
+                stream.address  # noqa: B018 - what is still to be written is its own affair from now on
 
-    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
-        Emission: _emit,
-        Progress: _emit,
-        Poll: _close_stream,
+    HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        Emission: _say,
+        Progress: _report_progress,
+        CloseConnection: _close_stream,
         Ask: _ask,
         Answered: _answered,
         Withdraw: _withdraw,
@@ -380,7 +410,7 @@ class RequestActor:
         Finished: _finished,
         Cancel: _cancel,
         Drop: _drop,
-        End: _end,
+        End: _end_with_error,
         Stopped: _stream_stopped,
         _Abandoned: _abandoned,
     }

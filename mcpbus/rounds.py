@@ -3,7 +3,7 @@
 import msgspec
 
 from mcpbus.asking.ask import Required
-from mcpbus.call import Carrier
+from mcpbus.call import Call
 from mcpbus.context import Context
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
@@ -11,24 +11,24 @@ from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 _MOST_ROUNDS = 100
 
 
-async def run_rounds(carrier: Carrier) -> bytes | Required:
+async def run_rounds(call: Call) -> bytes | Required:
     """Run a call's handler; where there are no rounds, also what it wants after an `InputRequired`.
 
     Raises:
         ProtocolError: The handler wants more rounds than anybody would answer.
     """
     for _ in range(_MOST_ROUNDS):
-        result = await carrier.handler.run(carrier)
+        result = await call.handler.run(call)
         if isinstance(result, bytes):
             return result
-        context = Context(carrier)
-        if not carrier.direct:
+        context = Context(call)
+        if not call.direct:
             return Required(context.prepare(result.questions), jsontypes.encode(result.state))
-        carrier.begin_again(result.state)
+        call.begin_again(result.state)
         for key in result.questions:
-            carrier.answers.pop(key, None)  # of an earlier round: it is asked again
+            call.answers.pop(key, None)  # of an earlier round: it is asked again
         await context.ask_all(result.questions)
         # The next run has the answers of this one too, as if its client had brought them back.
-        carrier.answers |= {key: msgspec.json.decode(answer) for key, answer in carrier.used.items()}
-        carrier.begin_again(result.state)
+        call.answers |= {key: msgspec.json.decode(answer) for key, answer in call.used.items()}
+        call.begin_again(result.state)
     raise ProtocolError(INTERNAL_ERROR, f"The server asked {_MOST_ROUNDS} times and did not come to an end")

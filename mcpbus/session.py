@@ -28,7 +28,6 @@ from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind, Reason, Setting
 from mcpbus.resumable import ResumableStreams
 from mcpbus.stream import Stream
-from mcpbus.voice import LogThreshold
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -91,6 +90,15 @@ class Close(msgspec.Struct, frozen=True):
     """
 
     why: str | None
+
+
+class LogThreshold:
+    """From which level a client wants log lines: None for none at all."""
+
+    __slots__ = ("level",)
+
+    def __init__(self, level: LogLevel | None) -> None:
+        self.level = level
 
 
 class Session:

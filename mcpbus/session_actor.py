@@ -13,8 +13,8 @@ from mcpbus.interest import covers
 from mcpbus.outbox import NOT_WRITTEN, Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import ABSENT, CHANGES, Kind, Line, Reason, Situation, absent, route
-from mcpbus.request import Cancel, Drop, End
-from mcpbus.stream import Abort, Ending, Finish, Purge, Returned, Stream, Supersede
+from mcpbus.signals import Abort, Cancel, Drop, End, Ending, Finish, Purge, Supersede
+from mcpbus.stream import Returned, Stream
 
 if TYPE_CHECKING:
     pass

@@ -1,94 +1,29 @@
-# ruff: noqa: SLF001 - the stream, its writer and its actor share one queue
-"""One logical stream to a client, as the rest of the bus holds it, and the writing end for its connection.
+"""One logical stream to a client: what waits for its connection, and what becomes of it when that goes.
 
-`Stream` is what the rest of the bus holds. The bus's actors `send` to it; a transport's shell attaches its
-connection and drains it, from the connection's own task::
-
-    with stream.attach(cancel_scope) as writer:
-        while (batch := await writer.take(keep_alive)) is not None:
-            ...                       # write the whole batch in one call
-            writer.written()
-
-Nothing but that task ever waits for the client. The stream's actor is in `stream_actor`.
+The bus's actors `send` to a stream; the connection that carries it drains it through a `Writer`. The answer of one request is
+dormant, see `actors.LazyActor`, for as long as nobody but its request knows of it: most end before that.
 """
 
-import enum
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol, Self
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import Context
+from typing import Any, ClassVar
 
 import msgspec
 import trio
 
-from actors import Address
+from actors import Address, Cell, LazyActor, Stopped, StopReason, System, Task, TaskEnded, Timer
 from mcpbus.budget import SHORT_BYTES, Account, Budget
-from mcpbus.fate import DELIVERED, STORED, Fate, settle_all
+from mcpbus.fate import Fate, settle_all
 from mcpbus.open_streams import OpenStreams
 from mcpbus.options import Limits
 from mcpbus.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
-from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Line, Reason, Situation, absent
 from mcpbus.reached import ReachedLimits
 from mcpbus.resumable import ResumableStreams
+from mcpbus.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
 from mcpbus.stores.log import EventLog
-
-if TYPE_CHECKING:
-    from mcpbus.brief import Brief
-
-
-class Ending(enum.Enum):
-    """Why a stream ended without the reply that its client waits for, where it did."""
-
-    CANCELLED = "the client cancelled the request"
-    SESSION_ENDED = "the session has ended"
-    CLOSED = "the server closed the stream"
-
-
-class Finish(msgspec.Struct, frozen=True):
-    """End the stream once what waits has been written."""
-
-
-class Abort(msgspec.Struct, frozen=True):
-    """End the stream, or a request's part in it; what waits is discarded for `reason`.
-
-    Where the client cancelled, what withdraws a question is sent before the end.
-
-    Attributes:
-        ending: Why.
-        reason: The same, for what waits.
-        request_id: The request that ends, if the stream may owe replies to others too; None for the whole stream.
-    """
-
-    ending: Ending
-    reason: Reason
-    request_id: RequestId | None = None
-
-
-class Cut(msgspec.Struct, frozen=True):
-    """End the stream and its connection at once: too much waits for clients that do not read, and for this one the most."""
-
-
-class Supersede(msgspec.Struct, frozen=True):
-    """A newer stream takes this one's place: return what waits now, and end the connection."""
-
-
-class Purge(msgspec.Struct, frozen=True):
-    """Discard what waits and is `unwanted` now."""
-
-    unwanted: Callable[[Outgoing], bool]
-    reason: Reason
-
-    @classmethod
-    def request(cls, request_id: RequestId) -> Self:
-        """Discard what waits for one request, which its client cancelled.
-
-        What withdraws a question that the client has seen goes out all the same: the client would wait otherwise.
-        """
-
-        def unwanted(message: Outgoing) -> bool:
-            return message.request_id == request_id and not (isinstance(message, Withdrawal) and message.due)
-
-        return cls(unwanted, Reason.CANCELLED)
+from mcpbus.writer import Cancellable, Detached, TakeOver, Writer
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -105,188 +40,118 @@ class Returned(msgspec.Struct, frozen=True):
     lost: Sequence[Outgoing]
 
 
-class Written(msgspec.Struct, frozen=True):
-    """The last of the stream was written, or kept."""
+class _Finish(msgspec.Struct, frozen=True):
+    """Told by the stream to itself, so as to hear first what those were about to say who end together with it."""
 
 
-class Detached(msgspec.Struct, frozen=True):
-    """A connection's task has let go of the stream."""
-
-    writer: "Writer"
+class _Forsaken(msgspec.Struct, frozen=True):
+    """Nobody came back to the stream."""
 
 
-class TakeOver(msgspec.Struct, frozen=True):
-    """A client has come back for the stream on another connection."""
-
-    writer: "Writer"
-
-
-class Poll(msgspec.Struct, frozen=True):
-    """Close the connection, not the stream: its client comes back for the rest.
-
-    Attributes:
-        retry: After how many seconds it may.
-    """
-
-    retry: float
-
-
-class Cancellable(Protocol):
-    """A `trio.CancelScope`, or what can be ended like one."""
-
-    def cancel(self) -> None:
-        """End it."""
-
-
-class Stream:
-    """A logical stream to a client. Only the bus makes them.
+class Stream(LazyActor[object], kw_only=True, eq=False):
+    """A logical stream to a client. Made by `open_stream`.
 
     Attributes:
         line: What kind of stream it is.
-        brief: The request that speaks on it, where neither has an actor for as long as nobody else knows of them.
+        limits: The bounds of its outbox, and how long it waits for its client.
+        budget: Where it is counted what waits.
+        outbox: What waits for its writer.
+        log: What it has said, if its client can come back for it.
+        registry: Where its session finds it by its log's name, if it has one.
+        returns_to: The session to which a GET stream returns what it does not send.
         finishing: Whether what waits is the last of it.
         ending: Why it ended without a reply; None if it did not, or has not.
         owed: How many replies are still to come before it ends: one, unless it is set anew for a batch of requests.
-        log: What it has said, if its client can come back for it.
-        registry: Where its session finds it by its log's name, if it has one.
         spared: Whether it does not end for others' sake, however much waits.
         owner: To whom what waits is counted; None if that is not known.
+        writing: What is being written.
+        writing_bytes: How much that is.
+        account: Where it is counted what waits; None of most streams, which never have anything that waits.
+        ready: Set when there is something to take, if its writer waits for that.
     """
 
-    __slots__ = (
-        "_account",
-        "_address",
-        "_budget",
-        "_open",
-        "_outbox",
-        "_patience",
-        "_ready",
-        "_relief",
-        "_start",
-        "_writer",
-        "_writing",
-        "_writing_bytes",
-        "brief",
-        "ending",
-        "finishing",
-        "line",
-        "log",
-        "owed",
-        "owner",
-        "registry",
-        "spared",
-    )
+    line: Line
+    limits: Limits
+    budget: Budget
+    outbox: Outbox
+    _open: OpenStreams
+    log: EventLog | None = None
+    registry: ResumableStreams | None = None
+    returns_to: Address[object] | None = None
+    finishing: bool = False
+    ending: Ending | None = None
+    owed: int = 1
+    spared: bool = False
+    owner: Hashable = None
+    writing: Sequence[Outgoing] = ()
+    writing_bytes: int = 0
+    account: Account | None = None
+    ready: trio.Event | None = None
+    _relief: trio.Event | None = None
+    _writer: Writer | None = None
+    _next: Writer | None = None
+    _keeper: Task | None = None
+    _patience: Timer | None = None
+    _leaving: bool = False
 
-    def __init__(  # noqa: PLR0917 - made in one place
-        self,
-        line: Line,
-        limits: Limits,
-        open_streams: OpenStreams,
-        budget: Budget,
-        log: EventLog | None,
-        start: "Callable[[Stream], Address[object]]",
-    ) -> None:
-        self.line = line
-        self.log = log
-        self.brief: Brief | None = None
-        self.finishing = False
-        self._start = start
-        self._address: Address[object] | None = None
-        self.registry: ResumableStreams | None = None
-        self.spared = False
-        self.owner: Hashable = None
-        self._patience = limits.abandoned_timeout
-        self._open = open_streams
-        self._budget = budget
-        self._account: Account | None = None  # most streams never have anything that waits
-        self.ending: Ending | None = None
-        self.owed = 1
-        self._outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
-        self._writing: Sequence[Outgoing] = ()
-        self._writing_bytes = 0
-        self._writer: Writer | None = None
-        self._ready: trio.Event | None = None
-        self._relief: trio.Event | None = None
+    # -- life ------------------------------------------------------------------------------------
 
     @property
-    def address(self) -> Address[object]:
-        """Its actor, which is there as soon as somebody asks for it."""
-        if self.brief is not None:
-            self.brief.appear()
-        if self._address is None:
-            self._address = self._start(self)
-        return self._address
+    def capacity(self) -> int:
+        """Room for all that another stream may hand over at once, beside what is said meanwhile."""
+        return 2 * self.limits.outbox_items + self.limits.max_requests_per_session
 
-    @property
-    def reached(self) -> ReachedLimits:
-        """Where it is noted that a limit was reached."""
-        return self._budget.reached
+    def activated(self, cell: Cell[object]) -> None:
+        """Count among the streams that are open."""
+        self._open.opened()
+        if self.returns_to is not None:
+            cell.watch(self.returns_to)
 
-    @property
-    def over(self) -> bool:
-        """Whether it has ended, or is about to: it takes nothing any more."""
-        return self._outbox.closed if self._address is None else self._address.stopped
+    def ended(self, reason: StopReason) -> None:
+        """Give every message that is left its fate, whatever ended the stream, and let the writer go."""
+        if self.active:
+            self._open.ended()
+        waiting, lost = self.outbox.remove(), self.let_go()
+        self._close()
+        if self.registry is not None and self.log is not None:
+            # Where its client cancelled, or ended the session, no reply is due.
+            complete = self.log.finished or self.ending is not None or self.line is Line.GET
+            self.registry.ended(self.log, complete=complete)
+        if self._next is not None:
+            self._next.grant()
+        for message in lost:
+            message.discard(Reason.LOST)
+        if self.returns_to is None:
+            failed = reason is StopReason.FAILED
+            for message in waiting:
+                message.discard(Reason.FAILED if failed else self.lapse(message))
+        else:
+            self._return(waiting, lost)
+
+    def _close(self) -> None:
+        self.outbox.closed = True
+        self._relieve()
+        if self.account is not None:
+            self.account.close()
+        self._wake(True)
+        self._writer = None  # they know each other, and should not wait for the garbage collector
+
+    def _return(self, waiting: list[Outgoing], lost: Sequence[Outgoing]) -> None:
+        """Give what this stream does not send any more back to the session that it belongs to."""
+        if self.returns_to is not None and not self.returns_to.stopped:
+            self.returns_to.tell(Returned(self, waiting, lost))
+        else:
+            for message in waiting:
+                message.discard(Reason.SESSION_ENDED)
+
+    # -- what is said ----------------------------------------------------------------------------
 
     def send(self, message: Outgoing) -> None:
         """Queue a message for the client. Never waits; the receipt tells what became of it."""
-        address = self.address
-        if address.stopped:
+        if self._address is not None and self._address.stopped:
             message.discard(self.lapse(message))
         else:
-            address.tell(message)
-
-    def put(self, message: Outgoing) -> None:
-        """Put a message into the outbox. For its actor, and for a request in brief while there is none."""
-        if self.finishing:
-            message.discard(Reason.FINISHED)
-            return
-        if message.final:
-            self.owed -= 1
-            message.final = self.finishing = not self.owed
-            self._relieve()
-        full = self._outbox.put(message)
-        if full is not None:
-            self.reached.note(full, self.owner, NOT_WRITTEN)
-        self.wake(final=self.finishing)
-        if self._account is not None or self._outbox.held + self._writing_bytes > SHORT_BYTES:
-            self.count()
-
-    def conclude(self, fate: Fate) -> None:
-        """Give what is being written its fate. For whoever writes it, who alone knows that, at the very moment."""
-        settle_all([message.receipt for message in self.let_go()], fate)
-
-    def let_go(self) -> Sequence[Outgoing]:
-        """Return what is being written, which nobody writes any more."""
-        given_up, self._writing, self._writing_bytes = self._writing, (), 0
-        if self._account is not None:
-            self.count()
-            self._relieve()
-        return given_up
-
-    @property
-    def done(self) -> bool:
-        """Whether the last of it was written."""
-        return self.finishing and not self._outbox and not self._writing
-
-    def count(self) -> None:
-        """Say how much waits: what is being written is there twice, as a message and as what its connection makes of it."""
-        if self._account is None:
-            self._account = self._budget.account(
-                "a stream", None if self.spared else self._cut, owner=self.owner
-            )
-        self._account.hold_now(self._outbox.held + 2 * self._writing_bytes)
-
-    def _cut(self) -> None:
-        self.address.tell(Cut())
-
-    def close(self) -> None:
-        """Take nothing any more. For its actor, and for its writer while there is none."""
-        self._outbox.closed = True
-        self._relieve()
-        if self._account is not None:
-            self._account.close()
-        self.wake(final=True)
-        self._writer = None  # they know each other, and should not wait for the garbage collector
+            self.tell(message)
 
     def lapse(self, message: Outgoing) -> Reason:
         """Return why a message is discarded now that this stream is gone."""
@@ -295,15 +160,44 @@ class Stream:
         fate = absent(message.kind, message.era, Situation.ENDED if shared else Situation.DROPPED)
         return fate if isinstance(fate, Reason) else Reason.NO_STREAM
 
+    def _put(self, message: Outgoing) -> None:
+        if self.finishing:
+            message.discard(Reason.FINISHED)
+            return
+        if message.final:
+            self.owed -= 1
+            message.final = self.finishing = not self.owed
+            self._relieve()
+        full = self.outbox.put(message)
+        if full is not None:
+            self.reached.note(full, self.owner, NOT_WRITTEN)
+        self._wake(self.finishing)
+        if self.account is not None or self.outbox.held + self.writing_bytes > SHORT_BYTES:
+            self.count()
+
+    def _purge(self, message: Purge) -> None:
+        gone = self.outbox.purge(message.unwanted)
+        for purged in gone:
+            purged.discard(message.reason)
+        if gone:
+            self.count()
+
+    # -- how much waits --------------------------------------------------------------------------
+
+    @property
+    def reached(self) -> ReachedLimits:
+        """Where it is noted that a limit was reached."""
+        return self.budget.reached
+
     @property
     def waiting(self) -> int:
         """How many messages wait for its writer."""
-        return len(self._outbox)
+        return len(self.outbox)
 
     @property
     def laden(self) -> bool:
         """Whether more waits for its writer, and for the end of a write, replies included, than of notifications alone may."""
-        return self._outbox.held + self._writing_bytes > self._outbox.max_bytes
+        return self.outbox.held + self.writing_bytes > self.outbox.max_bytes
 
     async def relieved(self) -> None:
         """Wait until a reply has come, something was written, or it has ended."""
@@ -316,19 +210,19 @@ class Stream:
             self._relief.set()
             self._relief = None
 
-    @property
-    def crowded(self) -> bool:
-        """Whether so much waits for its writer that whoever says more should let that run first."""
-        return self._outbox.crowded
+    def count(self) -> None:
+        """Say how much waits: what is being written is there twice, as a message and as what its connection makes of it."""
+        if self.account is None:
+            end = None if self.spared else self._cut
+            self.account = self.budget.account("a stream", end, owner=self.owner)
+        self.account.hold_now(self.outbox.held + 2 * self.writing_bytes)
 
-    def hand_over(self) -> list[Outgoing]:
-        """Take what waits out of the outbox, to be sent on another stream. For its actor."""
-        taken = self._outbox.remove()
-        if self._account is not None:
-            self.count()
-        return taken
+    def _cut(self) -> None:
+        self.address.tell(Cut())
 
-    def attach(self, connection: Cancellable | None = None) -> "Writer":
+    # -- its writer ------------------------------------------------------------------------------
+
+    def attach(self, connection: Cancellable | None = None) -> Writer:
         """Attach a connection; its task drains the stream inside the writer's block.
 
         Args:
@@ -338,24 +232,42 @@ class Stream:
         writer = self._writer = Writer(self, connection)
         return writer
 
-    async def resume(self, connection: trio.CancelScope) -> "Writer | None":
+    async def resume(self, connection: trio.CancelScope) -> Writer | None:
         """Take the stream over from a connection that its client has lost; None if it has ended meanwhile.
 
         Returns once nobody else writes or keeps anything of it. What is said in the meantime waits.
         """
         writer = Writer(self, connection)
         writer.granted = trio.Event()
-        if not self.address.stopped:
+        if not self.stopped:
             self.address.tell(TakeOver(writer))
             try:
                 await writer.granted.wait()
             except trio.Cancelled:
                 writer.__exit__()
                 raise
-        return None if self.address.stopped else writer
+        return None if self.stopped else writer
 
-    def wake(self, *, final: bool = False) -> None:
-        """Let the writer look at the outbox. For the stream's actor.
+    def conclude(self, fate: Fate) -> None:
+        """Give what is being written its fate. For whoever writes it, who alone knows that, at the very moment."""
+        settle_all([message.receipt for message in self.let_go()], fate)
+        self._stop_if_done()
+
+    def let_go(self) -> Sequence[Outgoing]:
+        """Return what is being written, which nobody writes any more."""
+        given_up, self.writing, self.writing_bytes = self.writing, (), 0
+        if self.account is not None:
+            self.count()
+            self._relieve()
+        return given_up
+
+    @property
+    def done(self) -> bool:
+        """Whether the last of it was written."""
+        return self.finishing and not self.outbox and not self.writing
+
+    def _wake(self, final: bool = False) -> None:
+        """Let the writer look at the outbox.
 
         Args:
             final: Whether the last message is there, or none will come any more.
@@ -363,130 +275,187 @@ class Stream:
         writer = self._writer
         if writer is not None and writer.notify is not None:
             writer.notify(final)
-        elif self._ready is not None:
-            self._ready.set()
-            self._ready = None
+        elif self.ready is not None:
+            self.ready.set()
+            self.ready = None
+
+    def _detached(self, message: Detached) -> None:
+        writer = message.writer
+        if self._next is writer:
+            self._next = None
+        if self._writer is not writer:
+            return
+        self._writer = None
+        if self.done or self.log is None or not self.log.resumable:
+            self.stop()
+            return
+        for lost in self.let_go():
+            lost.discard(Reason.LOST)
+        if self._next is None:
+            self._patience = self.cell.after(self.limits.abandoned_timeout, _Forsaken())
+        self._give()
+
+    # -- coming back -----------------------------------------------------------------------------
+
+    def _take_over(self, message: TakeOver) -> None:
+        if self._next is not None and self._next.connection is not None:
+            self._next.connection.cancel()
+        self._next = message.writer
+        writer = self._writer
+        if writer is not None and writer.connection is not None:
+            writer.connection.cancel()
+        elif writer is None and self._keeper is None:
+            self._give()
+        elif self._keeper is not None:
+            self._keeper.cancel()
+
+    def _give(self) -> None:
+        """Give the stream, which nobody writes or keeps, to whoever is next: a connection, or the keeper."""
+        if self._leaving:
+            self.stop()
+        elif self._next is not None:
+            self._writer, self._next = self._next, None
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+            self._writer.grant()
+        elif self.finishing and not self.outbox:
+            self.stop()
+        else:
+            self._keeper = self.cell.start_task(_keep, self, context=Context())
+
+    def _keeper_ended(self, _message: TaskEnded) -> None:
+        self._keeper = None
+        if self.log is None or not self.log.resumable:
+            self.stop()
+        elif self._writer is None:
+            self._give()
+
+    def _forsaken(self, _message: _Forsaken) -> None:
+        self.reached.note("abandoned_timeout", self.owner, "a stream was ended", usual=True)
+        self._leave()
+
+    def _close_connection(self, message: CloseConnection) -> None:
+        if self._writer is not None and self.log is not None and self.log.primes:
+            self._writer.retry = message.retry
+            self._wake()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _last_turn(self, _message: Finish | Stopped) -> None:
+        # Requests that were told to end before this have sent their replies, which are in the mailbox now.
+        self.address.tell(_Finish())
+
+    def _finish(self, _message: _Finish) -> None:
+        self.finishing = True
+        self._stop_if_done()
+
+    def _abort(self, message: Abort) -> None:
+        concerned = message.request_id
+        self.ending = message.ending
+        if concerned is not None and message.ending is Ending.CANCELLED:
+            self._purge(Purge.request(concerned))
+        else:
+            self._purge(Purge(lambda m: concerned is None or m.request_id == concerned, message.reason))
+        self.owed = 0 if concerned is None else self.owed - 1
+        if not self.owed:
+            self.finishing = True
+            self._wake()  # the writer may keep replies back until the last one
+            self._stop_if_done()
+
+    def _supersede(self, _message: Supersede) -> None:
+        # At once, and not when the connection has let go: what is said from now on has to wait for it.
+        waiting = self.outbox.remove()
+        if self.account is not None:
+            self.count()
+        self._return(waiting, ())
+        self.finishing = True
+        self._leave()
+
+    def _cut_off(self, _message: Cut) -> None:
+        self._purge(Purge(lambda _: True, Reason.OVERFLOW))
+        self.finishing = True
+        self._leave()
+
+    def _leave(self) -> None:
+        """Stop when whoever writes or keeps has let go: only then is it known what was kept, and what was lost."""
+        self._leaving = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+        elif self._writer is not None and self._writer.connection is not None:
+            self._writer.connection.cancel()
+        else:
+            self.stop()
+
+    def _stop_if_done(self) -> None:
+        if self.done:
+            self.stop()
 
     def __repr__(self) -> str:
-        return f"<Stream {self.line.value}, {len(self._outbox)} waiting>"
+        return f"<Stream {self.line.value}, {len(self.outbox)} waiting>"
+
+    HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        Outgoing: _put,
+        Withdrawal: _put,
+        Detached: _detached,
+        Finish: _last_turn,
+        _Finish: _finish,
+        Abort: _abort,
+        Cut: _cut_off,
+        Supersede: _supersede,
+        Purge: _purge,
+        CloseConnection: _close_connection,
+        TakeOver: _take_over,
+        Stopped: _last_turn,
+        _Forsaken: _forsaken,
+        TaskEnded: _keeper_ended,
+    }
 
 
-class Writer:
-    """The writing end of a stream, for the task of the attached connection; leaving its block detaches it.
+def open_stream(
+    system: System,
+    line: Line,
+    limits: Limits,
+    open_streams: OpenStreams,
+    budget: Budget,
+    *,
+    returns_to: Address[object] | None = None,
+    log: EventLog | None = None,
+) -> Stream:
+    """Open a stream.
 
-    Attributes:
-        connection: The scope in which that task runs, or whatever else ends the connection, if it may be cancelled.
-        notify: Called as soon as there is something to take, with whether it is the last; for connections that are written
-            without a task which waits. It is called by the stream's actor, which hears what it says only afterwards.
-        granted: Set when the stream is this writer's own, if it had to wait for that.
-        retry: After how many seconds the client should come back; None unless the connection is to be closed.
+    Args:
+        system: Where it lives.
+        line: What kind of stream it is. The answer of one request is dormant, and if its handler does not wait perhaps for ever.
+        limits: The bounds of its outbox.
+        open_streams: Where it is counted while it is open.
+        budget: Where it is counted what waits.
+        returns_to: The session that a GET stream returns its leftovers to.
+        log: Keeps what it says, so that its client can come back.
     """
+    outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
+    stream = Stream(
+        system,
+        line=line,
+        limits=limits,
+        budget=budget,
+        outbox=outbox,
+        _open=open_streams,
+        log=log,
+        returns_to=returns_to,
+    )
+    if line is not Line.OWN:
+        stream.address  # noqa: B018 - it is active from the beginning
+    return stream
 
-    __slots__ = ("_held_back", "_kept", "_stream", "connection", "granted", "notify", "retry")
 
-    def __init__(self, stream: Stream, connection: Cancellable | None) -> None:
-        self._stream = stream
-        self._kept = False
-        self._held_back = False
-        self.connection = connection
-        self.notify: Callable[[bool], None] | None = None
-        self.granted: trio.Event | None = None
-        self.retry: float | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        stream = self._stream
-        if self._kept:
-            self.stored()
-        if not stream.over:
-            stream.address.tell(Detached(self))
-
-    def grant(self) -> None:
-        """Let whoever waits to have the stream see that it has it, or that there is none any more."""
-        if self.granted is not None:
-            self.granted.set()
-
-    async def take_soon(self) -> list[Outgoing] | None:
-        """Take all messages that are there after two turns of the scheduler; otherwise as `take`.
-
-        Most handlers end within these turns, and then nothing had to be set up to wait for them.
-        """
-        for _ in range(2):
-            await trio.lowlevel.checkpoint()
-            if self._stream._outbox:
-                break
-        return self.take_now()
-
-    async def take(self, timeout: float = float("inf")) -> list[Outgoing] | None:  # noqa: ASYNC109
-        """Wait for messages, and take all that there are.
-
-        A cancellation takes nothing.
-
-        Args:
-            timeout: After how many seconds to return without a message.
-
-        Returns:
-            The batch; an empty list after `timeout`; None when the stream has ended.
-        """
-        stream = self._stream
-        outbox = stream._outbox
-        if not outbox and not outbox.closed and self.retry is None:
-            ready = stream._ready = trio.Event()
-            if timeout == float("inf"):
-                await ready.wait()
-            else:
-                with trio.move_on_after(timeout):
-                    await ready.wait()
-        return self.take_now()
-
-    def take_now(self) -> list[Outgoing] | None:
-        """Take all messages that are there; otherwise as `take`."""
-        stream = self._stream
-        outbox, size = stream._outbox, stream._outbox.held
-        batch = outbox.take()
-        if self._held_back:
-            self._held_back = False
-            batch, size = [*stream._writing, *batch], stream._writing_bytes + size
-        if not batch:
-            return None if outbox.closed else batch
-        stream._writing, stream._writing_bytes = batch, size
-        if stream._account is not None:
-            stream.count()
-            if outbox.closed:
-                return None  # that was too much, and for this stream the most waited
-        return batch
-
-    def hold_back(self) -> None:
-        """Do not write the batch yet: the next one that is taken begins with it."""
-        self._held_back = True
-
-    async def keep(self) -> list[str] | None:
-        """Put the batch into the stream's log before it is written, and return the ids of its events, if it is kept."""
-        stream = self._stream
-        if stream.log is None:
-            return None
-        ids = await stream.log.append(stream._writing)
-        self._kept = ids is not None
-        return ids
-
-    def stored(self) -> None:
-        """Say that nobody writes the batch any more, which is in the log."""
-        self._conclude(STORED)
-
-    def written(self) -> None:
-        """Say that the write of the batch returned, and no disconnect was seen."""
-        self._conclude(DELIVERED)
-
-    def _conclude(self, fate: Fate) -> None:
-        stream = self._stream
-        self._kept = False
-        stream.conclude(fate)
-        if not stream.done:
-            return
-        if stream._address is not None:
-            stream._address.tell(Written())
-        else:
-            # Nobody else can tell, or be told: the request that speaks is in brief.
-            stream.close()
+async def _keep(stream: Stream) -> None:
+    """Put what a stream says into its log while no connection is attached."""
+    assert stream.log is not None  # noqa: S101 - the actor looked
+    with Writer(stream, None) as keeper:
+        while (batch := await keeper.take()) is not None:
+            if not batch:
+                continue  # what woke it was purged, or handed over to another stream
+            if await keeper.keep() is None:
+                return
+            keeper.stored()

@@ -8,18 +8,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from actors import Cell, Stopped, StopReason
+from actors import Address, Cell, Stopped, StopReason
+from mcpbus.admission import Slot
 from mcpbus.emission import Emission
 from mcpbus.fate import Receipt
+from mcpbus.inbound import Inbound
 from mcpbus.interest import weigh_uri
 from mcpbus.outbox import Outgoing
-from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.routes import Kind, Line
-from mcpbus.request import Cancel, Drop, End, Ticket
-from mcpbus.stream import Purge
+from mcpbus.signals import Cancel, Drop, End, Purge
+from mcpbus.stream import Stream
 from mcpbus.tasks.task import Follow
 
 if TYPE_CHECKING:
@@ -33,24 +35,28 @@ _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 class SubscriptionActor:
     """See the module."""
 
-    __slots__ = ("_account", "_bus", "_cell", "_granted", "_ticket")
+    __slots__ = ("_account", "_bus", "_cell", "_granted", "_inbound", "_slot", "_stream")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made in one place
         self,
         cell: Cell[object],
-        ticket: Ticket,
+        inbound: Inbound,
+        slot: Slot,
+        stream: Stream,
         granted: SubscriptionFilter,
         bus: "Bus",
     ) -> None:
         self._cell = cell
-        self._ticket = ticket
+        self._inbound = inbound
+        self._slot = slot
+        self._stream = stream
         self._granted = granted
         self._bus = bus
-        ticket.slot.occupy(cell.address)
+        slot.request = self
         cell.on_stop(self._ended)
-        cell.watch(ticket.stream.address)
+        cell.watch(stream.address)
         self._account = bus.budget.account(
-            "a listen", partial(cell.address.tell, End(_TOO_MUCH)), owner=ticket.stream.owner
+            "a listen", partial(cell.address.tell, End(_TOO_MUCH)), owner=stream.owner
         )
         self._account.hold(sum(map(weigh_uri, (*granted.resource_subscriptions, *granted.task_ids))))
         self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta()})
@@ -63,29 +69,31 @@ class SubscriptionActor:
         for task_id in granted.task_ids:
             bus.tasks.follow(task_id, Follow(cell.address))
 
+    @property
+    def address(self) -> Address[object]:
+        """Where it can be reached."""
+        return self._cell.address
+
     def handle(self, message: object) -> None:
         """Handle one message; see `actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
     def _change(self, said: Emission) -> None:
-        ticket = self._ticket
-        data = stamped(said.data, ticket.id)
-        ticket.stream.send(Outgoing(said.kind, ticket.revision.era, data, said.receipt, said.key, ticket.id))
+        listen, era = self._inbound.request.id, self._inbound.revision.era
+        data = stamped(said.data, listen)
+        self._stream.send(Outgoing(said.kind, era, data, said.receipt, said.key, listen))
 
     def _meta(self) -> dict[str, Any]:
-        return {SUBSCRIPTION_ID: self._ticket.id}
+        return {SUBSCRIPTION_ID: self._inbound.request.id}
 
     def _end(self, _message: End) -> None:
         """End the subscription in good order, with its result."""
-        ticket = self._ticket
-        final = ticket.stream.line is not Line.SHARED
-        tail = self._bus.server.tails[ticket.revision].with_meta(self._meta())
-        data = encode_result(ticket.id, b"{" + tail.removeprefix(b","))
-        self._send(Kind.LISTEN_RESULT, data, self._bus.ledger.enter(ticket.method), final=final)
+        tail = self._bus.server.tails[self._inbound.revision].with_meta(self._meta())
+        self._answer(encode_result(self._inbound.request.id, b"{" + tail.removeprefix(b",")))
         self._cell.stop()
 
     def _cancel(self, _message: Cancel | Drop) -> None:
-        self._ticket.stream.address.tell(Purge.request(self._ticket.id))
+        self._stream.address.tell(Purge.request(self._inbound.request.id))
         self._cell.stop()
 
     def _stream_stopped(self, _message: Stopped) -> None:
@@ -95,12 +103,11 @@ class SubscriptionActor:
         self._send(kind, encode_notification(method, params), self._bus.ledger.enter(method))
 
     def _send(self, kind: Kind, data: bytes, receipt: Receipt, *, final: bool = False) -> None:
-        ticket = self._ticket
-        ticket.stream.send(Outgoing(kind, ticket.revision.era, data, receipt, None, ticket.id, final))
+        era, listen = self._inbound.revision.era, self._inbound.request.id
+        self._stream.send(Outgoing(kind, era, data, receipt, None, listen, final))
 
     def _ended(self, reason: StopReason) -> None:
-        ticket = self._ticket
-        ticket.slot.release()
+        self._slot.release()
         self._account.close()
         granted = self._granted
         self._bus.interests.remove(
@@ -110,13 +117,11 @@ class SubscriptionActor:
             tasks=granted.task_ids,
         )
         if reason is StopReason.FAILED:
-            self._fail(internal_error())
+            self._answer(encode_error(self._inbound.request.id, internal_error()))
 
-    def _fail(self, error: ProtocolError) -> None:
-        ticket = self._ticket
-        receipt = self._bus.ledger.enter(ticket.method)
-        final = ticket.stream.line is not Line.SHARED
-        self._send(Kind.LISTEN_RESULT, encode_error(ticket.id, error), receipt, final=final)
+    def _answer(self, data: bytes) -> None:
+        receipt = self._bus.ledger.enter(self._inbound.request.method)
+        self._send(Kind.LISTEN_RESULT, data, receipt, final=self._stream.line is not Line.SHARED)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _change,

@@ -138,7 +138,7 @@ class SyncContext(HandlerContext):
     def task_message(self, message: str | None) -> None:
         """Show people what the task is doing; see `Context.task_message`."""
         context = self._context
-        _in_trio(lambda: context.bus.tasks.say(context._carrier, message))  # noqa: SLF001 - its other face
+        _in_trio(lambda: context.bus.tasks.say(context._call, message))  # noqa: SLF001 - its other face
 
     def _say(self, make: Callable[[], Emission | Progress]) -> Receipt:
         # The ledger belongs to the trio thread, so the emission is made there too.

@@ -29,10 +29,10 @@ ROOF = "mcpbus asking blocked bus cli examples* http_keywords program server sta
 """What may know everything: the public faces, and what makes a program of it all."""
 
 ELSEWHERE = {
-    "core": "admission asking.ask asking.parking brief budget call containment context emission fate features.threads held"
+    "core": "admission asking.ask asking.parking budget call containment context emission fate features.threads held"
     " inbound interest mailboxes nursery open_streams options outbox pace reached request resumable rounds session"
-    " session_actor shares statistics stores.* stream stream_actor subscription sync_context tasks.directory"
-    " tasks.record tasks.stores* tasks.task turns voice",
+    " session_actor shares signals statistics stores.* stream subscription sync_context tasks.directory"
+    " tasks.record tasks.stores* tasks.task turns writer",
     "transports": "transport transport.*",
 }
 """Modules that are not in the package of their room yet."""

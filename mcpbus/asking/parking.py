@@ -13,7 +13,7 @@ from mcpbus.reached import ReachedLimits
 from mcpbus.shares import NoRoomError, Shares
 
 if TYPE_CHECKING:
-    from mcpbus.call import Carrier
+    from mcpbus.call import Call
 
 _MOST_CONSUMED = 100_000
 
@@ -23,13 +23,13 @@ class Parked(msgspec.Struct, frozen=True):
 
     Attributes:
         round: The round that goes on with it.
-        carrier: What its context speaks through.
+        call: What its context speaks through.
         evict: Ends it.
         owner: To whom it is counted.
     """
 
     round: bytes
-    carrier: "Carrier"
+    call: "Call"
     evict: Callable[[], object]
     owner: Hashable = None
 
@@ -108,7 +108,7 @@ class Parking:
 
     def _owner_of(self, call: str) -> Owner | None:
         parked = self._calls.get(call)
-        return None if parked is None else Owner(parked.carrier.caller.principal)
+        return None if parked is None else Owner(parked.call.caller.principal)
 
     def claim(self, state: RoundState) -> Parked | None:
         """Use up a round, and return the call that waits for it; None if that is gone.

@@ -1,24 +1,21 @@
 """How a client's request enters the bus, over whatever transport it came.
 
-`serve` refuses before anything is allocated, answers at once what needs no waiting, and starts the actors of
+`serve` refuses before anything is allocated, answers at once what needs no waiting, and runs the handler of
 what does. The transports differ only in the stream that the reply goes to.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
-from functools import cache, partial
-from typing import TYPE_CHECKING, overload
+from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
-import trio
 
-from mcpbus.admission import CountedTo, Overloaded, PastShare, Slot
+from mcpbus.admission import CountedTo, Overloaded, PastShare
 from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.asking.parking import Parked
-from mcpbus.brief import Brief
 from mcpbus.budget import weigh
-from mcpbus.call import Carrier, Resume
+from mcpbus.call import Call, Resume
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.dispatch.methods import METHODS, Caller, Prepared
 from mcpbus.inbound import Inbound, OpenStream
@@ -37,9 +34,9 @@ from mcpbus.protocol.request_state import Binding, RoundState
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Line, Setting
 from mcpbus.protocol.task_extension import declares, undeclared
-from mcpbus.request import Answered, RequestActor, Ticket, give_up
-from mcpbus.rounds import run_rounds
+from mcpbus.request import Request
 from mcpbus.session import CancelRequest, Initialized, Session
+from mcpbus.signals import Answered
 from mcpbus.stream import Stream
 from mcpbus.subscription import SubscriptionActor
 
@@ -53,27 +50,37 @@ LISTEN = "subscriptions/listen"
 INITIALIZE = "initialize"
 
 
-@overload
-def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream: ...
-@overload
-def serve(
-    bus: "Bus", inbound: Inbound, open_stream: OpenStream, scope: trio.CancelScope | None
-) -> bytes | Stream | Brief: ...
-def serve(
-    bus: "Bus", inbound: Inbound, open_stream: OpenStream, scope: trio.CancelScope | None = None
-) -> bytes | Stream | Brief:
-    """Serve a request, `initialize` apart.
+def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream:
+    """Serve a request, `initialize` apart; its handler has a task of its own.
+
+    Returns:
+        The encoded result object, where it was there at once; otherwise the stream on which the reply comes.
+
+    Raises:
+        ProtocolError: What to answer instead; anything else that went wrong has been logged.
+    """
+    admitted = admit(bus, inbound, open_stream)
+    if not isinstance(admitted, Request):
+        return admitted
+    try:
+        return admitted.start()
+    except Exception as error:
+        admitted.slot.release()
+        raise _failed(inbound, error) from error
+
+
+def admit(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream | Request:
+    """Admit a request, `initialize` apart, whose handler is run by whoever has it admitted.
 
     Args:
         bus: The bus.
         inbound: The request.
         open_stream: Opens the stream for its reply, or returns the channel that has it; called only once
             nothing can be refused any more.
-        scope: That of whoever asks, if they run the handler where there is one; see `actors.Guest`.
 
     Returns:
-        The encoded result object, where it was there at once; what is to be run, if there was a scope; otherwise the stream
-        on which the reply comes.
+        The encoded result object, where it was there at once; what is to be run or started; or the stream on which the reply
+        comes, where there is nothing to run.
 
     Raises:
         ProtocolError: What to answer instead; anything else that went wrong has been logged.
@@ -97,28 +104,25 @@ def serve(
         if rounds and inbound.routing.is_retry():
             return _retry(bus, inbound, caller, prepared, open_stream)
         slot = bus.admission.admit(request.id, inbound.table(), inbound)
-        carrier = Carrier(bus, caller, request, prepared, rounds)
-        if scope is None:
-            return _start(inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session)), carrier)
-        if large:
-            _count(carrier, slot)
-        brief = carrier.brief = slot.brief = Brief(
-            scope,
-            coroutine=run_rounds(carrier),
-            context=copy_context(),
-            inbound=inbound,
-            slot=slot,
-            carrier=carrier,
-            open_stream=open_stream,
+        call = Call(bus.system, bus=bus, caller=caller, request=request, handler=prepared, rounds=rounds)
+        admitted = call.carrier = slot.request = Request(
+            bus.system, inbound=inbound, slot=slot, call=call, open_stream=open_stream
         )
+        if large:
+            _count(admitted)
     except (ProtocolError, KeyboardInterrupt):
         raise
     except BaseException as error:  # of the author's, such as how a principal compares; or there is no memory
         if slot is not None:
             slot.release()
-        _log.error("%s failed", request.method, exc_info=error)
-        raise internal_error() from error
-    return brief
+        raise _failed(inbound, error) from error
+    return admitted
+
+
+def _failed(inbound: Inbound, error: BaseException) -> ProtocolError:
+    """Log what went wrong before a request had begun, and return what its client is told."""
+    _log.error("%s failed", inbound.request.method, exc_info=error)
+    return internal_error()
 
 
 def _fits(bus: "Bus", inbound: Inbound) -> bool:
@@ -127,12 +131,13 @@ def _fits(bus: "Bus", inbound: Inbound) -> bool:
     return True
 
 
-def _count(carrier: Carrier, slot: Slot) -> None:
+def _count(request: Request) -> None:
     """Count what a request brings before it is decoded, by which it grows; raises what to answer if it has to go at once."""
-    carrier.count(partial(give_up, carrier))
-    if carrier.gives_up:
-        slot.release()
-        carrier.let_go()
+    call = request.call
+    call.count(request.give_up)
+    if call.gives_up:
+        request.slot.release()
+        call.let_go()
         raise Overloaded("Too much is kept in memory, and this request would be the largest; try again later")
 
 
@@ -145,12 +150,6 @@ def _serve_apart(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes
     if of_session is None or session is None:
         raise method_not_found(method)
     return of_session(session, inbound)
-
-
-def _start(ticket: Ticket, carrier: Carrier) -> Stream:
-    """Start the actor of an admitted request."""
-    carrier.bus.system.spawn(RequestActor, ticket, carrier.bus.ledger, carrier, None)
-    return ticket.stream
 
 
 def _retry(
@@ -175,19 +174,23 @@ def _retry(
         except BaseException:
             slot.release()
             raise
-    ticket = inbound.ticket(bus, slot, open_stream(Line.OWN, inbound.session))
     if parked is not None:
-        parked.carrier.carry(caller, request)
-        _start(ticket, parked.carrier)
-        parked.carrier.call.tell(Resume(responses))
-        return ticket.stream
-    carrier = Carrier(bus, caller, request, prepared, rounds=True)
-    if state is not None:
-        answers = state.answers or {}
-        carrier.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
-        carrier.state = None if state.author is None else msgspec.json.decode(state.author)
-    carrier.answers |= responses
-    return _start(ticket, carrier)
+        call = parked.call
+        call.carry_on(caller, request)
+    else:
+        call = Call(bus.system, bus=bus, caller=caller, request=request, handler=prepared, rounds=True)
+        if state is not None:
+            answers = state.answers or {}
+            call.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
+            call.state = None if state.author is None else msgspec.json.decode(state.author)
+        call.answers |= responses
+    admitted = call.carrier = slot.request = Request(
+        bus.system, inbound=inbound, slot=slot, call=call, open_stream=open_stream
+    )
+    stream = admitted.start()
+    if parked is not None:
+        call.address.tell(Resume(responses))
+    return stream
 
 
 def _claim(bus: "Bus", state: RoundState, prepared: Prepared) -> Parked | None:
@@ -225,11 +228,21 @@ def register(
     except ProtocolError:
         registration.abandon()
         raise
-    # Not a stream of its session's: nobody comes back for its answer.
-    ticket = inbound.ticket(bus, slot, open_stream(Line.OWN, None))
+    caller = inbound.caller(bus)
+    call = Call(
+        bus.system, bus=bus, caller=caller, request=inbound.request, handler=registration, rounds=False
+    )
+    request = call.carrier = slot.request = Request(
+        bus.system,
+        inbound=inbound,
+        slot=slot,
+        call=call,
+        # Not a stream of its session's: nobody comes back for its answer.
+        open_stream=lambda line, _session: open_stream(line, None),
+    )
     if inbound.setting is not Setting.SHARED and inbound.session is not None:
-        ticket.session_id = inbound.session.id
-    return _start(ticket, Carrier(bus, inbound.caller(bus), inbound.request, registration, rounds=False))
+        request.session_id = inbound.session.id
+    return request.start()
 
 
 def notify(notification: Notification, session: Session | None) -> None:
@@ -265,9 +278,10 @@ def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
             raise undeclared()
     granted = grant(bus, asked, inbound.principal)
     slot = bus.listens.admit(request.id, inbound.table(), CountedTo(inbound.owner))
-    ticket = inbound.ticket(bus, slot, open_stream(Line.LISTEN, inbound.session))
-    bus.system.spawn(SubscriptionActor, ticket, granted, bus)
-    return ticket.stream
+    stream = open_stream(Line.LISTEN, inbound.session)
+    stream.owner = inbound.owner
+    bus.system.spawn(SubscriptionActor, inbound, slot, stream, granted, bus)
+    return stream
 
 
 def grant(bus: "Bus", asked: SubscriptionFilter, principal: object) -> SubscriptionFilter:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, Protocol
 import msgspec
 
 from actors import split_failure
-from mcpbus.call import Carrier
+from mcpbus.call import Call
 from mcpbus.context import Context
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.asking.input_required import InputRequired
@@ -74,7 +74,7 @@ class Prepared(Protocol):
     def replayable(self) -> bool:
         """Whether it may be run again from the top where a run that waited for the client is lost."""
 
-    async def run(self, carrier: Carrier) -> bytes | InputRequired:
+    async def run(self, call: Call) -> bytes | InputRequired:
         """Run the function, once.
 
         Returns:
@@ -102,15 +102,15 @@ class ToolCall(msgspec.Struct, frozen=True):
         """See `Prepared.replayable`."""
         return self.tool.replay
 
-    async def run(self, carrier: Carrier) -> bytes | InputRequired:
+    async def run(self, call: Call) -> bytes | InputRequired:
         """See `Prepared.run`; what goes wrong in the tool is a result, which the model gets to see."""
         tool, caller = self.tool, self.caller
         revision, tail = caller.revision, caller.tail
         try:
             arguments = tool.arguments.decode(self.arguments)
             if tool.task is not None and not tool.task.deferred:
-                await Context(carrier).begin_task()
-            value = await carrier.bus.runner.call(tool.function, carrier, "tools/call", tool.name, arguments)
+                await Context(call).begin_task()
+            value = await call.bus.runner.call(tool.function, call, "tools/call", tool.name, arguments)
             if isinstance(value, InputRequired):
                 return value
             return tool.encode_result(value, revision, tail)
@@ -155,12 +155,12 @@ class PromptGet(msgspec.Struct, frozen=True):
         """See `Prepared.replayable`."""
         return True
 
-    async def run(self, carrier: Carrier) -> bytes | InputRequired:
+    async def run(self, call: Call) -> bytes | InputRequired:
         """See `Prepared.run`."""
         prompt, caller = self.prompt, self.caller
         try:
-            value = await carrier.bus.runner.call(
-                prompt.function, carrier, "prompts/get", prompt.name, self.arguments
+            value = await call.bus.runner.call(
+                prompt.function, call, "prompts/get", prompt.name, self.arguments
             )
             if isinstance(value, InputRequired):
                 return value
@@ -187,12 +187,12 @@ class ResourceRead(msgspec.Struct, frozen=True):
         """See `Prepared.replayable`."""
         return True
 
-    async def run(self, carrier: Carrier) -> bytes | InputRequired:
+    async def run(self, call: Call) -> bytes | InputRequired:
         """See `Prepared.run`."""
         resource, caller = self.resource, self.caller
         try:
-            value = await carrier.bus.runner.call(
-                resource.function, carrier, "resources/read", self.uri, resource.bind(self.variables)
+            value = await call.bus.runner.call(
+                resource.function, call, "resources/read", self.uri, resource.bind(self.variables)
             )
             if isinstance(value, InputRequired):
                 return value
@@ -225,15 +225,15 @@ class Complete(msgspec.Struct, frozen=True):
         """See `Prepared.replayable`."""
         return False
 
-    async def run(self, carrier: Carrier) -> bytes | InputRequired:
+    async def run(self, call: Call) -> bytes | InputRequired:
         """See `Prepared.run`."""
         completer, caller = self.completer, self.caller
         if completer is None:
             return encode_completion(NOTHING, caller.tail)
         try:
             arguments = completer.bind(self.value, self.chosen)
-            value = await carrier.bus.runner.call(
-                completer.function, carrier, "completion/complete", self.ref, arguments
+            value = await call.bus.runner.call(
+                completer.function, call, "completion/complete", self.ref, arguments
             )
             return completer.encode_result(value, caller.tail)
         except BaseException as error:  # noqa: BLE001  # translated

@@ -8,7 +8,7 @@ import trio
 
 from actors import split_failure
 from mcpbus.budget import weigh
-from mcpbus.call import Carrier
+from mcpbus.call import Call
 from mcpbus.dispatch.methods import initialize_result
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.messages import InitializeParams
@@ -39,7 +39,7 @@ class Registration:
         self._size = weigh(msgspec.json.encode([params.capabilities, params.client_info]))
         session.account.hold(self._size)
 
-    async def run(self, _carrier: Carrier) -> bytes:
+    async def run(self, _call: Call) -> bytes:
         """Run the hooks in the present task, and return the encoded InitializeResult.
 
         Raises:

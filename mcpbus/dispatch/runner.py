@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import attrs
 import trio
 
-from mcpbus.call import Carrier
+from mcpbus.call import Call
 from mcpbus.context import Context
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.function import Function
@@ -63,7 +63,7 @@ class Runner:
         return bool(self._middleware) or function.waits
 
     def call(
-        self, function: Function, carrier: Carrier, method: str, name: str, arguments: Mapping[str, Any]
+        self, function: Function, call: Call, method: str, name: str, arguments: Mapping[str, Any]
     ) -> Awaitable[Any]:
         """Call `function`; to be awaited for what it, or the middleware around it, returns.
 
@@ -71,7 +71,7 @@ class Runner:
 
         Args:
             function: the function.
-            carrier: what its context speaks through.
+            call: what its context speaks through.
             method: see `Invocation`.
             name: see `Invocation`.
             arguments: see `Invocation`.
@@ -81,14 +81,14 @@ class Runner:
             Exception: whatever the function raises.
         """
         if self._middleware or function.timeout is not None:
-            invocation = Invocation(Context(carrier), method, name, arguments)
-            return self._call_wrapped(function, carrier, invocation)
+            invocation = Invocation(Context(call), method, name, arguments)
+            return self._call_wrapped(function, call, invocation)
         if function.signature.context is not None:
-            arguments = _with_context(function, arguments, Context(carrier))
-        return self._call(function, carrier, arguments)
+            arguments = _with_context(function, arguments, Context(call))
+        return self._call(function, call, arguments)
 
-    async def _call_wrapped(self, function: Function, carrier: Carrier, invocation: Invocation) -> Any:
-        step: CallNext = partial(self._call_invoked, function, carrier)
+    async def _call_wrapped(self, function: Function, call: Call, invocation: Invocation) -> Any:
+        step: CallNext = partial(self._call_invoked, function, call)
         for middleware in self._middleware:
             step = partial(_wrap, middleware, step)
         if function.timeout is None:
@@ -98,21 +98,21 @@ class Runner:
         assert scope.cancelled_caught  # noqa: S101  # nothing else leaves the block without a result
         raise CallTimeoutError(function.timeout)
 
-    def _call_invoked(self, function: Function, carrier: Carrier, invocation: Invocation) -> Awaitable[Any]:
+    def _call_invoked(self, function: Function, call: Call, invocation: Invocation) -> Awaitable[Any]:
         arguments = _with_context(function, invocation.arguments, invocation.context)
-        return self._call(function, carrier, arguments)
+        return self._call(function, call, arguments)
 
-    def _call(self, function: Function, carrier: Carrier, arguments: Mapping[str, Any]) -> Awaitable[Any]:
+    def _call(self, function: Function, call: Call, arguments: Mapping[str, Any]) -> Awaitable[Any]:
         if function.signature.asynchronous:
             return function.signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
-        return self._call_plain(function, carrier, arguments)
+        return self._call_plain(function, call, arguments)
 
-    async def _call_plain(self, function: Function, carrier: Carrier, arguments: Mapping[str, Any]) -> Any:
-        call = partial(function.signature.function, **arguments)
+    async def _call_plain(self, function: Function, call: Call, arguments: Mapping[str, Any]) -> Any:
+        run = partial(function.signature.function, **arguments)
         if self.inline or not function.thread:
-            return call()
-        place: Any = self.workers().place(carrier.caller.owner, carrier.bus.reached)
-        return await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=place)
+            return run()
+        place: Any = self.workers().place(call.caller.owner, call.bus.reached)
+        return await trio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=place)
 
     def workers(self) -> Threads:
         """Return the threads of this trio run."""

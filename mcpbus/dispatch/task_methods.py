@@ -11,7 +11,7 @@ from mcpbus.protocol.task_extension import declares, undeclared, unknown_task
 from mcpbus.tasks.task import CancelTask, Task, Update
 
 if TYPE_CHECKING:
-    from mcpbus.call import Carrier
+    from mcpbus.call import Call
     from mcpbus.dispatch.handlers import Caller
 
 _ANSWER_SECONDS = 30.0
@@ -44,13 +44,13 @@ class _TaskRequest:
         """See `Prepared.label`."""
         return "tasks"
 
-    def find(self, carrier: "Carrier") -> Task:
+    def find(self, call: "Call") -> Task:
         """Return the task.
 
         Raises:
             ProtocolError: -32602: there is none, or it is somebody else's.
         """
-        task = carrier.bus.tasks.find(self.params.task_id, self.caller.principal)
+        task = call.bus.tasks.find(self.params.task_id, self.caller.principal)
         if task is None:
             raise unknown_task()
         return task
@@ -64,18 +64,18 @@ class _TaskRequest:
 class TaskGet(_TaskRequest):
     """Tells how a task is."""
 
-    async def run(self, carrier: "Carrier") -> bytes:
+    async def run(self, call: "Call") -> bytes:
         """See `Prepared.run`."""
-        return (await carrier.bus.tasks.detail(self.find(carrier)))[:-1] + self.caller.tail.plain
+        return (await call.bus.tasks.detail(self.find(call)))[:-1] + self.caller.tail.plain
 
 
 class TaskUpdate(_TaskRequest):
     """Brings answers to what a task asks."""
 
-    async def run(self, carrier: "Carrier") -> bytes:
+    async def run(self, call: "Call") -> bytes:
         """See `Prepared.run`."""
         try:
-            fault = await self.find(carrier).address.ask(Update(self.params.input_responses), _ANSWER_SECONDS)
+            fault = await self.find(call).address.ask(Update(self.params.input_responses), _ANSWER_SECONDS)
         except AskRefusedError:
             raise unknown_task() from None
         except (AskFailedError, AskTimeoutError):
@@ -88,9 +88,9 @@ class TaskUpdate(_TaskRequest):
 class TaskCancel(_TaskRequest):
     """Tells a task's handler to end; harmless if it has ended."""
 
-    async def run(self, carrier: "Carrier") -> bytes:
+    async def run(self, call: "Call") -> bytes:
         """See `Prepared.run`."""
-        self.find(carrier).address.tell(CancelTask())
+        self.find(call).address.tell(CancelTask())
         return self.acknowledgement
 
 

@@ -13,7 +13,7 @@ import trio
 
 from actors import Address
 from mcpbus.admission import Overloaded, overloaded
-from mcpbus.call import Carrier, HandOver, Park
+from mcpbus.call import Call, HandOver, Park
 from mcpbus.dispatch.handlers import ToolCall
 from mcpbus.emission import TASK_STATUS, Emission
 from mcpbus.protocol.errors import internal_error
@@ -114,7 +114,7 @@ class TaskDirectory:
 
     # -- the beginning ---------------------------------------------------------------------------
 
-    async def begin(self, carrier: Carrier) -> bool:
+    async def begin(self, call: Call) -> bool:
         """Make a call a task, if it may become one: durable in the store before its client hears of it (TX-4).
 
         Returns:
@@ -125,43 +125,43 @@ class TaskDirectory:
             Overloaded: There is no room for it, and the tool does without no task.
             ProtocolError: The store is down, and likewise.
         """
-        handler = carrier.handler
+        handler = call.handler
         support = handler.tool.task if isinstance(handler, ToolCall) else None
-        if carrier.task is not None:
+        if call.task_id is not None:
             return True
-        if support is None or not declares(carrier.caller.client_capabilities, carrier.caller.revision):
+        if support is None or not declares(call.caller.client_capabilities, call.caller.revision):
             return False
-        if carrier.ended is not None or carrier.beginning:
+        if call.speechless or call.beginning:
             await trio.lowlevel.checkpoint_if_cancelled()  # a request that was cancelled has ended as well
             raise RuntimeError(
                 "begin_task(): this call waits for its client, or begins already, in another of its tasks"
             )
-        owner = carrier.caller.owner
+        owner = call.caller.owner
         try:
             self._make_room(owner)
         except Overloaded:
             if support.required:
                 raise
             return False
-        task = self._make(carrier, support, owner)
-        carrier.beginning = True
+        task = self._make(call, support, owner)
+        call.beginning = True
         self._kept.enter(owner, task)
         self._running.enter(owner, task)
         try:
             await self._keep(task)
         except BaseException as error:
             self._forget(task)
-            carrier.beginning = False
-            carrier.tell_call(Park())
+            call.beginning = False
+            call.engage(Park())
             if not isinstance(error, StoreDownError):
                 raise
             if support.required:
                 raise internal_error() from error
             return False
-        carrier.task = task.record.id
-        created = task.record.encode()[:-1] + carrier.caller.tail.task
-        self._bus.system.spawn(TaskActor, task, self, carrier)
-        carrier.call.tell(HandOver(task.address, created))
+        call.task_id = task.record.id
+        created = task.record.encode()[:-1] + call.caller.tail.task
+        self._bus.system.spawn(TaskActor, task, self, call)
+        call.address.tell(HandOver(task.address, created))
         return True
 
     def _make_room(self, owner: Hashable) -> None:
@@ -212,11 +212,11 @@ class TaskDirectory:
         if total:
             self._sizes[task.counted_to] = total
 
-    def _make(self, carrier: Carrier, support: TaskSupport, counted_to: Hashable) -> Task:
+    def _make(self, call: Call, support: TaskSupport, counted_to: Hashable) -> Task:
         limits = self._bus.limits
         ttl = limits.task_ttl if support.ttl is None else support.ttl
         poll = limits.task_poll_interval if support.poll_interval is None else support.poll_interval
-        owner, now = Owner(carrier.caller.principal), time.time()
+        owner, now = Owner(call.caller.principal), time.time()
         task_id = secrets.token_urlsafe(24)
         record = TaskRecord(
             id=task_id,
@@ -307,9 +307,9 @@ class TaskDirectory:
         self._running.leave(task)
         self._wake()
 
-    def say(self, carrier: Carrier, message: str | None) -> None:
+    def say(self, call: Call, message: str | None) -> None:
         """Show what a call that is a task is doing; harmless if it is none."""
-        task = None if carrier.task is None else self._tasks.get(carrier.task)
+        task = None if call.task_id is None else self._tasks.get(call.task_id)
         if task is not None:
             task.address.tell(Say(message))
 

@@ -18,7 +18,7 @@ import msgspec
 import actors
 from actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
 from mcpbus.asking.ask import Ask, Withdraw
-from mcpbus.call import Carrier, Finished
+from mcpbus.call import Call, Finished
 from mcpbus.emission import Emission, Progress
 from mcpbus.features.asking.errors import AskError, cannot_ask
 from mcpbus.features.schemas import jsontypes
@@ -109,7 +109,7 @@ class TaskActor:
         cell: Its cell.
         task: The task.
         tasks: The directory that it is in.
-        carrier: What its call speaks through; None for a task that has no call any more, which is then reported
+        call: What its call speaks through; None for a task that has no call any more, which is then reported
             failed unless it had ended.
         lost: Why it has none.
     """
@@ -119,13 +119,13 @@ class TaskActor:
         cell: Cell[object],
         task: Task,
         tasks: "TaskDirectory",
-        carrier: Carrier | None,
+        call: Call | None,
         lost: str = "Internal error",
     ) -> None:
         self._cell = cell
         self._task = task
         self._tasks = tasks
-        self._carrier = carrier
+        self._call = call
         self._asked: dict[str, tuple[Ask, str]] = {}
         self._issued: set[str] = set()
         self._writing: actors.Task | None = None
@@ -134,10 +134,10 @@ class TaskActor:
         self._expired = False
         self._closing = False
         task.address = cell.address
-        tasks.enter(task, running=carrier is not None)
+        tasks.enter(task, running=call is not None)
         cell.on_stop(self._ended)
         self._timer: Timer = cell.after(max(0.0, task.record.expires - time.time()), Expire())
-        if carrier is None and not task.record.status.final:
+        if call is None and not task.record.status.final:
             self._fail(ProtocolError(INTERNAL_ERROR, lost))
 
     def handle(self, message: object) -> None:
@@ -202,8 +202,8 @@ class TaskActor:
         for issued, answer in fitting.items():
             ask, key = self._asked.pop(issued)
             ask.answer(key, answer)
-            if self._carrier is not None:
-                self._carrier.used[key] = jsontypes.encode(answer)
+            if self._call is not None:
+                self._call.used[key] = jsontypes.encode(answer)
         self._look()
         query.reply(None)
 
@@ -260,8 +260,8 @@ class TaskActor:
         self._write()
 
     def _cancel_call(self) -> None:
-        if self._carrier is not None:
-            self._carrier.cancel()
+        if self._call is not None:
+            self._call.cancel()
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -325,8 +325,8 @@ class TaskActor:
             self._cell.stop()
 
     def _ended(self, reason: StopReason) -> None:
-        if self._carrier is not None:
-            self._carrier.ended = Reason.FINISHED
+        if self._call is not None:
+            self._call.carrier = Reason.FINISHED
             self._cancel_call()
         if reason is not StopReason.SYSTEM:
             # Whoever waits in spite of the cancellation. When the system closes, nobody is to be woken for this.

@@ -13,9 +13,10 @@ from mcpbus.protocol.http.sse import COMMENT, encode_event, encode_events
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind
-from mcpbus.stream import Stream, Writer
+from mcpbus.stream import Stream
 from mcpbus.transport import answers
 from mcpbus.transport.answers import Form, HeaderList
+from mcpbus.writer import Writer
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -13,7 +13,8 @@ from mcpbus.protocol.http.sse import HEADERS
 from mcpbus.protocol.jsonrpc import RequestId, encode_error
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Setting
-from mcpbus.stream import Ending, Stream
+from mcpbus.signals import Ending
+from mcpbus.stream import Stream
 
 HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 

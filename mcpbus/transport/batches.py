@@ -33,7 +33,8 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Line, Reason, Setting
 from mcpbus.session import Session
-from mcpbus.stream import Abort, Ending, Stream
+from mcpbus.signals import Abort, Ending
+from mcpbus.stream import Stream
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -174,7 +175,7 @@ async def _begin_all(origin: _Origin) -> None:
     stream, later = origin.stream, origin.later
     while later:
         # A lost connection is not a cancellation: where nobody waits for answers, none waits to be written.
-        if not stream.over and (stream.owed - len(later) >= _AT_ONCE or stream.laden):
+        if not stream.stopped and (stream.owed - len(later) >= _AT_ONCE or stream.laden):
             await stream.relieved()
         else:
             origin.begin(later.popleft())

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
-from mcpbus.brief import Brief
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
 from mcpbus.dispatch.handshake import Registration
-from mcpbus.inbound import Inbound
+from mcpbus.inbound import Inbound, OpenStream
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import (
     ProtocolError,
@@ -39,6 +38,7 @@ from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.owners import IN_PROCESS, Peer
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
 from mcpbus.protocol.routes import Kind, Line, Setting
+from mcpbus.request import Request as Admitted
 from mcpbus.session import Close, Session, Stage
 from mcpbus.stream import Stream
 
@@ -56,6 +56,9 @@ _UNREADY = (Stage.CONNECTED, Stage.REGISTERING)
 _SHARED = Setting.SHARED
 
 _SLICE: Final = 64 * 1024
+
+Serve = Callable[["Bus", Inbound, OpenStream], bytes | Stream | Admitted]
+"""`dispatcher.serve`, or `dispatcher.admit`."""
 
 Send = Callable[[list[bytes]], Awaitable[None]]
 """Writes messages in one call; an empty list is due when nothing was said for the keep-alive time."""
@@ -297,17 +300,17 @@ class Channel:
             dispatcher.answer(message, self.session)
 
     def judge(
-        self, request: Request, scope: trio.CancelScope | None = None, *, alone: bool = True
-    ) -> tuple[Revision, bytes | ProtocolError | Stream | Brief]:
+        self, request: Request, serve: Serve = dispatcher.serve, *, alone: bool = True
+    ) -> tuple[Revision, bytes | ProtocolError | Stream | Admitted]:
         """Judge a request, and begin to serve it.
 
         Args:
             request: The request.
-            scope: That of whoever is to run its handler, if not a task of its own; see `dispatcher.serve`.
+            serve: `dispatcher.serve`, or `dispatcher.admit` if whoever calls runs its handler.
             alone: Whether it came by itself, not in a batch.
 
         Returns:
-            The revision that governs it; and what `dispatcher.serve` returns, or the error to answer with.
+            The revision that governs it; and what that returns, or the error to answer with.
         """
         revision = self.session.revision or ASSUMED
         try:
@@ -325,16 +328,16 @@ class Channel:
                 inbound = Inbound(
                     request, routing, revision, _SHARED, self._peer, claim, session, session.principal
                 )
-                return revision, dispatcher.serve(self._bus, inbound, self._open, scope)
+                return revision, serve(self._bus, inbound, self._open)
             if request.method == INITIALIZE:
                 return revision, self._initialize(request, routing)
-            return revision, self._legacy(request, routing, revision, scope)
+            return revision, self._legacy(request, routing, revision, serve)
         except ProtocolError as error:
             return revision, error
 
     def _legacy(
-        self, request: Request, routing: Routing, revision: Revision, scope: trio.CancelScope | None
-    ) -> bytes | Stream | Brief:
+        self, request: Request, routing: Routing, revision: Revision, serve: Serve
+    ) -> bytes | Stream | Admitted:
         if self.session.stage in _UNREADY and request.method != "ping":
             raise invalid_request(
                 f"{request.method} came before initialize was answered; begin with initialize, "
@@ -342,7 +345,7 @@ class Channel:
             )
         principal = self.session.principal
         inbound = Inbound(request, routing, revision, _SHARED, self._peer, None, self.session, principal)
-        return dispatcher.serve(self._bus, inbound, self._open, scope)
+        return serve(self._bus, inbound, self._open)
 
     def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
         if self.session.stage is not Stage.CONNECTED:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 
 from actors import Guest
-from mcpbus.brief import Brief
+from mcpbus.dispatch import dispatcher
 from mcpbus.fate import DELIVERED
 from mcpbus.nursery import background
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Notification, Request, Response
 from mcpbus.protocol.revisions import REVISIONS, Era
+from mcpbus.request import Request as Admitted
 from mcpbus.stream import Stream
 from mcpbus.transport.channel import Channel
 from mcpbus.transport.client import Client, OnQuestion
@@ -117,12 +118,12 @@ class _Connection:
 
     def _serve(self, request: Request, scope: trio.CancelScope) -> Guest | None:
         channel = self._channel
-        revision, result = channel.judge(request, scope)
-        if isinstance(result, Brief):
+        revision, result = channel.judge(request, dispatcher.admit)
+        if isinstance(result, Admitted):
             result.opened = _leave_alone
-            outcome = result.run()
-            if outcome is None:
-                return result if result.outcome is None or result.cancelled else None
+            outcome = result.run(scope)
+            if outcome is None or isinstance(outcome, Guest):
+                return outcome
             result = outcome
         if isinstance(result, Stream):
             return None

@@ -8,7 +8,6 @@ import msgspec
 
 from actors import Guest
 from mcpbus.admission import Overloaded
-from mcpbus.brief import Brief
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handshake import Registration
@@ -32,6 +31,7 @@ from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Line
+from mcpbus.request import Request
 from mcpbus.session import Close, OpenGet, Session
 from mcpbus.stream import Stream
 from mcpbus.transport import answers
@@ -117,27 +117,18 @@ class Responder:
             decision.session,
             principal,
         )
+        bus, scope = self._bus, outlet.scope
         try:
-            result = dispatcher.serve(self._bus, inbound, self._bus.open_stream, outlet.scope)
+            result = (dispatcher.serve if scope is None else dispatcher.admit)(bus, inbound, bus.open_stream)
         except ProtocolError as error:
             return answers.error_reply(error, inbound.request.id, inbound.revision)
-        if isinstance(result, Brief):
-            return self._run(inbound, form, result, outlet)
+        if isinstance(result, Request):
+            return _run(result, form, outlet)
         if isinstance(result, Stream):
             form = LISTEN_FORM if decision.request.method == LISTEN else form
             _open(outlet, form, inbound.revision, result)
             return None
         return _reply(inbound, form, result)
-
-    def _run(self, inbound: Inbound, form: Form, brief: Brief, outlet: Outlet) -> Answer | Guest | None:
-        """Run a handler until it ends or waits."""
-        brief.opened = partial(_open, outlet, form, inbound.revision)
-        if not form.json:
-            brief.open()  # what an event stream needs, a stream knows
-        result = brief.run()
-        if result is not None:
-            return _reply(inbound, form, result)
-        return brief if brief.outcome is None or brief.cancelled else None
 
     def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
         form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)
@@ -188,6 +179,18 @@ class Responder:
         """End a session."""
         decision.session.address.tell(Close(None))
         return NO_CONTENT
+
+
+def _run(request: Request, form: Form, outlet: Outlet) -> Answer | Guest | None:
+    """Run a handler until it ends or waits."""
+    inbound = request.inbound
+    request.opened = partial(_open, outlet, form, inbound.revision)
+    assert outlet.scope is not None  # noqa: S101 - otherwise it was started
+    # What an event stream needs, a stream knows.
+    result = request.run(outlet.scope, streaming=not form.json)
+    if result is None or isinstance(result, Guest):
+        return result
+    return _reply(inbound, form, result)
 
 
 def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream) -> None:

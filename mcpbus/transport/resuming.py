@@ -23,9 +23,10 @@ from mcpbus.protocol.routes import Line
 from mcpbus.session import OpenGet, Session
 from mcpbus.stores.log import is_get_stream, parse_event_id
 from mcpbus.stores.protocol import Replay
-from mcpbus.stream import Stream, Writer
+from mcpbus.stream import Stream
 from mcpbus.transport.answering import Answering, HttpRequest, Opened, watch
 from mcpbus.transport.answers import GET_FORM
+from mcpbus.writer import Writer
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus

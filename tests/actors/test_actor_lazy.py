@@ -14,6 +14,16 @@ from actors import Discard, Failed, LazyActor, LifecycleError, Stopped, StopReas
 BOTH = pytest.mark.parametrize("awake", [False, True], ids=["dormant", "active"])
 
 
+class Anything(dict):
+    """Handles messages of every type by one function."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __missing__(self, _):
+        return self.function
+
+
 class Lazy(LazyActor[Any], kw_only=True, eq=False):
     """Keeps what it handles; a callable message is called with it."""
 
@@ -21,11 +31,13 @@ class Lazy(LazyActor[Any], kw_only=True, eq=False):
     end: Any = None
     start: Any = None
 
-    def handle(self, message):
+    def keep(self, message):
         if callable(message):
             message(self)
         else:
             self.log.append(message)
+
+    HANDLERS = Anything(keep)
 
     def activated(self, cell):
         if self.start is not None:
@@ -272,12 +284,13 @@ async def test_one_that_cannot_be_activated_has_failed(caplog):
         assert now.accepted == now.handled + now.discarded
 
 
-async def test_nothing_is_left_of_the_dispatcher_when_it_cannot_be_supervised_either():
+async def test_one_whose_system_has_closed_ends_when_it_raises(caplog):
     async with stage() as (system, _, _):
         lazy = make(system)
-    with pytest.raises(LifecycleError):
-        lazy.tell(boom)
-    assert not system.dispatcher.queued
+    assert lazy.tell(boom) is None
+    assert lazy.log == [StopReason.STOPPED]
+    assert "could not be activated" in caplog.text
+    assert not system.dispatcher.busy
 
 
 async def test_no_turns_are_taken_within_its_own_where_the_system_is_behind(autojump_clock):
@@ -288,6 +301,7 @@ async def test_no_turns_are_taken_within_its_own_where_the_system_is_behind(auto
         lazy = make(system)
 
         def crowd(lazy):
+            lazy.tell("mine")
             assert full.tell("first") is None
             assert full.tell("second") is Discard.FULL
             lazy.log.append(system.dispatcher.behind)
@@ -295,6 +309,9 @@ async def test_no_turns_are_taken_within_its_own_where_the_system_is_behind(auto
         lazy.tell(crowd)
         assert lazy.log == [False]
         assert system.dispatcher.behind
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        assert lazy.log == [False, "mine"]
 
 
 # -- dormant and active are alike ----------------------------------------------------------------
@@ -317,7 +334,7 @@ class Actor(LazyActor[Any], kw_only=True, eq=False):
     child: "Actor | None" = None
     busy: bool = False
 
-    def handle(self, message):
+    def obey(self, message):
         assert not self.busy, "two messages at a time"
         self.busy = True
         try:
@@ -326,6 +343,8 @@ class Actor(LazyActor[Any], kw_only=True, eq=False):
                 self.do(word, *more)
         finally:
             self.busy = False
+
+    HANDLERS = Anything(obey)
 
     def note(self, *what):
         self.notes.setdefault(self.name, []).append(

@@ -45,7 +45,7 @@ async def lapsed(it, monkeypatch):
 async def crashed(it, monkeypatch):
     """The call's actor fails at something that it was told."""
     [parked] = it.bus.parking._calls.values()
-    parked.carrier.call.tell("what no actor understands")
+    parked.call.address.tell("what no actor understands")
 
 
 LOSSES = [evicted, pushed_out, lapsed, crashed]

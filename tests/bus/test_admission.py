@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import cycle
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -39,7 +40,7 @@ async def test_ids_compare_by_type_and_value_within_one_table_and_not_across():
 async def test_an_id_may_be_used_again_once_its_place_was_given_back():
     admission, table = Admission(10), InFlight(10)
     slot = admission.admit(1, table, BOB)
-    slot.occupy("address")
+    slot.request = SimpleNamespace(address="address")
     assert table.find(1) == "address"
     assert table.find("1") is None
     slot.release()

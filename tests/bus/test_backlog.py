@@ -19,12 +19,12 @@ from mcpbus.protocol.jsonrpc import Response
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Line, Reason
-from mcpbus.request import Answered, Cancel, End, RequestActor
+from mcpbus.request import Request
 from mcpbus.session import CancelRequest, Close, EndGet, OpenGet
 from mcpbus.session_actor import SessionActor
+from mcpbus.signals import Abort, Answered, Cancel, End, Ending, Supersede
 from mcpbus.stores import MemoryEventStore
-from mcpbus.stream import Abort, Ending, Supersede
-from mcpbus.stream_actor import StreamActor
+from mcpbus.stream import Stream
 from mcpbus.subscription import SubscriptionActor
 
 TALKERS, LINES, CALLS = 6, 3_000, 400
@@ -162,8 +162,8 @@ async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojum
 
 
 def test_only_what_is_said_may_be_refused():
-    actors = (RequestActor, SessionActor, StreamActor, SubscriptionActor)
-    told = {kind for actor in actors for kind in actor._HANDLERS}
+    actors = (Request, SessionActor, Stream, SubscriptionActor)
+    told = {kind for actor in actors for kind in getattr(actor, "HANDLERS", ()) or actor._HANDLERS}
     assert {kind for kind in told if expendable(Mock(spec=kind))} == {Emission, Progress}
     for kind in Kind:
         assert expendable(Outgoing(kind, Era.LEGACY, b"{}", None)) is (kind in BOUNDED)
@@ -193,7 +193,7 @@ class Crowded:
         )
         self.question = (await self.asking.message())["id"]
         self.call = await stage.call()
-        self.stream = self.call.ctx._carrier.stream
+        self.stream = self.call.ctx._call.stream
         self.session = stage.bus.sessions[self.client.id]
         [self.listening] = [slot.address for slot in stage.bus.listens]
         self.subscription = self.listening._cell._actor
@@ -203,7 +203,7 @@ class Crowded:
 
     async def is_over(self):
         await self.stage.quiet()
-        assert self.stream.over
+        assert self.stream.stopped
 
     def said(self, kind):
         receipt = self.stage.bus.ledger.enter("notifications/x")
@@ -222,7 +222,7 @@ class Crowded:
             "stream": lambda: (self.stream.address, lambda: self.outgoing(Kind.LOG, Era.LEGACY)),
             "listen": lambda: (self.listening, lambda: self.said(Kind.LIST_CHANGED)),
             "listen stream": lambda: (
-                self.subscription._ticket.stream.address,
+                self.subscription._stream.address,
                 lambda: self.outgoing(Kind.LIST_CHANGED, Era.MODERN),
             ),
         }
@@ -378,7 +378,7 @@ async def test_no_get_outlives_its_session(why, autojump_clock):
         stage.bus.system.spawn(OneTurn).tell(deed)
         late.append(newer_get(stage, session)[0])
         await stage.quiet()
-        assert [stream.over for stream in late] == [True, True]
+        assert [stream.stopped for stream in late] == [True, True]
         await get.ended(timeout=1)
 
 
@@ -403,7 +403,7 @@ async def test_whoever_comes_back_to_a_stream_that_is_about_to_end_is_told(autoj
     async with staged() as stage:
         client = await stage.probe.initialize()
         client.request("tools/call", tool(), id=7)
-        stream = (await stage.call()).ctx._carrier.stream
+        stream = (await stage.call()).ctx._call.stream
         got = []
 
         async def come_back():
@@ -433,7 +433,7 @@ async def test_what_was_written_is_delivered_whatever_its_stream_was_told_before
             stream.address.tell(Supersede())
             writer.written()
         await stage.quiet()
-        assert (stream.over, receipt.fate) == (True, DELIVERED)
+        assert (stream.stopped, receipt.fate) == (True, DELIVERED)
 
 
 async def test_what_was_written_when_the_system_closed_is_delivered(autojump_clock):
@@ -461,7 +461,7 @@ async def test_what_was_stored_is_stored_whatever_its_stream_was_told_before_it_
             await writer.keep()
             stream.address.tell(Supersede())
         await stage.quiet()
-        assert (stream.over, receipt.fate) == (True, STORED)
+        assert (stream.stopped, receipt.fate) == (True, STORED)
 
 
 async def test_a_resource_is_subscribed_as_soon_as_its_client_is_told_so(autojump_clock):

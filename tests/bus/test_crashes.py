@@ -4,18 +4,18 @@ import pytest
 import trio
 from staging import HELLO, methods, staged, tool
 
-from actors import TaskEnded
+from actors import LazyActor, TaskEnded
 from mcpbus.asking import CannotAskError
 from mcpbus.asking.ask import Ask
-from mcpbus.call import CallActor
+from mcpbus.call import Call
 from mcpbus.emission import Emission
 from mcpbus.fate import Fate, Place
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.routes import Reason
-from mcpbus.request import RequestActor
+from mcpbus.request import Request
 from mcpbus.session import Unsubscribed
 from mcpbus.session_actor import SessionActor
-from mcpbus.stream_actor import StreamActor
+from mcpbus.stream import Stream
 from mcpbus.subscription import SubscriptionActor
 
 TOOLS = "notifications/tools/list_changed"
@@ -30,7 +30,7 @@ def crash(monkeypatch):
     """Have the next message of a type raise in an actor of a class, or only one that `when` chooses."""
 
     def arrange(actor, message, when=lambda actor, message: True):
-        handlers = actor._HANDLERS
+        handlers = actor.HANDLERS if issubclass(actor, LazyActor) else actor._HANDLERS
         original, armed = handlers[message], [True]
 
         def boom(self, received):
@@ -70,7 +70,7 @@ async def assert_unharmed(stage, others):
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern", "shared legacy", "shared modern"])
-@pytest.mark.parametrize(("actor", "message"), [(RequestActor, Emission), (RequestActor, TaskEnded)])
+@pytest.mark.parametrize(("actor", "message"), [(Request, Emission), (Request, TaskEnded)])
 async def test_a_request_that_crashes_is_answered_with_an_internal_error(
     actor, message, era, crash, autojump_clock
 ):
@@ -119,7 +119,7 @@ async def test_a_call_that_crashes_has_its_request_answered_with_an_internal_err
         others = await neighbours(stage)
         post = stage.probe.request("tools/call", tool("victim"), capabilities={"elicitation": {}})
         victim = await stage.call("victim")
-        crash(CallActor, Ask)
+        crash(Call, Ask)
         with pytest.raises(CannotAskError):
             await victim.ctx.elicit("How many?", int)
         assert (await post.reply(timeout=10))["error"]["code"] == -32603
@@ -137,7 +137,7 @@ async def test_a_stream_that_crashes_ends_its_answer(era, crash, autojump_clock)
         else:
             post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
         victim = await stage.call("victim")
-        crash(StreamActor, Outgoing)
+        crash(Stream, Outgoing)
         receipt = await victim.ctx.info("boom")
         assert receipt.fate == Fate.discarded(Reason.FAILED)
         await post.ended(timeout=10)
@@ -158,7 +158,7 @@ async def test_a_stream_that_has_begun_and_crashes_discards_what_waits(crash, au
         await stage.quiet()
         waiting = await victim.ctx.info("waiting")
         assert (first.place, waiting.place) == (Place.WRITING, Place.OUTBOX)
-        crash(StreamActor, Outgoing)
+        crash(Stream, Outgoing)
         await victim.ctx.info("boom")
         assert (first.fate, waiting.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
         post.resume()
@@ -176,7 +176,7 @@ async def test_a_get_stream_that_crashes_gives_its_changes_back_and_the_next_one
         get.stall()
         first = stage.bus.tools_changed()[0]
         await stage.quiet()
-        crash(StreamActor, Outgoing)
+        crash(Stream, Outgoing)
         boom = stage.bus.prompts_changed()[0]
         assert (first.fate, boom.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
         get.resume()
@@ -255,7 +255,7 @@ async def test_a_crash_while_registering_leaves_no_session(crash, autojump_clock
         async def hook(session):
             await trio.sleep(1)
 
-        crash(RequestActor, TaskEnded)
+        crash(Request, TaskEnded)
         answer = await stage.probe.post(
             {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
         ).ended()

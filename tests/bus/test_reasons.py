@@ -9,17 +9,18 @@ from staging import CLAIM, staged, tool
 from actors import Discard
 from mcpbus import Context, mailboxes
 from mcpbus.asking import CannotAskError
+from mcpbus.dispatch import dispatcher
 from mcpbus.emission import Emission
 from mcpbus.fate import DELIVERED, Fate
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Line, Reason
-from mcpbus.request import RequestActor
+from mcpbus.request import Request
 from mcpbus.session import OpenGet
+from mcpbus.signals import Finish
 from mcpbus.stores import MemoryEventStore
-from mcpbus.stream import Finish
-from mcpbus.stream_actor import StreamActor
+from mcpbus.stream import Stream
 from mcpbus.transport.answering import Answering, Opened
 from mcpbus.transport.answers import GET_FORM
 from mcpbus.transport.channel import Channel
@@ -115,7 +116,7 @@ async def crashed(stage):
     post = session.request("tools/call", tool(), id=7)
     call = await stage.call()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(RequestActor._HANDLERS, Emission, boom)
+        patch.setitem(Request.HANDLERS, Emission, boom)
         await call.ctx.info("boom")
     await post.ended()
     return call.ctx
@@ -177,8 +178,8 @@ async def test_what_waits_for_a_stream_that_crashes_failed_and_what_was_being_wr
         await stage.quiet()
         waiting = await call.ctx.info("waiting")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(StreamActor._HANDLERS, Finish, boom)
-            call.ctx._carrier.stream.address.tell(Finish())
+            patch.setitem(Stream.HANDLERS, Finish, boom)
+            call.ctx._call.stream.address.tell(Finish())
         await stage.quiet()
         assert (written.fate, waiting.fate) == (
             Fate.discarded(Reason.LOST),
@@ -212,7 +213,7 @@ async def test_what_waits_for_a_shared_channel_that_breaks_is_discarded_as_its_e
         await call.ctx.info("being written")
         await stage.quiet()
         waiting = await call.ctx.info("waiting")
-        stage.bus.system.stop(call.ctx._carrier.stream.address)
+        stage.bus.system.stop(call.ctx._call.stream.address)
         assert waiting.fate == Fate.discarded(Reason[reason])
         assert (await call.ctx.info("late")).fate == Fate.discarded(Reason[reason])
         wire.resume()
@@ -274,10 +275,9 @@ async def test_a_handler_that_ends_the_program_leaves_no_request_behind(autojump
         params = {"name": "interrupted", "_meta": meta}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         with Channel(stage.bus, None) as channel:
-            _, brief = channel.judge(decode(json.dumps(body).encode()), trio.CancelScope())
-            brief.opened = lambda _: None
+            _, request = channel.judge(decode(json.dumps(body).encode()), dispatcher.admit)
             with pytest.raises(KeyboardInterrupt):
-                brief.run()
+                request.run(trio.CancelScope())
             assert stage.bus.statistics().requests == 0
             assert (await kept[0].info("late")).fate == Fate.discarded(Reason.FAILED)
 
@@ -398,7 +398,7 @@ async def test_what_a_stream_that_can_be_come_back_to_loses_before_it_is_kept_is
             receipt = session.notify("notifications/x")
             writer.take_now()
         assert receipt.fate == Fate.discarded(Reason.LOST)
-        assert not stream.over
+        assert not stream.stopped
 
 
 class Slow:

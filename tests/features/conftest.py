@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcpbus.call import Carrier
+from mcpbus.call import Call
 from mcpbus.dispatch.methods import METHODS, Caller
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
@@ -40,7 +40,9 @@ class Client:
         assert row.prepare is not None
         bus: Any = SimpleNamespace(runner=self.server.runner, clock=float, reached=ReachedLimits())
         prepared = row.prepare(self.params(method, params), self.caller)
-        return await prepared.run(Carrier(bus, self.caller, Request(1, "test"), prepared, rounds=False))
+        request = Request(1, "test")
+        call = Call(None, bus=bus, caller=self.caller, request=request, handler=prepared, rounds=False)
+        return await prepared.run(call)
 
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
         return await self.run("tools/call", name=name, arguments=arguments)

@@ -45,12 +45,12 @@ def judge_now(world: Any, *, brief: bool = False) -> None:
     """Look at what must hold at every moment; and, unless `brief`, at what must hold once all is quiet."""
     _judge(world, ALWAYS)
     for stream in world.streams:
-        if stream._outbox._bytes > world.bus.limits.outbox_bytes:
+        if stream.outbox._bytes > world.bus.limits.outbox_bytes:
             world.fault("0", "an outbox is past its bounds")
     budget = world.bus.budget
     if budget.held != sum(account.held for account in budget.accounts()):
         world.fault("0", "the memory that is held is not that of the accounts")
-    world.streams = [stream for stream in world.streams if not stream.over]
+    world.streams = [stream for stream in world.streams if not stream.stopped]
     if not brief:
         _judge(world, BEFORE_LEAVING)
 

@@ -183,10 +183,10 @@ async def test_a_cancellation_that_is_shared_by_mistake_ends_its_calls_and_not_t
 def fails_once(error, function):
     errors = [error]
 
-    def fails(*args):
+    def fails(*args, **fields):
         if errors:
             raise errors.pop()
-        return function(*args)
+        return function(*args, **fields)
 
     return fails
 
@@ -437,7 +437,7 @@ async def test_a_request_that_cannot_begin_gives_its_place_back(
         return "well"
 
     async with open_bus(server) as bus, bus.connect(revision=revision) as client:
-        monkeypatch.setattr(dispatcher, "Carrier", fails_once(MemoryError(), dispatcher.Carrier))
+        monkeypatch.setattr(dispatcher, "Call", fails_once(MemoryError(), dispatcher.Call))
         with pytest.raises(ProtocolError, match="-32603"):
             await client.call_tool("echo")
         assert bus.statistics().requests == 0

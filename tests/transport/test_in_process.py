@@ -201,7 +201,7 @@ async def test_a_fault_of_the_bus_itself_is_raised_to_whoever_asked(name, autoju
 
     async with placed() as place, place.bus.connect() as client:
         with monkeypatch.context() as patched:
-            patched.setattr("mcpbus.dispatch.dispatcher.serve", broken)
+            patched.setattr("mcpbus.dispatch.dispatcher.admit", broken)
             with trio.fail_after(1), pytest.raises(LookupError, match="broken"):
                 await call(client, name)
         assert await call(client, name, "on") == "on"

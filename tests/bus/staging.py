@@ -84,6 +84,16 @@ class Wire:
         self.got += [json.loads(line) for line in data.splitlines()]
 
 
+class OneTurn:
+    """An actor that does all that it is told to in one turn."""
+
+    def __init__(self, cell):
+        pass
+
+    def handle(self, deed):
+        deed()
+
+
 class Stage:
     """An open bus with the tool `hold`, a resource and a prompt, HTTP clients, and the calls that run."""
 
@@ -143,6 +153,10 @@ class Stage:
 
     async def quiet(self):
         await settle(self.bus)
+
+    def in_one_turn(self, deed):
+        """Call `deed` so that what it tells actors is handled when it has returned, and not before."""
+        self.bus.system.spawn(OneTurn).tell(deed)
 
     def books(self):
         """What is pending, where, and why messages were discarded."""

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 import trio
 import trio.lowlevel
-from staging import staged, tool
+from staging import OneTurn, staged, tool
 
 from mcpbus import Context
 from mcpbus.emission import Emission, Progress
@@ -29,16 +29,6 @@ from mcpbus.subscription import SubscriptionActor
 
 TALKERS, LINES, CALLS = 6, 3_000, 400
 ANSWER = b'{"action":"accept","content":{"value":"x"}}'
-
-
-class OneTurn:
-    """An actor that does all that it is told to in one turn."""
-
-    def __init__(self, cell):
-        pass
-
-    def handle(self, deed):
-        deed()
 
 
 class Restless:

@@ -11,6 +11,7 @@ from mcpbus.protocol.routes import Reason
 from mcpbus.session import Initialized, Registered
 from mcpbus.session import Stage as SessionStage
 from mcpbus.testing import open_bus, open_probe
+from mcpbus.transport.channel import run_channel
 from mcpbus.transport.client import Disconnected
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -288,6 +289,25 @@ async def test_a_client_that_takes_nothing_does_not_delay_a_drain(autojump_clock
         await stage.quiet()
         await stage.bus.drain(5)
         assert trio.current_time() == pytest.approx(5.25, abs=0.1)
+
+
+async def test_a_bus_that_was_drained_is_not_drained_once_more_when_it_closes(autojump_clock):
+    stage = Stage()
+    sender, receiver = trio.open_memory_channel(1)
+
+    async def stuck(_data):
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as outside:
+        async with open_bus(stage.server) as stage.bus:
+            outside.start_soon(run_channel, stage.bus, receiver, stuck)
+            await sender.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            await stage.quiet()
+            await stage.bus.drain(5)
+            drained = trio.current_time()
+            assert drained > 0
+        assert trio.current_time() == drained
+        outside.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("finishes", [True, False])

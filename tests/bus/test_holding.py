@@ -116,6 +116,21 @@ async def test_who_has_gone_is_told_of_nothing_that_it_subscribed_to(autojump_cl
         assert len(stage.bus.resource_updated("res://a")) == 0
 
 
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", None])
+async def test_that_something_elicited_is_complete_is_told_to_who_knows_of_its_id(revision, autojump_clock):
+    async with staged() as stage, stage.wire(revision) as wire:
+        await stage.quiet()
+        [session] = stage.bus.shares
+        receipt = session.elicitation_complete("e1")
+        await stage.quiet()
+        if revision == "2025-11-25":
+            assert receipt.fate == DELIVERED
+            assert wire.got[0]["method"] == "notifications/elicitation/complete"
+            assert wire.got[0]["params"] == {"elicitationId": "e1"}
+        else:
+            assert (receipt.fate, wire.got) == (Fate.discarded(Reason.ERA), [])
+
+
 async def test_a_client_without_sessions_is_told_of_no_change(autojump_clock):
     async with staged(http={"sessions": "stateless"}) as stage:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool()}
@@ -333,9 +348,15 @@ async def test_a_tool_added_later_is_announced_to_its_session_alone(autojump_clo
         mine, theirs = await stage.probe.initialize(), await stage.probe.initialize()
         gets = [mine.get(), theirs.get()]
         await stage.quiet()
-        stage.bus.sessions[mine.id].add_tool(extra)
-        await stage.quiet()
-        assert [methods(get) for get in gets] == [[TOOLS], []]
+        for name in ("one", "other"):
+            stage.bus.sessions[mine.id].add_tool(extra, name=name)
+            await stage.quiet()
+        assert [methods(get) for get in gets] == [[TOOLS, TOOLS], []]
+        offered = [
+            {t["name"] for t in (await session.request("tools/list").reply())["result"]["tools"]}
+            for session in (mine, theirs)
+        ]
+        assert offered[0] - offered[1] == {"one", "other"}
 
 
 async def test_a_session_without_tools_of_its_own_has_none_to_take_away(autojump_clock):
@@ -430,8 +451,14 @@ async def test_a_connection_that_registers_is_not_initialized_again_meanwhile(au
         async with stage.wire() as wire:
             for request_id in (1, 2):
                 await wire.say("initialize", HELLO, request_id)
+            await wire.say("notifications/initialized", {})
+            await wire.say("tools/list", {}, 3)
             await trio.sleep(6)
-            assert [(message["id"], "error" in message) for message in wire.got] == [(2, True), (1, False)]
+            answers = [(message["id"], "error" in message) for message in wire.got]
+            assert answers == [(2, True), (3, True), (1, False)]
+            # Over standard input, say, it may take its time from here on.
+            await trio.sleep(1000)
+            assert len(stage.bus.sessions) == 1
 
 
 async def test_a_connection_that_could_not_be_registered_speaks_no_revision(autojump_clock):

@@ -7,6 +7,7 @@ from staging import methods, staged, tool
 from mcpbus.fate import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Line, Reason
 from mcpbus.session import OpenGet
+from mcpbus.stream import Returned
 from mcpbus.testing import StreamEnded
 
 TOOLS = "notifications/tools/list_changed"
@@ -119,23 +120,65 @@ async def test_a_get_stream_has_nothing_of_requests_and_a_request_nothing_of_the
         assert methods(post)[:-1] == ["notifications/message", "notifications/progress", "notifications/x"]
 
 
-async def test_what_is_said_since_a_take_over_waits_for_the_oldest_though_one_between_returns_first(
+def get_stream(stage, inside):
+    """A GET stream whose connection has not begun to write."""
+    stream = stage.bus.open_stream(Line.GET, inside)
+    return stream, OpenGet(stream)
+
+
+async def test_what_is_said_since_a_take_over_waits_for_the_stream_that_was_taken_over_and_no_older_one(
     autojump_clock,
 ):
     async with staged() as stage:
         session = await stage.probe.initialize()
         inside = stage.bus.sessions[session.id]
-        old = await opened(stage, session)
-        old.stall()
-        inside.notify("notifications/plug")
-        await stage.quiet()
+        oldest, opens = get_stream(stage, inside)
+        inside.address.tell(opens)
+        inside.address.tell(get_stream(stage, inside)[1])
         inside.notify("notifications/x", {"n": 1})
-        for n in (2, 3):
-            # Nobody has begun to write to these when the next one comes.
-            inside.address.tell(OpenGet(stage.bus.open_stream(Line.GET, inside)))
-            inside.notify("notifications/x", {"n": n})
+
+        def take_over():
+            inside.address.tell(get_stream(stage, inside)[1])
+            inside.notify("notifications/x", {"n": 2})
+            # Only now its connection lets go of it, and nothing was lost.
+            inside.address.tell(Returned(oldest, (), ()))
+
+        stage.in_one_turn(take_over)
         new = await opened(stage, session)
-        assert data(new) == [1, 2, 3]
+        assert data(new) == [1, 2]
+
+
+async def test_an_unsubscribe_during_a_take_over_purges_what_the_older_one_had(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
+        await session.request("resources/subscribe", {"uri": "res://a"}).reply()
+        inside.address.tell(get_stream(stage, inside)[1])
+        [update] = stage.bus.resource_updated("res://a")
+
+        def take_over():
+            inside.address.tell(get_stream(stage, inside)[1])
+            inside.unsubscribe("res://a")
+
+        stage.in_one_turn(take_over)
+        assert update.fate == Fate.discarded(Reason.NOT_SUBSCRIBED)
+
+
+async def test_a_session_that_ends_during_a_take_over_discards_what_was_said_since(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
+        inside.address.tell(get_stream(stage, inside)[1])
+        said = []
+
+        def take_over():
+            inside.address.tell(get_stream(stage, inside)[1])
+            said.append(inside.notify("notifications/x"))
+            inside.close()
+
+        stage.in_one_turn(take_over)
+        assert said[0].fate == Fate.discarded(Reason.SESSION_ENDED)
+        assert stage.books()[0] == {}
 
 
 async def test_a_full_get_outbox_collapses_changes_then_loses_logs_then_the_newcomer(autojump_clock, caplog):

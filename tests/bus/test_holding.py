@@ -308,6 +308,23 @@ async def test_tools_that_a_hook_adds_are_part_of_the_first_list_and_announce_no
         assert "extra" not in [t["name"] for t in modern["result"]["tools"]]
 
 
+async def test_a_session_is_offered_what_sessions_alone_have_and_its_hooks_know_whose_it_is(autojump_clock):
+    async with staged() as stage:
+        clients = []
+
+        @stage.server.on_session
+        async def hook(session):
+            clients.append((session.client_info, session.client_capabilities))
+
+        hello = {**HELLO, "capabilities": {"roots": {}}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        [answer] = (await stage.probe.post(body).ended()).messages
+        offered = answer["result"]["capabilities"]
+        assert (offered["tools"], offered["logging"]) == ({"listChanged": True}, {})
+        assert offered["resources"] == {"listChanged": True, "subscribe": True}
+        assert clients == [(HELLO["clientInfo"], {"roots": {}})]
+
+
 async def test_an_initialize_that_is_one_request_too_many_leaves_no_session_behind(autojump_clock):
     """With hooks it is a request like others, for which there may be no room, in a session that was opened for it."""
     async with staged(limits={"max_requests": 1}) as stage:

@@ -130,7 +130,7 @@ class Copy:
             lines = {p: {int(n): tests for n, tests in of.items()} for p, of in read["tests"].items()}
             return Covered(lines, read["seconds"])
         data = self.folder / "coverage.data"
-        arguments = ["-q", *_NO_CACHE, "-p", "tests.mutation.covering", "--durations=0", "-vv", *TESTS]
+        arguments = [*_NO_CACHE, "-p", "tests.mutation.covering", "--durations=0", "-vv", *TESTS]
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", *arguments],
             cwd=self.folder,

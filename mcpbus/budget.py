@@ -84,10 +84,11 @@ class Account:
 
     def hold_now(self, size: int) -> None:
         """Hold so many bytes from now on, however many it held before."""
-        if size > self.held:
-            self.hold(size - self.held)
-        elif size < self.held:
-            self.release(self.held - size)
+        more = size - self.held
+        if more > 0:
+            self.hold(more)
+        elif more < 0:
+            self.release(-more)
 
     def close(self) -> None:
         """Give everything back, for good. Harmless once that was done."""

@@ -141,7 +141,7 @@ def _compared(kind: Any) -> Iterable[str] | None:
 
 def _reduce(value: Any) -> Iterable[Any]:
     """Return what a copy of a value would be made of, as `pickle` has it."""
-    reduced: str | tuple[Any, ...] = value.__reduce_ex__(4)
+    reduced = value.__reduce_ex__(4)
     if isinstance(reduced, str):
         return (reduced,)
     make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]

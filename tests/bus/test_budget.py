@@ -144,7 +144,9 @@ def test_the_sum_is_that_of_the_accounts_after_each_step(steps, limit):
             elif verb == "close":
                 account.hold_now(0)
             else:
+                before = account.held
                 getattr(account, verb)(size)
+                assert account.held == size + (before if verb == "hold" else 0)
             assert budget.held == sum(a.held for a in accounts)
             assert all(a.held >= 0 for a in accounts)
             assert set(budget.accounts()) == {a for a in accounts if a.held}

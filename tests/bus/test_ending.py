@@ -273,6 +273,9 @@ async def test_a_session_is_idle_once_a_drain_has_ended_its_get(autojump_clock):
         call = await stage.call()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.bus.drain, 1000)
+            await trio.sleep(1)
+            said = stage.bus.sessions[listening.id].notify("notifications/x")
+            assert said.place is Place.HELD, "as where no GET is open"
             await trio.sleep(200)
             assert set(stage.bus.sessions) == {busy.id}
             call.finish()

@@ -98,6 +98,23 @@ def test_where_something_goes_at_the_worst_no_room_is_kept_and_it_goes_for_who_h
     assert table.come("carol").past_share is False
 
 
+def test_a_tenth_of_what_somebody_has_is_not_little_beside_them():
+    table = Table(23, at_worst=True)
+    table.fill("bob", 21)
+    table.fill("alice", 2)
+    for thing in table.things:
+        thing.since = None
+    assert isinstance(table.come("alice"), Thing)
+    assert table.counts() == {"bob": 20, "alice": 3}
+    table.things[-1].since = None
+    assert table.come("alice").past_share is False
+    table.shares.leave(table.things.pop())
+    table.fill("carol", 1)
+    table.things[-1].since = None
+    # Now Bob has twenty and Alice two.
+    assert isinstance(table.come("alice"), NoRoomError)
+
+
 def test_a_newcomer_takes_the_place_of_what_was_idle_for_longest_of_whoever_has_most():
     table = Table(9)
     table.fill("carol", 3)

@@ -21,6 +21,7 @@ from mcpbus.serving.hypercorn import (
     Event,
     H2CProtocolRequiredError,
     H2ProtocolAssumedError,
+    Held,
     RawData,
     TaskGroup,
     Updated,
@@ -29,7 +30,7 @@ from mcpbus.serving.hypercorn import (
 )
 from mcpbus.serving.hypercorn_http1 import GuardedH11Protocol
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.write_coalescer import Flusher, Held
+from mcpbus.serving.write_coalescer import WriteCoalescer
 
 _READ_BYTES = 64 * 1024
 
@@ -49,7 +50,7 @@ class Service:
         config: The same in hypercorn's words.
         context: Tells hypercorn's protocols that the server is terminating.
         state: What the application's lifespan left for its requests.
-        flusher: Ends the wait of what is held back.
+        coalescer: Ends the wait of what is held back.
         counters: What has happened to all of them.
         reached: Which limits were reached, of an application that keeps no record of that.
     """
@@ -59,7 +60,7 @@ class Service:
     config: Config
     context: WorkerContext
     state: dict[str, object]
-    flusher: Flusher
+    coalescer: WriteCoalescer
     counters: Counters
     reached: ReachedLimits = attrs.field(factory=ReachedLimits)
 
@@ -210,8 +211,8 @@ class Connection:
             if self._written:
                 self._written.unpark_all()
 
-    def flush_soon(self) -> None:
-        """Start to write what is held back, unless somebody does already."""
+    def write_now(self) -> None:
+        """Begin to write what is held back, unless somebody does already. See `Writer`."""
         if self._unwritten and not self._writing:
             self._nursery.start_soon(self.flush)
 
@@ -232,7 +233,7 @@ class Connection:
     def _hold(self, data: bytes) -> None:
         self._unwritten.append(data)
         if len(self._unwritten) == 1:
-            self._service.flusher.notice(self)
+            self._service.coalescer.add(self)
 
     async def _write(self, data: bytes) -> None:
         try:

@@ -22,7 +22,7 @@ from mcpbus.serving.http1.reactor import Poll
 from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
-from mcpbus.serving.write_coalescer import Flusher
+from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.shares import NoRoomError, Shares
 
 _logger = logging.getLogger("mcpbus.serving")
@@ -194,7 +194,7 @@ class Guard:
         counters: Counters,
     ) -> None:
         context = WorkerContext(max_requests=None)
-        self.service = Service(app, options, configure(options), context, state, Flusher(), counters)
+        self.service = Service(app, options, configure(options), context, state, WriteCoalescer(), counters)
         self.nursery = nursery
         self.counters = counters
         self.tls = tls
@@ -271,7 +271,7 @@ class Guard:
     async def run(self) -> None:
         """Do what is done for all connections together, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run_lasting, self.service.flusher.run, "what writes for connections")
+            nursery.start_soon(run_lasting, self.service.coalescer.run, "what writes for connections")
             if self.lane is not None:
                 nursery.start_soon(run_lasting, self.lane.run, "what serves HTTP/1.1")
 

@@ -24,6 +24,7 @@ from mcpbus.serving.hypercorn import (
     EndData,
     Event,
     H2Protocol,
+    Held,
     HTTPStream,
     InformationalResponse,
     RawData,
@@ -38,7 +39,6 @@ from mcpbus.serving.hypercorn import (
     filter_pseudo_headers,
 )
 from mcpbus.serving.websocket import TAKEN
-from mcpbus.serving.write_coalescer import Held
 
 
 class GuardedH2Protocol(H2Protocol):

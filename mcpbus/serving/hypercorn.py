@@ -49,6 +49,7 @@ __all__ = [
     "H11Protocol",
     "H11SendableEvent",
     "HTTPStream",
+    "Held",
     "InformationalResponse",
     "RawData",
     "Request",
@@ -68,6 +69,10 @@ __all__ = [
 
 # hypercorn counts requests of a connection and, past its limit, lets its HTTP/2 streams go dead without a word.
 _NO_LIMIT = 2**63
+
+
+class Held(RawData):
+    """Bytes for the connection that may wait for the next ones, but not for the next turn of the scheduler."""
 
 
 def configure(options: ServeOptions) -> Config:

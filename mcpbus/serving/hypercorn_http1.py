@@ -7,11 +7,11 @@ from mcpbus.serving.hypercorn import (
     EndBody,
     H11Protocol,
     H11SendableEvent,
+    Held,
     RawData,
     StreamEvent,
     WSStream,
 )
-from mcpbus.serving.write_coalescer import Held
 
 
 class GuardedH11Protocol(H11Protocol):

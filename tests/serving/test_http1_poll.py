@@ -169,14 +169,30 @@ async def test_a_handler_that_is_cancelled_in_its_own_turn_takes_nobody_with_it(
     assert turns.done == ["turn a", "answer a", "turn b", "answer b"]
 
 
+async def test_a_handler_that_is_cancelled_in_its_own_turn_and_answers_in_it_takes_nobody_with_it(turns):
+    async def handler():
+        guest.cancel()
+
+    def turn():
+        nonlocal guest
+        guest = Guest(turns.scope, coroutine=handler(), context=copy_context())
+        assert guest.begin()
+
+    guest = None
+    turns.due(turns.says("a"), turn)
+    await trio.testing.wait_all_tasks_blocked()
+    turns.due(turns.says("b"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns.done == ["turn a", "answer a", "turn b", "answer b"]
+
+
 async def test_what_may_wait_for_the_turn_is_written_after_it_and_with_the_answers_of_others(
     turns, monkeypatch
 ):
     monkeypatch.setattr(reactor, "perf_counter", lambda: 0)
-    assert not turns.write_after_turn(Answer(turns.done, "never"))
 
     def speak():
-        assert turns.write_after_turn(Answer(turns.done, "more"))
+        turns.write_soon(Answer(turns.done, "more"))
 
     turns.due(turns.says("a"), turns.says("b", speak), turns.says("c"))
     await trio.testing.wait_all_tasks_blocked()

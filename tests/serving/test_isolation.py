@@ -277,17 +277,17 @@ async def test_a_poll_that_is_cancelled_by_mistake_says_so(cancelled, autojump_c
 
 async def test_what_one_connection_holds_back_does_not_keep_the_others_from_writing(caplog, autojump_clock):
     class Fails:
-        def flush_soon(self):
+        def write_now(self):
             raise RuntimeError("the nursery is closed")
 
     class Writes:
-        def flush_soon(self):
+        def write_now(self):
             written.set()
 
     written = trio.Event()
     async with open_lane(turns=True) as house:
-        for holder in (Fails(), Writes(), Fails()):
-            house.lane.flusher.notice(holder)
+        for writer in (Fails(), Writes(), Fails()):
+            house.lane.coalescer.add(writer)
         with trio.fail_after(1):
             await written.wait()
         await wait_all_tasks_blocked()

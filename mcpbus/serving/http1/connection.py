@@ -8,7 +8,6 @@ task; see `Work`. A stream that cannot be polled, such as TLS, has one all the t
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from time import perf_counter
 from typing import Any, Final
 
 import trio
@@ -303,14 +302,14 @@ class Http1Connection:
         wire.doing = SERVING
         wire.expires = math.inf
         poll.pace = pace = terms.pace
-        begun = poll.write_first() if pace.slow else None
+        if pace.slow:
+            poll.write_first()
         request = Http1Request(self, wire, wire.peer, head.judged, head, terms, poll.scope)
         result = terms.endpoint.respond(head.judged, body, request, cleared=terms.cleared)
-        if begun is not None:
-            pace.took(perf_counter() - begun)
         if not isinstance(result, Answer):
             return result
-        request.finish(result)
+        request.reply = result
+        poll.write_soon(request)
         return None
 
     # -- for a request that is served in a turn ----------------------------------------------------
@@ -328,8 +327,10 @@ class Http1Connection:
 
     def flush_later(self, push: Push) -> None:
         """Have what waits written together with what comes in this turn: the connection's own, or the scheduler's."""
-        if self.poll is None or not self.poll.write_after_turn(push):
-            self._lane.flusher.notice(push)
+        if self.poll is not None and self.poll.in_turn:
+            self.poll.write_soon(push)
+        else:
+            self._lane.coalescer.add(push)
 
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""

@@ -13,7 +13,7 @@ from mcpbus.serving.http1.deadlines import Deadlines
 from mcpbus.serving.http1.head import Heads, RequestHead, Terms
 from mcpbus.serving.http1.reactor import AVAILABLE, Poll
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.write_coalescer import Flusher
+from mcpbus.serving.write_coalescer import WriteCoalescer
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -30,7 +30,7 @@ class Lane:
         complaints: Warns of what clients do.
         context: The context variables with which each request begins.
         poll: Waits for connections that can be polled; None where the system has nothing to do it with.
-        flusher: Has what is said in one turn of the scheduler written together.
+        coalescer: Has what is said in one turn of the scheduler written together.
         deadlines: Ends what takes a connection too long.
     """
 
@@ -41,7 +41,7 @@ class Lane:
         self.heads = Heads(options.max_head_bytes)
         self.context = copy_context()
         self.poll = Poll(self.context) if AVAILABLE else None
-        self.flusher = Flusher()
+        self.coalescer = WriteCoalescer()
         self.deadlines = Deadlines(
             min(options.keep_alive_seconds, options.head_seconds, options.unread_body_seconds)
         )
@@ -50,7 +50,7 @@ class Lane:
         """Serve the connections, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(run_lasting, self.flusher.run, "what writes for connections of the lane")
+                nursery.start_soon(run_lasting, self.coalescer.run, "what writes for connections of the lane")
                 if self.poll is not None:
                     nursery.start_soon(run_lasting, self.poll.run, "what waits for connections of the lane")
                 await self.deadlines.run()

@@ -68,7 +68,7 @@ class Push:
         self._writer.connection = self
         self._writer.notify = self._notice
         self._keep_alive_later()
-        self.flush_soon()
+        self.write_now()
         if self._rendering.is_early:
             self.keep_alive()
 
@@ -88,8 +88,8 @@ class Push:
         elif not self._sending and not self._over:
             self._write([])
 
-    def flush_soon(self) -> None:
-        """Write all that waits."""
+    def write_now(self) -> None:
+        """Write all that waits. See `Writer`."""
         self._gathers = False
         while not self._sending and not self._over:
             batch = self._writer.take_now()
@@ -97,15 +97,11 @@ class Push:
                 return
             self._write(batch)
 
-    def write_now(self) -> None:
-        """Write all that waits, after the turn in which it was said."""
-        self.flush_soon()
-
     def _notice(self, final: bool) -> None:
         if self._sending or self._over or (self._gathers and not final):
             return
         if final or trio.current_time() - self._written_at >= _GATHER_SECONDS:
-            self.flush_soon()
+            self.write_now()
         else:
             self._gathers = True
             self._connection.flush_later(self)
@@ -158,7 +154,7 @@ class Push:
             return
         self._sending = False
         self._sent(said=said, last=last)
-        self.flush_soon()
+        self.write_now()
 
     def _sent(self, *, said: bool, last: bool) -> None:
         if last:

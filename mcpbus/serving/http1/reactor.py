@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from actors import Guest
+from mcpbus.serving.write_coalescer import Writer
 
 Turn = Callable[[], Guest | None]
 """What a connection does when something has come, without waiting.
@@ -47,13 +48,6 @@ class Pollable(Protocol):
         """Its file descriptor, also once it is closed."""
 
 
-class Writer(Protocol):
-    """What has an answer to write."""
-
-    def write_now(self) -> None:
-        """Write it. No schedule point."""
-
-
 class Pace(msgspec.Struct):
     """How long turns take in which the same is asked for. As long as nothing is known of it, it is expected to be slow.
 
@@ -80,6 +74,7 @@ class Poll:
     Attributes:
         scope: Encloses the task that takes the turn which is under way.
         pace: Of the turn which is under way, if it serves something.
+        in_turn: Whether one is.
     """
 
     scope: trio.CancelScope
@@ -89,8 +84,9 @@ class Poll:
         self._nursery: trio.Nursery | None = None
         self._turns: dict[int, Turn] = {}
         self._due: deque[Turn] = deque()
-        self._in_turn = False
+        self.in_turn = False
         self.pace = Pace()
+        self._begun: float | None = None
         self._writers: list[Writer] = []
         self._write_by = math.inf
         self._epoll = select.epoll() if AVAILABLE else None
@@ -124,25 +120,21 @@ class Poll:
             self._nursery.start_soon(self._take_one, turn)
 
     def write_soon(self, writer: Writer) -> None:
-        """Write an answer together with those of the next few turns, if one is being taken; otherwise at once.
+        """Write something together with what the next few turns say, if one is being taken; otherwise at once.
 
         Clients on the same machine are woken once for several answers then, and not for each, which is half of what a write costs.
         """
-        if not self.write_after_turn(writer):
+        if not self.in_turn:
             writer.write_now()
+            return
+        if not self._writers:
+            self._write_by = perf_counter() + _GATHER_SECONDS
+        self._writers.append(writer)
 
-    def write_after_turn(self, writer: Writer) -> bool:
-        """Write something once the turn that is being taken is over, or a few more; return whether there is one."""
-        if self._in_turn:
-            if not self._writers:
-                self._write_by = perf_counter() + _GATHER_SECONDS
-            self._writers.append(writer)
-        return self._in_turn
-
-    def write_first(self) -> float:
-        """Write in a turn what earlier ones have left, before this one takes its time; return the time of `perf_counter`."""
+    def write_first(self) -> None:
+        """Write in a turn what earlier ones have left, before this one takes its time; its pace is told how long that was."""
         self._write()
-        return perf_counter()
+        self._begun = perf_counter()
 
     def _write(self) -> None:
         writers, self._writers, self._write_by = self._writers, [], math.inf
@@ -155,15 +147,18 @@ class Poll:
             self._nursery.start_soon(self._lead)
 
     async def _lead(self) -> None:
+        assert self._nursery is not None  # noqa: S101 - this is one of its tasks
+        guest = None
         with trio.CancelScope() as scope:
-            guest = None
-            while guest is None and not scope.cancel_called:
+            while guest is None:
                 if not self._due:
                     self._due.extend(await self._wait())
                 guest = self._take(self._due, scope)
-            assert self._nursery is not None  # noqa: S101 - this is one of its tasks
             self._nursery.start_soon(self._lead)
             await _go_on(guest)
+        if guest is None:
+            # A handler was cancelled that did not wait, and with it this task when it waited for the next turns.
+            self._nursery.start_soon(self._lead)
 
     async def _take_one(self, turn: Turn) -> None:
         with trio.CancelScope() as scope:
@@ -173,18 +168,21 @@ class Poll:
         """Take turns until none is due, or one leaves a handler, which is returned, to this task."""
         self.scope = scope
         guest = None
-        self._in_turn = True
+        self.in_turn = True
         try:
             while due and guest is None:
                 # What one request sets there, such as a principal, is not for the next one.
                 guest = self._context.copy().run(due.popleft())
                 now = perf_counter()
+                if self._begun is not None:
+                    begun, self._begun = self._begun, None
+                    self.pace.took(now - begun)
                 if len(self._writers) == _MOST_WRITES or now > self._write_by:
                     if now > self._write_by + _GATHER_SECONDS:  # in this turn alone
                         self.pace.took(math.inf)
                     self._write()
         finally:
-            self._in_turn = False
+            self.in_turn = False
         self._write()
         return guest
 
@@ -194,9 +192,12 @@ class Poll:
             await trio.sleep_forever()
             return []
         await trio.lowlevel.wait_readable(self._epoll.fileno())
-        ready = self._epoll.poll(0, _MOST_AT_ONCE)
-        # One that is not among them was closed here, and is still open in some other process.
-        return [self._turns[descriptor] for descriptor, _ in ready if descriptor in self._turns]
+        due = []
+        for descriptor, _ in self._epoll.poll(0, _MOST_AT_ONCE):
+            turn = self._turns.get(descriptor)
+            if turn is not None:  # otherwise it was closed here, and is still open in some other process
+                due.append(turn)
+        return due
 
     def close(self) -> None:
         """Give the kernel's list back."""

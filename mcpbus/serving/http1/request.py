@@ -76,6 +76,7 @@ class Http1Request(msgspec.Struct, eq=False):
         head: The request before its body, as it is judged.
         terms: Who serves it, and how.
         scope: Encloses the task that began to serve it.
+        reply: A whole answer that waits to be written.
         started: Whether something of the answer was written.
         ended: Whether all of it was.
         closes: Whether the connection ends with it; the client knows.
@@ -89,7 +90,7 @@ class Http1Request(msgspec.Struct, eq=False):
     _read: RequestHead
     terms: Terms
     scope: trio.CancelScope
-    _reply: Answer | None = None  # a whole answer that waits to be written
+    reply: Answer | None = None
     _unsaid: bytes | None = None  # a head that waits for what comes after it
     _said_continue: bool = False
     started: bool = False
@@ -119,7 +120,7 @@ class Http1Request(msgspec.Struct, eq=False):
         """See `ReadyOutlet`."""
         poll = self._connection.poll
         assert poll is not None  # noqa: S101 - a task answers by itself
-        self._reply = answer
+        self.reply = answer
         poll.write_soon(self)
 
     def fail(self, failure: BaseException) -> None:
@@ -156,13 +157,13 @@ class Http1Request(msgspec.Struct, eq=False):
             raise trio.BrokenResourceError("the body of the request is malformed, or too slow") from fault
 
     def write_now(self) -> None:
-        """Write the whole answer, which `finish` was given. See `Writer`."""
-        connection, endpoint, reply = self._connection, self.terms.endpoint, self._reply
+        """Write the whole answer that waits. See `Writer`."""
+        connection, endpoint, reply = self._connection, self.terms.endpoint, self.reply
         assert reply is not None  # noqa: S101 - it is not written before that
         try:
             rest = self._wire.send_now(self.encode_answer(reply))
             if rest:
-                self._reply = None  # what is left of it is in the rest
+                self.reply = None  # what is left of it is in the rest
                 connection.start(self._write_rest, rest, endpoint.enter(reply))
             elif rest is None:
                 endpoint.record(reply, LOST)

@@ -1,8 +1,11 @@
-"""Which HTTP shell the tests go through: mcpbus's own HTTP/1.1, or ASGI and hypercorn."""
+"""Which HTTP shell the tests go through, mcpbus's own HTTP/1.1, or ASGI and hypercorn; and what they do without of what is only for speed."""
 
 import pytest
+import trio
 
+from actors import Guest, LazyActor
 from mcpbus.testing import probe
+from mcpbus.transport import endpoint, memory
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -12,7 +15,56 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="http1",
         help="how requests reach the bus: in memory as HTTP/1.1 or as ASGI calls, over sockets by the lane or by hypercorn",
     )
+    parser.addoption(
+        "--without",
+        choices=list(TRICKS),
+        help="what is taken out that is only there for speed: actors that are dormant, or first steps without a turn of the scheduler",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     probe.DEFAULT_SHELL = config.getoption("--shell")
+    for trick in TRICKS:
+        config.addinivalue_line("markers", f"{trick}: is about {trick} itself, and not run without it")
+    trick = config.getoption("--without")
+    if trick is not None:
+        TRICKS[trick]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    trick = config.getoption("--without")
+    if trick is not None:
+        items[:] = [item for item in items if item.get_closest_marker(trick) is None]
+
+
+def take_out_dormancy() -> None:
+    """Have each actor active from the first thing on that it is told."""
+
+    def tell(actor, message):
+        return actor.address.tell(message)
+
+    LazyActor.tell = tell
+
+
+def take_out_eagerness() -> None:
+    """Have each handler begin in a later turn of the scheduler, as a task of its own does."""
+    begin = Guest.begin
+
+    async def later(coroutine):
+        try:
+            await trio.lowlevel.checkpoint()
+        except BaseException:
+            coroutine.close()
+            raise
+        return await coroutine
+
+    def begin_later(guest):
+        guest.coroutine = later(guest.coroutine)
+        return begin(guest)
+
+    Guest.begin = begin_later
+    for module in (endpoint, memory):
+        module.may_wait = lambda *_: True
+
+
+TRICKS = {"dormancy": take_out_dormancy, "eagerness": take_out_eagerness}

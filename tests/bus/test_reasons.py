@@ -95,16 +95,16 @@ async def hung_up_by_a_modern_client(stage):
         return (await stage.call()).ctx
 
 
-async def answered_in_brief(stage):
+async def answered_at_once(stage):
     kept = []
 
     @stage.server.tool
-    async def brief(ctx: Context) -> str:
+    async def short(ctx: Context) -> str:
         kept.append(ctx)
         return "done"
 
     session = await stage.probe.initialize()
-    await session.request("tools/call", {"name": "brief"}).reply()
+    await session.request("tools/call", {"name": "short"}).reply()
     return kept[0]
 
 
@@ -132,7 +132,7 @@ ENDS = {
     left_by_a_modern_client: Reason.CANCELLED,
     hung_up: Reason.SESSION_ENDED,
     hung_up_by_a_modern_client: Reason.SESSION_ENDED,
-    answered_in_brief: Reason.FINISHED,
+    answered_at_once: Reason.FINISHED,
     crashed: Reason.FAILED,
 }
 
@@ -262,6 +262,7 @@ async def test_what_a_get_stream_had_that_nobody_returns_to_after_its_session_we
         assert waiting.fate == Fate.discarded(Reason.SESSION_ENDED)
 
 
+@pytest.mark.eagerness
 async def test_a_handler_that_ends_the_program_leaves_no_request_behind(autojump_clock):
     async with staged() as stage:
         kept = []

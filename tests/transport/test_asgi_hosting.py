@@ -37,6 +37,7 @@ async def ask(app, method, params, name, fields_as=list):
     return await exchange(app, fields_as(encoded(fields)), msgspec.json.encode(message))
 
 
+@pytest.mark.eagerness
 @pytest.mark.parametrize("tool", ["never", "perhaps", "always"])
 async def test_only_a_handler_that_may_wait_is_given_a_nursery(tool, autojump_clock):
     server = Server("server", version="1")

@@ -36,6 +36,7 @@ def tasks(system):
     return system.statistics().tasks
 
 
+@pytest.mark.eagerness
 async def test_one_task_does_what_does_not_wait_in_order(autojump_clock):
     async with hosting() as (hosts, system):
         done = []

@@ -18,6 +18,8 @@ CAN_BE_ASKED = {"elicitation": {}}
 # -- what neither waits nor speaks ---------------------------------------------------------------
 
 
+@pytest.mark.dormancy
+@pytest.mark.eagerness
 @REVISIONS
 @pytest.mark.parametrize("name", ["cannot_wait", "does_not_wait"])
 async def test_a_call_that_neither_waits_nor_speaks_has_no_actor(name, revision, autojump_clock):
@@ -39,6 +41,8 @@ async def test_lists_are_there_at_once_too(revision, autojump_clock):
         assert place.made == made
 
 
+@pytest.mark.dormancy
+@pytest.mark.eagerness
 @pytest.mark.parametrize("tasks", [1, 32])
 @pytest.mark.parametrize("name", ["cannot_wait", "does_not_wait"])
 async def test_calls_let_others_run_and_notice_that_they_are_cancelled(name, tasks, autojump_clock):

@@ -1,4 +1,4 @@
-"""Requests in brief: an actor and a stream appear as soon as somebody needs them, and otherwise not at all."""
+"""Requests that are dormant: they have an actor and a stream as soon as somebody needs them, and otherwise not at all."""
 
 import gc
 import weakref
@@ -7,9 +7,14 @@ import pytest
 import trio
 from staging import staged
 
+from actors import TaskEnded
 from mcpbus import Context, Elicit, InputRequired, ToolError
+from mcpbus.emission import Emission
 from mcpbus.fate import DELIVERED
+from mcpbus.outbox import Outgoing
 from mcpbus.protocol.routes import Reason
+from mcpbus.request import Request
+from mcpbus.stream import Stream
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
@@ -21,6 +26,8 @@ async def call(stage, era, name, **options):
     return stage.probe.request("tools/call", params, **options)
 
 
+@pytest.mark.dormancy
+@pytest.mark.eagerness
 @ERAS
 async def test_a_handler_that_does_not_wait_has_no_actor(era, autojump_clock):
     async with staged() as stage:
@@ -98,6 +105,8 @@ async def test_a_handler_that_speaks_before_it_waits_is_heard_at_once(era, autoj
         await stage.assert_nothing_is_left()
 
 
+@pytest.mark.dormancy
+@pytest.mark.eagerness
 @ERAS
 async def test_what_the_client_does_not_want_is_discarded_without_an_actor(era, autojump_clock):
     async with staged() as stage:
@@ -116,6 +125,36 @@ async def test_what_the_client_does_not_want_is_discarded_without_an_actor(era, 
         assert [message["result"]["content"][0]["text"] for message in post.messages] == ["done"]
         assert [receipt.fate.reason for receipt in receipts] == [Reason.FILTERED, Reason.NO_TOKEN]
         assert actors == [0]
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+@ERAS
+@pytest.mark.parametrize(
+    ("actor", "message"), [(Request, Emission), (Request, TaskEnded), (Stream, Outgoing)]
+)
+async def test_a_defect_of_the_bus_is_no_fault_of_the_handler_that_speaks_and_ends_its_request(
+    actor, message, era, monkeypatch, autojump_clock
+):
+    def boom(*_):
+        raise LookupError("boom")
+
+    async with staged() as stage:
+
+        @stage.server.tool
+        async def speaks(ctx: Context) -> str:
+            await ctx.info("hello")
+            return "done"
+
+        level = {} if era == "legacy" else {"log_level": "debug"}
+        with monkeypatch.context() as patch:
+            session = await stage.probe.initialize() if era == "legacy" else stage.probe
+            patch.setitem(actor.HANDLERS, message, boom)
+            post = session.request("tools/call", {"name": "speaks", "arguments": {}}, **level)
+            await post.ended()
+            await stage.quiet()
+        assert post.messages[-1]["error"]["code"] == -32603
+        assert stage.books()[0] == {}
         stage.probe.disconnect()
         await stage.assert_nothing_is_left()
 

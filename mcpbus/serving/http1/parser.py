@@ -27,7 +27,7 @@ class Requests:
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
         self._recall = heads.recall
-        self._data = b""
+        self._data = b""  # nothing once all of it was taken
         self._start = 0
         self._looked_at = 0
         self.body: Body | None = None
@@ -46,7 +46,7 @@ class Requests:
 
     def receive(self, data: bytes) -> None:
         """Add what has come."""
-        self._data = data if self._start == len(self._data) else self._data[self._start :] + data
+        self._data = self._data[self._start :] + data
         self._start = 0
 
     def take_whole(self, data: bytes) -> tuple[RequestHead, bytes] | None:
@@ -59,7 +59,7 @@ class Requests:
             RequestError: It is no request, or none that is served.
         """
         end = data.find(_END, 1, LONGEST_REMEMBERED) + _END_BYTES
-        if end < _END_BYTES or data[0] == _CR or self.body is not None or self._start != len(self._data):
+        if end < _END_BYTES or data[0] == _CR or self._data or self.body is not None:
             return None
         head = self._recall(data[:end])
         return (head, data[end:]) if head.length == len(data) - end else None
@@ -71,19 +71,20 @@ class Requests:
             RequestError: What has come is no request, or none that is served.
         """
         data = self._data
-        while data.startswith(b"\r\n", self._start):  # as some clients end a body (RFC 9112, section 2.2)
-            self._start += 2
         start = self._start
+        while data.startswith(b"\r\n", start):  # as some clients end a body (RFC 9112, section 2.2)
+            start += 2
         end = data.find(_END, start + max(self._looked_at - 3, 0))
         if end < 0:
             fault = find_fault(data[start:], self._heads.longest, self._looked_at)
             if fault is not None:
                 raise fault
+            self._take_to(start)
             self._looked_at = len(data) - start
             return None
-        self._start = end + len(_END)
         self._looked_at = 0
-        head = self._heads.read(data[start : self._start])
+        head = self._heads.read(data[start : end + _END_BYTES])
+        self._take_to(end + _END_BYTES)
         if head.length:
             self.body = Chunked() if head.length == CHUNKED else Sized(head.length)
         return head
@@ -96,10 +97,16 @@ class Requests:
         """
         if self.body is None:
             return b""
-        piece, self._start = self.body.take(self._data, self._start)
+        piece, end = self.body.take(self._data, self._start)
+        self._take_to(end)
         if self.body.ended:
             self.body = None
         return piece
+
+    def _take_to(self, end: int) -> None:
+        self._start = end
+        if end == len(self._data):
+            self._data, self._start = b"", 0
 
     def take_rest(self) -> bytes:
         """Take all that has come, as it is, for somebody else to read."""

@@ -1,4 +1,4 @@
-"""The extension's name, who may use it, and what a tool says of it.
+"""The extension of tasks: its name, who may use it, and what a tool says of it.
 
 Source: SEP-2663, "Capability Negotiation"; rules TX-1, TX-3 and TX-10.
 """

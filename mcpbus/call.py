@@ -41,10 +41,11 @@ from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason
+from mcpbus.protocol.task_extension import TaskSupport
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
-    from mcpbus.dispatch.handlers import Caller
+    from mcpbus.inbound import Caller
     from mcpbus.stream import Stream
 
 _log = logging.getLogger("mcpbus")
@@ -109,10 +110,25 @@ class _GiveWay(msgspec.Struct, frozen=True):
 
 
 class Handler(Protocol):
-    """What a request runs, and through what it speaks."""
+    """What a call runs."""
+
+    @property
+    def replayable(self) -> bool:
+        """Whether it may be run again from the top where a run that waited for the client is lost."""
+
+    @property
+    def task_support(self) -> TaskSupport | None:
+        """How the call may become a task; None if it may not."""
 
     async def run(self, call: "Call", /) -> bytes | InputRequired:
-        """Run, once; see `Prepared.run`."""
+        """Run, once.
+
+        Returns:
+            The encoded result object, or what is to be asked before it is run again.
+
+        Raises:
+            ProtocolError: What to answer instead. Any other exception of an author's function has been logged.
+        """
 
 
 class _WithMeta(msgspec.Struct):
@@ -154,7 +170,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     bus: "Bus"
     caller: "Caller"
     request: Request
-    handler: "Handler"
+    handler: Handler
     rounds: bool
     carrier: LazyActor[object] | Address[object] | Reason | None = None
     stream: "Stream | None" = None

@@ -1,16 +1,18 @@
 """A client's request as a transport hands it over, and what it says of whoever sent it."""
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mcpbus.admission import InFlight
-from mcpbus.dispatch.handlers import Caller
+from mcpbus.features.catalogue import Features
+from mcpbus.features.definition import Definition
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.meta import ModernClaim, Routing
-from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.owners import IN_PROCESS, Peer, owner_of
+from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Line, Setting
 from mcpbus.session import LogThreshold, Session
@@ -26,7 +28,29 @@ OpenStream = Callable[[Line, Session | None], Stream]
 """Opens a stream for what is said to a request of this session, or returns the channel that carries it."""
 
 
-# It is not kept from the garbage collector: see `Caller`.
+# Neither is kept from the garbage collector: a principal is the author's own, and may know the contexts of its calls.
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks, under which rules, and what they may see."""
+
+    server: Definition
+    features: Features
+    """The server's, or the session's over them."""
+    revision: Revision
+    tail: Tail
+    """What ends each result for them."""
+    peer: Peer = IN_PROCESS
+    """From where they come."""
+    principal: Any = None
+    session: Session | None = None
+    client_capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    client_info: dict[str, Any] | None = None
+
+    @property
+    def owner(self) -> Hashable:
+        """To whom what is done for them is counted."""
+        return owner_of(self.principal, self.peer) if self.session is None else self.session.owner
+
+
 class Inbound(msgspec.Struct, frozen=True):
     """A request as a transport hands it over.
 

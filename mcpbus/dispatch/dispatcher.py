@@ -15,10 +15,10 @@ from mcpbus.admission import CountedTo, Overloaded, PastShare
 from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.asking.parking import Parked
 from mcpbus.budget import weigh
-from mcpbus.call import Call, Resume
+from mcpbus.call import Call, Handler, Resume
 from mcpbus.dispatch.handshake import Registration
-from mcpbus.dispatch.methods import METHODS, Caller, Prepared
-from mcpbus.inbound import Inbound, OpenStream
+from mcpbus.dispatch.methods import METHODS
+from mcpbus.inbound import Caller, Inbound, OpenStream
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import Notification, Response
 from mcpbus.protocol.large import LARGE_BYTES
@@ -99,12 +99,12 @@ def admit(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stre
         if method.answer is not None:
             return method.answer(params, caller)
         assert method.prepare is not None  # noqa: S101 - a method has the one or the other
-        prepared = method.prepare(params, caller)
+        handler = method.prepare(params, caller)
         rounds = method.rounds and inbound.claim is not None
         if rounds and inbound.routing.is_retry():
-            return _retry(bus, inbound, caller, prepared, open_stream)
+            return _retry(bus, inbound, caller, handler, open_stream)
         slot = bus.admission.admit(request.id, inbound.table(), inbound)
-        call = Call(bus.system, bus=bus, caller=caller, request=request, handler=prepared, rounds=rounds)
+        call = Call(bus.system, bus=bus, caller=caller, request=request, handler=handler, rounds=rounds)
         admitted = call.carrier = slot.request = Request(
             bus.system, inbound=inbound, slot=slot, call=call, open_stream=open_stream
         )
@@ -152,9 +152,7 @@ def _serve_apart(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes
     return of_session(session, inbound)
 
 
-def _retry(
-    bus: "Bus", inbound: Inbound, caller: Caller, prepared: Prepared, open_stream: OpenStream
-) -> Stream:
+def _retry(bus: "Bus", inbound: Inbound, caller: Caller, handler: Handler, open_stream: OpenStream) -> Stream:
     """Serve a request that brings answers, and perhaps the state of an earlier round."""
     request, routing = inbound.request, inbound.routing
     responses = {} if routing.input_responses is msgspec.UNSET else routing.input_responses
@@ -170,7 +168,7 @@ def _retry(
     parked = None
     if state is not None:
         try:
-            parked = _claim(bus, state, prepared)
+            parked = _claim(bus, state, handler)
         except BaseException:
             slot.release()
             raise
@@ -178,7 +176,7 @@ def _retry(
         call = parked.call
         call.carry_on(caller, request)
     else:
-        call = Call(bus.system, bus=bus, caller=caller, request=request, handler=prepared, rounds=True)
+        call = Call(bus.system, bus=bus, caller=caller, request=request, handler=handler, rounds=True)
         if state is not None:
             answers = state.answers or {}
             call.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
@@ -193,7 +191,7 @@ def _retry(
     return stream
 
 
-def _claim(bus: "Bus", state: RoundState, prepared: Prepared) -> Parked | None:
+def _claim(bus: "Bus", state: RoundState, handler: Handler) -> Parked | None:
     """Use up a round, and return the call that waits for it; None if it is to be run anew.
 
     Raises:
@@ -201,7 +199,7 @@ def _claim(bus: "Bus", state: RoundState, prepared: Prepared) -> Parked | None:
     """
     parked = bus.parking.claim(state)
     lost = parked is None and not state.again
-    if lost and (state.answers is None or not prepared.replayable):
+    if lost and (state.answers is None or not handler.replayable):
         raise invalid_params("the call that this state belongs to is lost; begin anew")
     return parked
 

@@ -5,8 +5,8 @@ client, everything else for the server's log alone.
 """
 
 import logging
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Never, Protocol
+from collections.abc import Mapping
+from typing import Any, Never
 
 import msgspec
 
@@ -16,12 +16,12 @@ from mcpbus.context import Context
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
-from mcpbus.features.definition import Definition
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
 from mcpbus.features.function import sole_cause
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.resource import Resource
 from mcpbus.features.tool import Tool, error_result
+from mcpbus.inbound import Caller
 from mcpbus.protocol.errors import (
     INTERNAL_ERROR,
     ProtocolError,
@@ -29,62 +29,13 @@ from mcpbus.protocol.errors import (
     invalid_params,
     resource_not_found,
 )
-from mcpbus.protocol.owners import IN_PROCESS, Peer, owner_of
-from mcpbus.protocol.results import Tail
-from mcpbus.protocol.revisions import InvalidArguments, Revision
-
-if TYPE_CHECKING:
-    from mcpbus.features.catalogue import Features
-    from mcpbus.session import Session
+from mcpbus.protocol.revisions import InvalidArguments
+from mcpbus.protocol.task_extension import TaskSupport
 
 _log = logging.getLogger("mcpbus")
 
 
-# None of these is kept from the garbage collector: a principal is the author's own, and may know the contexts of its calls.
-class Caller(msgspec.Struct, frozen=True):
-    """Who asks, under which rules, and what they may see."""
-
-    server: Definition
-    features: "Features"
-    """The server's, or the session's over them."""
-    revision: Revision
-    tail: Tail
-    """What ends each result for them."""
-    peer: Peer = IN_PROCESS
-    """From where they come."""
-    principal: Any = None
-    session: "Session | None" = None
-    client_capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    client_info: dict[str, Any] | None = None
-
-    @property
-    def owner(self) -> Hashable:
-        """To whom what is done for them is counted."""
-        return owner_of(self.principal, self.peer) if self.session is None else self.session.owner
-
-
-class Prepared(Protocol):
-    """A call that is ready to run."""
-
-    @property
-    def label(self) -> str:
-        """What is called, for people: ``tools/call forecast``."""
-
-    @property
-    def replayable(self) -> bool:
-        """Whether it may be run again from the top where a run that waited for the client is lost."""
-
-    async def run(self, call: Call) -> bytes | InputRequired:
-        """Run the function, once.
-
-        Returns:
-            The encoded result object, or what the function wants to ask before it is run again.
-
-        Raises:
-            ProtocolError: what to answer instead. Any other exception of the function has been logged.
-        """
-
-
+# None of these is kept from the garbage collector: see `mcpbus.inbound.Caller`.
 class ToolCall(msgspec.Struct, frozen=True):
     """tools/call of one tool."""
 
@@ -94,16 +45,21 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """See `Prepared.label`."""
+        """What is called, for people."""
         return f"tools/call {self.tool.name}"
 
     @property
     def replayable(self) -> bool:
-        """See `Prepared.replayable`."""
+        """See `Handler.replayable`."""
         return self.tool.replay
 
+    @property
+    def task_support(self) -> TaskSupport | None:
+        """See `Handler.task_support`."""
+        return self.tool.task
+
     async def run(self, call: Call) -> bytes | InputRequired:
-        """See `Prepared.run`; what goes wrong in the tool is a result, which the model gets to see."""
+        """See `Handler.run`; what goes wrong in the tool is a result, which the model gets to see."""
         tool, caller = self.tool, self.caller
         revision, tail = caller.revision, caller.tail
         try:
@@ -145,18 +101,16 @@ class PromptGet(msgspec.Struct, frozen=True):
     prompt: Prompt
     arguments: Mapping[str, Any]
 
+    replayable = True
+    task_support = None
+
     @property
     def label(self) -> str:
-        """See `Prepared.label`."""
+        """What is called, for people."""
         return f"prompts/get {self.prompt.name}"
 
-    @property
-    def replayable(self) -> bool:
-        """See `Prepared.replayable`."""
-        return True
-
     async def run(self, call: Call) -> bytes | InputRequired:
-        """See `Prepared.run`."""
+        """See `Handler.run`."""
         prompt, caller = self.prompt, self.caller
         try:
             value = await call.bus.runner.call(
@@ -177,18 +131,16 @@ class ResourceRead(msgspec.Struct, frozen=True):
     uri: str
     variables: Mapping[str, str | list[str]]
 
+    replayable = True
+    task_support = None
+
     @property
     def label(self) -> str:
-        """See `Prepared.label`."""
+        """What is called, for people."""
         return f"resources/read {self.uri}"
 
-    @property
-    def replayable(self) -> bool:
-        """See `Prepared.replayable`."""
-        return True
-
     async def run(self, call: Call) -> bytes | InputRequired:
-        """See `Prepared.run`."""
+        """See `Handler.run`."""
         resource, caller = self.resource, self.caller
         try:
             value = await call.bus.runner.call(
@@ -215,18 +167,16 @@ class Complete(msgspec.Struct, frozen=True):
     value: str
     chosen: dict[str, str]
 
+    replayable = False
+    task_support = None
+
     @property
     def label(self) -> str:
-        """See `Prepared.label`."""
+        """What is called, for people."""
         return f"completion/complete {self.ref}"
 
-    @property
-    def replayable(self) -> bool:
-        """See `Prepared.replayable`."""
-        return False
-
     async def run(self, call: Call) -> bytes | InputRequired:
-        """See `Prepared.run`."""
+        """See `Handler.run`."""
         completer, caller = self.completer, self.caller
         if completer is None:
             return encode_completion(NOTHING, caller.tail)

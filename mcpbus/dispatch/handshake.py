@@ -29,6 +29,9 @@ class Registration:
     nothing of it is kept.
     """
 
+    replayable = False
+    task_support = None
+
     def __init__(self, bus: "Bus", session: Session, params: InitializeParams, revision: Revision) -> None:
         self._bus = bus
         self._session = session

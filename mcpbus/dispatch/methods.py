@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import attrs
 import msgspec
 
-from mcpbus.dispatch.handlers import Caller, Complete, Prepared, PromptGet, ResourceRead, ToolCall
+from mcpbus.call import Handler
+from mcpbus.dispatch.handlers import Complete, PromptGet, ResourceRead, ToolCall
 from mcpbus.dispatch.task_methods import (
     TaskParams,
     UpdateTaskParams,
@@ -24,6 +25,7 @@ from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.definition import Definition
 from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.schemas import jsontypes
+from mcpbus.inbound import Caller
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
 from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, resource_not_found
@@ -31,18 +33,8 @@ from mcpbus.protocol.results import CacheScope, tail_for
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.protocol.task_extension import TASKS, declares, undeclared
 
-__all__ = [
-    "METHODS",
-    "Caller",
-    "Method",
-    "Prepared",
-    "empty_result",
-    "initialize_result",
-    "server_capabilities",
-]
-
 Answer: TypeAlias = Callable[[Any, Caller], bytes]
-Prepare: TypeAlias = Callable[[Any, Caller], Prepared]
+Prepare: TypeAlias = Callable[[Any, Caller], Handler]
 
 _BOTH = frozenset(Era)
 _LEGACY = frozenset({Era.LEGACY})
@@ -200,7 +192,7 @@ def _scope(caller: Caller) -> CacheScope:
     return "private" if caller.server.authenticate is not None or caller.features.selective else "public"
 
 
-def _call_tool(call: wire.CallToolParams, caller: Caller) -> Prepared:
+def _call_tool(call: wire.CallToolParams, caller: Caller) -> Handler:
     tool = caller.features.find_tool(call.name, caller.principal)
     if tool is None:
         raise invalid_params(f"unknown tool {quoted(call.name)} - at `params.name`")
@@ -214,7 +206,7 @@ def _call_tool(call: wire.CallToolParams, caller: Caller) -> Prepared:
     return ToolCall(caller, tool, call.arguments)
 
 
-def _get_prompt(get: wire.GetPromptParams, caller: Caller) -> Prepared:
+def _get_prompt(get: wire.GetPromptParams, caller: Caller) -> Handler:
     prompt = caller.features.prompts.get(get.name)
     if prompt is None:
         raise invalid_params(f"unknown prompt {quoted(get.name)} - at `params.name`")
@@ -224,7 +216,7 @@ def _get_prompt(get: wire.GetPromptParams, caller: Caller) -> Prepared:
         raise invalid_params(f"{error} - at `params.arguments`") from error
 
 
-def _read_resource(read: wire.ReadResourceParams, caller: Caller) -> Prepared:
+def _read_resource(read: wire.ReadResourceParams, caller: Caller) -> Handler:
     uri = read.uri
     found = caller.features.find_resource(uri)
     if found is None:
@@ -233,7 +225,7 @@ def _read_resource(read: wire.ReadResourceParams, caller: Caller) -> Prepared:
     return ResourceRead(caller, resource, uri, variables)
 
 
-def _complete(complete: wire.CompleteParams, caller: Caller) -> Prepared:
+def _complete(complete: wire.CompleteParams, caller: Caller) -> Handler:
     features, argument = caller.features, complete.argument
     match complete.ref:
         case wire.PromptReference(name=ref):

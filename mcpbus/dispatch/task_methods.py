@@ -12,7 +12,7 @@ from mcpbus.tasks.task import CancelTask, Task, Update
 
 if TYPE_CHECKING:
     from mcpbus.call import Call
-    from mcpbus.dispatch.handlers import Caller
+    from mcpbus.inbound import Caller
 
 _ANSWER_SECONDS = 30.0
 
@@ -32,17 +32,13 @@ class UpdateTaskParams(msgspec.Struct, frozen=True, rename="camel"):
 
 @attrs.frozen
 class _TaskRequest:
-    """What these methods have in common; see `mcpbus.dispatch.handlers.Prepared`."""
+    """What these methods have in common; see `mcpbus.call.Handler`."""
 
     caller: "Caller"
     params: Any
 
     replayable: ClassVar[bool] = False
-
-    @property
-    def label(self) -> str:
-        """See `Prepared.label`."""
-        return "tasks"
+    task_support: ClassVar[None] = None
 
     def find(self, call: "Call") -> Task:
         """Return the task.
@@ -65,7 +61,7 @@ class TaskGet(_TaskRequest):
     """Tells how a task is."""
 
     async def run(self, call: "Call") -> bytes:
-        """See `Prepared.run`."""
+        """See `Handler.run`."""
         return (await call.bus.tasks.detail(self.find(call)))[:-1] + self.caller.tail.plain
 
 
@@ -73,7 +69,7 @@ class TaskUpdate(_TaskRequest):
     """Brings answers to what a task asks."""
 
     async def run(self, call: "Call") -> bytes:
-        """See `Prepared.run`."""
+        """See `Handler.run`."""
         try:
             fault = await self.find(call).address.ask(Update(self.params.input_responses), _ANSWER_SECONDS)
         except AskRefusedError:
@@ -89,7 +85,7 @@ class TaskCancel(_TaskRequest):
     """Tells a task's handler to end; harmless if it has ended."""
 
     async def run(self, call: "Call") -> bytes:
-        """See `Prepared.run`."""
+        """See `Handler.run`."""
         self.find(call).address.tell(CancelTask())
         return self.acknowledgement
 

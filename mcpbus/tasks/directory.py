@@ -14,7 +14,6 @@ import trio
 from actors import Address
 from mcpbus.admission import Overloaded, overloaded
 from mcpbus.call import Call, HandOver, Park
-from mcpbus.dispatch.handlers import ToolCall
 from mcpbus.emission import TASK_STATUS, Emission
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import encode_notification
@@ -125,8 +124,7 @@ class TaskDirectory:
             Overloaded: There is no room for it, and the tool does without no task.
             ProtocolError: The store is down, and likewise.
         """
-        handler = call.handler
-        support = handler.tool.task if isinstance(handler, ToolCall) else None
+        support = call.handler.task_support
         if call.task_id is not None:
             return True
         if support is None or not declares(call.caller.client_capabilities, call.caller.revision):

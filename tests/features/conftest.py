@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from mcpbus.call import Call
-from mcpbus.dispatch.methods import METHODS, Caller
+from mcpbus.dispatch.methods import METHODS
+from mcpbus.inbound import Caller
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Revision

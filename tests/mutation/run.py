@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -234,7 +235,7 @@ class Breaking:
             os.setpgid(0, 0)
             signal.alarm(self._seconds)
             live.patch(mutant)
-            for test, following in zip(tests, [*tests[1:], None], strict=True):
+            for test, following in pairwise([*tests, None]):
                 test.ihook.pytest_runtest_protocol(item=test, nextitem=following)
                 if test.session.testsfailed:
                     os._exit(1)

@@ -9,7 +9,7 @@ from mcpbus.fate import DELIVERED, Fate, Ledger, Verdict
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
-from mcpbus.stream import Returned
+from mcpbus.stream import Finish, Returned
 
 
 @pytest.mark.parametrize("discard", list(Discard))
@@ -21,11 +21,22 @@ def test_a_message_that_was_not_handled_is_discarded(discard):
     assert ledger.balance() == 0
 
 
-def test_a_message_that_has_a_fate_keeps_it():
-    said = Emission(Kind.LIST_CHANGED, Ledger().enter("m"), b"{}")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda receipt: Emission(Kind.LIST_CHANGED, receipt, b"{}"),
+        lambda receipt: Outgoing(Kind.LIST_CHANGED, Era.LEGACY, b"{}", receipt),
+    ],
+)
+def test_a_message_that_has_a_fate_keeps_it(make):
+    said = make(Ledger().enter("m"))
     said.receipt.settle(DELIVERED)
     mailboxes.settle(DeadLetter(None, said, Discard.FAILED))
     assert said.receipt.fate == DELIVERED
+
+
+def test_nothing_is_to_be_settled_of_what_is_said_among_actors():
+    mailboxes.settle(DeadLetter(None, Finish(), Discard.STOPPED))
 
 
 def test_a_question_that_was_not_handled_is_refused_and_its_asker_told():

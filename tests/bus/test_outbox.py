@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpbus.fate import DELIVERED, Fate, Ledger, Place
+from mcpbus.fate import DELIVERED, Fate, Ledger, Place, Verdict
 from mcpbus.outbox import OVERHEAD_BYTES, Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
@@ -147,6 +147,15 @@ def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_
     newcomer = make(ledger)
     outbox.put(newcomer)
     assert outbox.take() == [messages[1], newcomer]
+
+
+def test_a_question_for_which_there_is_no_room_is_refused_and_its_asker_told():
+    ledger, outbox, told = Ledger(), Outbox(1, 10_000), []
+    outbox.put(make(ledger))
+    question = Outgoing(Kind.QUESTION, Era.LEGACY, b"", ledger.enter("m"), refused=told.append)
+    outbox.put(question)
+    assert question.receipt.fate == Fate(Verdict.REFUSED, Reason.OVERFLOW)
+    assert told == [Reason.OVERFLOW]
 
 
 def test_what_is_taken_is_being_written_and_what_is_removed_stays_where_it_was():

@@ -64,6 +64,7 @@ class Unspeakable:
     [
         ("alice", "alice"),
         ("two\nlines", r"'two\nlines'"),
+        ("x" * 100, "x" * 100),
         ("x" * 1000, repr("x" * 100)),
         (Unspeakable(), "somebody whose Unspeakable has no text"),
     ],

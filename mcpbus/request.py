@@ -48,7 +48,7 @@ _TOO_MUCH = "The request was ended because the server keeps too much in memory, 
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 _TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
-_FINISHED, _OWN = Reason.FINISHED, Line.OWN
+_FINISHED, _OWN, _PROGRESS = Reason.FINISHED, Line.OWN, Kind.PROGRESS
 
 
 class _Abandoned(msgspec.Struct, frozen=True):
@@ -178,9 +178,9 @@ class Request(LazyActor[object], kw_only=True, eq=False):
                 self._send(message)
 
     def _report_progress(self, said: Progress) -> None:
-        inbound, token = self.inbound, self.inbound.routing.meta.progress_token
-        kind, era = said.kind, inbound.revision.era
-        way = route(kind, era, inbound.setting)
+        inbound = self.inbound
+        token, revision = inbound.routing.meta.progress_token, inbound.revision
+        way = route(_PROGRESS, revision.era, inbound.setting)
         if token is None:
             way = Reason.NO_TOKEN
         elif said.progress <= self._progress:
@@ -193,9 +193,13 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if self._progress_opening is None:
             assert token is not None  # noqa: S101 - see above
             self._progress_opening = _PROGRESS_OPENING % encode_id(token)
-        text = said.message if inbound.revision.progress_message else b""
+        text = said.message if revision.progress_message else b""
         data = b"%b%b%b}}" % (self._progress_opening, said.numbers, text)
-        self._send(Outgoing(kind, era, data, said.receipt, said.key))
+        message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, inbound.request.id)
+        if self._situation is None:
+            (self.stream or self.begin()).send(message)
+        else:
+            self._send(message)
 
     # -- asking the client -----------------------------------------------------------------------
 

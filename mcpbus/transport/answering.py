@@ -122,23 +122,28 @@ class HttpRequest(Protocol):
 
 
 class Rendering:
-    """What an answer looks like, as far as it has got: its form is chosen when its first bytes are due.
+    """What an answer looks like, as far as it has got: batches in; a whole answer, or a head and pieces, out.
+
+    Its form is chosen when its first bytes are due.
 
     Args:
         opened: What is written.
         started: Whether the response has begun as an SSE stream.
 
     Attributes:
-        started: The same, as it becomes true.
+        started: Whether the response has begun.
+        is_array: Whether replies that were not held back go out as a JSON array in pieces: their client takes no stream of events.
     """
 
-    __slots__ = ("_form", "_revision", "_stream", "started")
+    __slots__ = ("_form", "_revision", "_separator", "_stream", "is_array", "started")
 
     def __init__(self, opened: Opened, *, started: bool = False) -> None:
         self._stream = opened.stream
         self._form = opened.form
         self._revision = opened.revision
+        self._separator = b"["
         self.started = started
+        self.is_array = opened.form.array and not opened.form.sse
 
     def is_whole(self, batch: list[Outgoing]) -> bool:
         """Tell whether the answer can be JSON: nothing was said before the reply."""
@@ -154,9 +159,44 @@ class Rendering:
             return answers.whole_batch(batch)
         return answers.whole_reply(batch[0], self._revision)
 
-    def unanswered(self) -> Answer:
-        """The answer of a request whose stream ended with nothing on it."""
-        return answers.unanswered(self._stream)
+    def begin(self, batch: list[Outgoing] | None) -> Answer | HeaderList | None:
+        """Begin the response with its first batch, or with its end if there is none.
+
+        Returns:
+            The whole answer; or the head of one that comes in pieces, the first of which `piece` makes of the batch. None if it
+            has begun already.
+        """
+        if self.started:
+            return None
+        if batch is None:
+            return answers.unanswered(self._stream)
+        if self.is_whole(batch):
+            return self.whole(batch)
+        self.started = True
+        return answers.JSON_HEADERS if self.is_array else answers.stream_headers(batch)
+
+    def piece(
+        self, batch: list[Outgoing] | None, before: bytes = b"", ids: list[str] | None = None
+    ) -> tuple[bytes, bool]:
+        """The next piece of a response that has begun, and whether there may be more.
+
+        Args:
+            batch: What it says; a comment if that is nothing, and the end if there is none.
+            before: An event that comes before it.
+            ids: The ids of its events, if they are kept.
+        """
+        if batch is None:
+            return b"]" if self.is_array else b"", False
+        more = not (batch and batch[-1].final)
+        said = [message.data for message in batch]
+        if self.is_array:  # which is JSON like any other at its end
+            elements, self._separator = self._separator + b",".join(said), b","
+            return elements if more else elements + b"]", more
+        if ids is None:
+            events = encode_events(said)
+        else:
+            events = b"".join([encode_event(data, id=id_) for data, id_ in zip(said, ids, strict=True)])
+        return before + events or COMMENT, more
 
     @property
     def is_early(self) -> bool:
@@ -174,11 +214,6 @@ class Rendering:
         if not self._form.array or not self._form.json or self.started:
             return False
         return self._stream.owed > 0 and not self._stream.laden
-
-    @property
-    def is_array(self) -> bool:
-        """Whether replies that were not held back go out as a JSON array in pieces: their client takes no stream of events."""
-        return self._form.array and not self._form.sse
 
 
 class Answering:
@@ -251,54 +286,27 @@ class Answering:
         return more
 
     async def _write(self, batch: list[Outgoing] | None) -> bool:
-        if batch is None:
-            await self._end()
+        rendering, writer = self._rendering, self._writer
+        head = rendering.begin(batch)
+        if isinstance(head, Answer):
+            await self._http.answer(head)
             return False
-        if self._rendering.is_whole(batch):
-            await self._http.answer(self._rendering.whole(batch))
-            return False
-        if self._rendering.is_array:
-            return await self._write_elements(batch)
-        retry = self._writer.retry
-        events = await self._start(batch, retry)
-        ids = await self._writer.keep() if batch else None
-        if ids is None:
-            events += encode_events([message.data for message in batch])
-        else:
-            kept = zip(batch, ids, strict=True)
-            events += b"".join([encode_event(message.data, id=event_id) for message, event_id in kept])
-        more = retry is None and not (batch and batch[-1].final)
-        await self._http.write(events or COMMENT, more=more)
+        keeps, retry = batch is not None and not rendering.is_array, writer.retry
+        if head is not None:
+            await self._http.start_stream(head)
+        before = self._prime(retry, begins=head is not None) if keeps else b""
+        ids = await writer.keep() if keeps and batch else None
+        data, more = rendering.piece(batch, before, ids)
+        more = more and not (keeps and retry is not None)
+        await self._http.write(data, more=more)
         return more
 
-    async def _start(self, batch: list[Outgoing], retry: float | None) -> bytes:
-        """Begin the stream if it has not begun, and return what comes before the batch."""
+    def _prime(self, retry: float | None, *, begins: bool) -> bytes:
+        """The event that tells a client from where to come back, and after how many seconds if it is to go."""
         log = self._stream.log
-        wait = None if retry is None else round(retry * 1000)
-        primes = not self._rendering.started and log is not None and log.primes
-        if not self._rendering.started:
-            self._rendering.started = True
-            await self._http.start_stream(answers.stream_headers(batch))
-        if log is not None and (primes or wait is not None):
-            return encode_event(b"", id=log.offer(), retry=wait)
-        return b""
-
-    async def _write_elements(self, batch: list[Outgoing]) -> bool:
-        """Write replies as elements of an array, which is JSON like any other at its end."""
-        before = b"," if self._rendering.started else b"["
-        if not self._rendering.started:
-            self._rendering.started = True
-            await self._http.start_stream(answers.JSON_HEADERS)
-        more = not batch[-1].final
-        elements = b",".join([reply.data for reply in batch])
-        await self._http.write(b"%b%b%b" % (before, elements, b"" if more else b"]"), more=more)
-        return more
-
-    async def _end(self) -> None:
-        if self._rendering.started:
-            await self._http.write(b"]" if self._rendering.is_array else b"", more=False)
-        else:
-            await self._http.answer(self._rendering.unanswered())
+        if log is None or not (retry is not None or (begins and log.primes)):
+            return b""
+        return encode_event(b"", id=log.offer(), retry=None if retry is None else round(retry * 1000))
 
     def _may_wait(self, batch: list[Outgoing]) -> bool:
         """Tell whether the answer can still become a JSON array: replies are there, and more of them are to come.

@@ -11,9 +11,8 @@ import trio
 
 from mcpbus.options import Limits
 from mcpbus.outbox import Outgoing
-from mcpbus.protocol.http.sse import COMMENT, encode_events
+from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.http1.request import Connection, Http1Request
-from mcpbus.transport import answers
 from mcpbus.transport.answering import Opened, Rendering
 
 _GATHER_SECONDS: Final = 0.001
@@ -110,28 +109,20 @@ class Push:
         """Write a batch, a comment if it is empty, or the end if there is none. Nothing is raised: whoever speaks is not to blame."""
         request = self._request
         try:
-            data = self._end() if batch is None else self._say(batch)
+            data = self._encode(batch)
             self._send(data, said=bool(batch), last=request.ended)
         except Exception as failure:  # noqa: BLE001 - a field of the head may be one that HTTP cannot say
             self._connection.fail(failure, request.head)
 
-    def _say(self, batch: list[Outgoing]) -> bytes:
+    def _encode(self, batch: list[Outgoing] | None) -> bytes:
         rendering, request = self._rendering, self._request
-        if rendering.is_whole(batch):
-            return request.encode_answer(rendering.whole(batch))
-        if not rendering.started:
-            rendering.started = True
-            request.begin_stream(answers.stream_headers(batch))
-        if not batch:
-            return request.encode_piece(COMMENT, more=True)
-        events = encode_events([message.data for message in batch])
-        return request.encode_piece(events, more=not batch[-1].final)
-
-    def _end(self) -> bytes:
-        """The answer of a request whose stream has ended without saying so, or its end."""
-        if self._rendering.started:
-            return self._request.encode_piece(b"", more=False)
-        return self._request.encode_answer(self._rendering.unanswered())
+        head = rendering.begin(batch)
+        if isinstance(head, Answer):
+            return request.encode_answer(head)
+        if head is not None:
+            request.begin_stream(head)
+        data, more = rendering.piece(batch)
+        return request.encode_piece(data, more=more)
 
     def _send(self, data: bytes, *, said: bool, last: bool) -> None:
         self._written_at = trio.current_time()

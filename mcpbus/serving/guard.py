@@ -18,7 +18,7 @@ from mcpbus.serving.counters import Counters
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.lane import Lane
-from mcpbus.serving.http1.reactor import Poll
+from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
@@ -69,7 +69,7 @@ class Accepted:
         elif guard.lane is None:
             self.start_soon(self.hand_over, b"")
         else:
-            self._serve_in_lane(guard.lane, self.transport, guard.lane.poll)
+            self._serve_in_lane(guard.lane, self.transport, guard.lane.reactor)
 
     async def _shake_hands(self, tls: ssl.SSLContext) -> None:
         guard = self._guard
@@ -85,8 +85,8 @@ class Accepted:
         else:
             await self.hand_over(b"")
 
-    def _serve_in_lane(self, lane: Lane, stream: Stream, poll: Poll | None) -> None:
-        connection = Http1Connection(lane, stream, self, poll)
+    def _serve_in_lane(self, lane: Lane, stream: Stream, reactor: Reactor | None) -> None:
+        connection = Http1Connection(lane, stream, self, reactor)
         connection.begin()
         self._enter(connection)
 

@@ -13,7 +13,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.lane import Lane
-from mcpbus.serving.http1.reactor import Poll, Pollable, Turn
+from mcpbus.serving.http1.reactor import Pollable, Reactor, Turn
 from mcpbus.serving.options import ServeOptions
 from mcpbus.testing.recording import Recording, Sent
 
@@ -30,7 +30,7 @@ class OverHttp1:
         self._nursery = nursery
         # A test says itself what comes too late.
         self._lane = _StrictLane(app, ServeOptions(keep_alive_seconds=math.inf), nursery)
-        self._poll = self._lane.poll = WirePoll(self._lane.context)
+        self._reactor = self._lane.reactor = WireReactor(self._lane.context)
         self._free: list[_Wire] = []
         nursery.start_soon(self._lane.run)
 
@@ -40,8 +40,8 @@ class OverHttp1:
         wire.send(sent, recording)
 
     def _connect(self) -> "_Wire":
-        wire = _Wire(self._free, self._poll, self._nursery, self._lane.options.write_deadline_seconds)
-        Http1Connection(self._lane, wire, wire, self._poll).begin()
+        wire = _Wire(self._free, self._reactor, self._nursery, self._lane.options.write_deadline_seconds)
+        Http1Connection(self._lane, wire, wire, self._reactor).begin()
         return wire
 
 
@@ -73,7 +73,7 @@ class Readable(Protocol):
         """Whether the client has left, whatever there is to read."""
 
 
-class WirePoll(Poll):
+class WireReactor(Reactor):
     """Waits for connections in memory, which have no file descriptors; whoever writes to one calls `look`."""
 
     def __init__(self, context: Context) -> None:
@@ -83,17 +83,17 @@ class WirePoll(Poll):
         self._something = trio.lowlevel.ParkingLot()
 
     def watch(self, connection: Pollable, turn: Turn) -> None:
-        """See `Poll`."""
+        """See `Reactor`."""
         self._watched[cast("Readable", connection)] = turn
         self.look()
 
     def watch_end(self, connection: Pollable, turn: Turn) -> None:
-        """See `Poll`."""
+        """See `Reactor`."""
         self._watched_ends[cast("Readable", connection)] = turn
         self.look()
 
     def forget(self, connection: Pollable) -> None:
-        """See `Poll`."""
+        """See `Reactor`."""
         for watched in (self._watched, self._watched_ends):
             watched.pop(cast("Readable", connection), None)
 
@@ -123,16 +123,18 @@ class _Wire(trio.abc.Stream):
 
     Args:
         free: Where the connection is put while no exchange goes on.
-        poll: Waits for it.
+        reactor: Waits for it.
         nursery: Where its tasks run.
         seconds: How long a client has to accept something.
     """
 
     peer = Peer.at("127.0.0.1")
 
-    def __init__(self, free: "list[_Wire]", poll: WirePoll, nursery: trio.Nursery, seconds: float) -> None:
+    def __init__(
+        self, free: "list[_Wire]", reactor: WireReactor, nursery: trio.Nursery, seconds: float
+    ) -> None:
         self._free = free
-        self._poll = poll
+        self._reactor = reactor
         self._nursery = nursery
         self._seconds = seconds
         self._pending = b""
@@ -152,8 +154,8 @@ class _Wire(trio.abc.Stream):
         )
         self._recording = recording
         self._parser = _Listener(recording, bodiless=sent.verb == "HEAD").parser
-        recording.on_disconnect = self._poll.look
-        self._poll.look()
+        recording.on_disconnect = self._reactor.look
+        self._reactor.look()
 
     # -- the server's side -----------------------------------------------------------------------
 
@@ -176,7 +178,7 @@ class _Wire(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         await trio.lowlevel.checkpoint()
         while not self.readable:
-            await self._poll.changed()
+            await self._reactor.changed()
         return self.receive_now(max_bytes or 64 * 1024) or b""
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:

@@ -16,7 +16,7 @@ from mcpbus.reached import ReachedLimits
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.lane import Lane
-from mcpbus.testing.over_http1 import WirePoll
+from mcpbus.testing.over_http1 import WireReactor
 
 LIMIT = 1000
 
@@ -237,15 +237,15 @@ class House:
         self._nursery = nursery
 
     async def connect(self):
-        if self.lane.poll is None:
+        if self.lane.reactor is None:
             near, far = trio.testing.memory_stream_pair()
         else:
-            far = Wire(self.lane.poll)
+            far = Wire(self.lane.reactor)
             near = far.near
         client = Client(near)
         client.wire = far
         client.owner = Owner(client, far, self._nursery)
-        client.connection = Http1Connection(self.lane, far, client.owner, self.lane.poll)
+        client.connection = Http1Connection(self.lane, far, client.owner, self.lane.reactor)
         client.connection.begin()
         await trio.testing.wait_all_tasks_blocked()
         return client
@@ -284,7 +284,7 @@ async def open_lane(*, turns=False, app=None, limits=None, **options):
     if limits is not None:
         endpoint.limits = limits
     lane = Lane(endpoint, ServeOptions(**options))
-    lane.poll = WirePoll(lane.context) if turns else None
+    lane.reactor = WireReactor(lane.context) if turns else None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run)
         with trio.fail_after(3600):

@@ -18,7 +18,7 @@ from test_tls import connect as connect_securely
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving import Counters
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.reactor import Poll
+from mcpbus.serving.http1.reactor import Reactor
 
 
 class App(Endpoint):
@@ -198,7 +198,7 @@ async def test_a_connection_that_the_kernel_does_not_wait_for_is_closed_and_no_o
 
     counters = Counters()
     async with serving(App(turns=True), counters=counters) as served:
-        monkeypatch.setattr(Poll, "watch", refuse)
+        monkeypatch.setattr(Reactor, "watch", refuse)
         assert await receive_all(await served.connect()) == b""
         client = Client(await served.connect())
         await client.say(post(b"x"))

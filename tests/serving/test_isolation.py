@@ -250,7 +250,7 @@ async def test_an_application_that_raises_ends_its_request(path, fault, monkeypa
         assert (await other.answer())[0] == 200
 
 
-async def test_a_lane_whose_poll_ends_says_so(autojump_clock):
+async def test_a_lane_whose_reactor_ends_says_so(autojump_clock):
     async def ends():
         await trio.sleep(1)
 
@@ -258,11 +258,11 @@ async def test_a_lane_whose_poll_ends_says_so(autojump_clock):
         pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="what waits for connections"))
     ):
         async with open_lane(turns=True) as house:
-            house.lane.poll.run = ends
+            house.lane.reactor.run = ends
             await trio.sleep_forever()
 
 
-async def test_a_poll_that_is_cancelled_by_mistake_says_so(cancelled, autojump_clock):
+async def test_a_reactor_that_is_cancelled_by_mistake_says_so(cancelled, autojump_clock):
     def turn():
         raise cancelled
 
@@ -271,7 +271,7 @@ async def test_a_poll_that_is_cancelled_by_mistake_says_so(cancelled, autojump_c
     ):
         async with open_lane(turns=True) as house:
             await wait_all_tasks_blocked()
-            house.lane.poll.soon(turn)
+            house.lane.reactor.soon(turn)
             await trio.sleep_forever()
 
 

@@ -16,8 +16,8 @@ class Wire(trio.abc.Stream):
         closed: Whether the server has closed it.
     """
 
-    def __init__(self, poll):
-        self._poll = poll
+    def __init__(self, reactor):
+        self._reactor = reactor
         self._to_client = trio.testing.MemoryReceiveStream()
         self._from_client = trio.testing.MemorySendStream(self._said, None, self._look)
         self.near = trio.StapledStream(self._from_client, self._to_client)
@@ -28,12 +28,12 @@ class Wire(trio.abc.Stream):
         self.closed = False
 
     def _look(self):
-        self._poll.look()
+        self._reactor.look()
 
     async def _said(self):
         if self.closed:
             raise trio.BrokenResourceError("the server has closed the connection")
-        self._poll.look()
+        self._reactor.look()
 
     @property
     def readable(self):
@@ -66,7 +66,7 @@ class Wire(trio.abc.Stream):
     async def receive_some(self, max_bytes=None):
         await trio.lowlevel.checkpoint()
         while not self.closed and not self.readable:
-            await self._poll.changed()
+            await self._reactor.changed()
         return self.receive_now(max_bytes or 64 * 1024)
 
     def send_now(self, data):
@@ -94,7 +94,7 @@ class Wire(trio.abc.Stream):
         if not self.closed:
             self.closed = True
             self._to_client.put_eof()
-            self._poll.look()
+            self._reactor.look()
             self.make_room()
 
     async def aclose(self):

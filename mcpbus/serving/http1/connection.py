@@ -17,7 +17,7 @@ from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.push import Push
-from mcpbus.serving.http1.reactor import Poll
+from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
 from mcpbus.serving.http1.wire import GONE, IDLE, SERVING, Doing, Owner, Wire, too_slow
@@ -35,32 +35,34 @@ class Http1Connection:
         lane: What all connections of a server share.
         stream: The connection.
         owner: Who accepted it.
-        poll: Waits for the stream, if it can be polled.
+        reactor: Waits for the stream, if it can be polled.
 
     Attributes:
         wire: Its bytes.
         readiness: When something comes.
-        poll: The same; None if it cannot be polled.
+        reactor: The same; None if it cannot be polled.
         work: The task that goes on with it; None while it takes turns.
     """
 
-    __slots__ = ("_head", "_lane", "_owner", "_push", "_silent", "poll", "readiness", "wire", "work")
+    __slots__ = ("_head", "_lane", "_owner", "_push", "_silent", "reactor", "readiness", "wire", "work")
 
-    def __init__(self, lane: Lane, stream: trio.abc.Stream, owner: Owner, poll: Poll | None = None) -> None:
+    def __init__(
+        self, lane: Lane, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
+    ) -> None:
         self._lane = lane
         self._owner = owner
         self._head: RequestHead | None = None
         self._push: Push | None = None
         self._silent = False
         self.wire = Wire(lane, stream, owner)
-        self.readiness = Readiness(stream, poll, lane.poll)
-        self.poll = poll
+        self.readiness = Readiness(stream, reactor, lane.reactor)
+        self.reactor = reactor
         self.work: Work | None = None
 
     def begin(self) -> None:
         """Serve the connection, to its end. No schedule point."""
         self._lane.deadlines.enter(self)
-        if self.poll is None:
+        if self.reactor is None:
             self._go_on()
         else:
             self.wire.wait(IDLE, self._lane.options.keep_alive_seconds)
@@ -92,8 +94,8 @@ class Http1Connection:
             wire.stop_receiving()
             return
         wire.expires = math.inf
-        if wire.doing is not SERVING and self.poll is not None:
-            self.poll.soon(self._take_last_turn)
+        if wire.doing is not SERVING and self.reactor is not None:
+            self.reactor.soon(self._take_last_turn)
         elif self._push is not None:
             self._push.keep_alive()
 
@@ -174,7 +176,7 @@ class Http1Connection:
         wire = self.wire
         try:
             try:
-                data = wire.stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a poll knows
+                data = wire.stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a reactor knows
             except GONE:
                 data = b""
             if wire.doing is SERVING:
@@ -296,20 +298,20 @@ class Http1Connection:
         return None
 
     def _respond(self, terms: Terms, head: RequestHead, body: bytes) -> Guest | None:
-        poll, wire = self.poll, self.wire
-        assert poll is not None  # noqa: S101 - it takes the turn
+        reactor, wire = self.reactor, self.wire
+        assert reactor is not None  # noqa: S101 - it takes the turn
         wire.served = True
         wire.doing = SERVING
         wire.expires = math.inf
-        poll.pace = pace = terms.pace
+        reactor.pace = pace = terms.pace
         if pace.slow:
-            poll.write_first()
-        request = Http1Request(self, wire, wire.peer, head.judged, head, terms, poll.scope)
+            reactor.write_first()
+        request = Http1Request(self, wire, wire.peer, head.judged, head, terms, reactor.scope)
         result = terms.endpoint.respond(head.judged, body, request, cleared=terms.cleared)
         if not isinstance(result, Answer):
             return result
         request.reply = result
-        poll.write_soon(request)
+        reactor.write_soon(request)
         return None
 
     # -- for a request that is served in a turn ----------------------------------------------------
@@ -327,8 +329,8 @@ class Http1Connection:
 
     def flush_later(self, push: Push) -> None:
         """Have what waits written together with what comes in this turn: the connection's own, or the scheduler's."""
-        if self.poll is not None and self.poll.in_turn:
-            self.poll.write_soon(push)
+        if self.reactor is not None and self.reactor.in_turn:
+            self.reactor.write_soon(push)
         else:
             self._lane.coalescer.add(push)
 
@@ -342,10 +344,10 @@ class Http1Connection:
             else:
                 self.close()
             return
-        if wire.requests.waiting and self.poll is not None:
+        if wire.requests.waiting and self.reactor is not None:
             # A client that sends many requests at once does not get all of our time. Until the next one is looked at it
             # counts as being served, so that there is a bound to what is read meanwhile.
-            self.poll.soon(self._look_ahead)
+            self.reactor.soon(self._look_ahead)
         else:
             wire.doing = IDLE
             wire.quiet_for(wire.options.keep_alive_seconds)

@@ -11,7 +11,7 @@ from mcpbus.serving.asgi import DirectApp, Noting
 from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.http1.deadlines import Deadlines
 from mcpbus.serving.http1.head import Heads, RequestHead, Terms
-from mcpbus.serving.http1.reactor import AVAILABLE, Poll
+from mcpbus.serving.http1.reactor import AVAILABLE, Reactor
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.write_coalescer import WriteCoalescer
 
@@ -29,7 +29,7 @@ class Lane:
         heads: Reads the heads of requests.
         complaints: Warns of what clients do.
         context: The context variables with which each request begins.
-        poll: Waits for connections that can be polled; None where the system has nothing to do it with.
+        reactor: Waits for connections that can be polled; None where the system has nothing to do it with.
         coalescer: Has what is said in one turn of the scheduler written together.
         deadlines: Ends what takes a connection too long.
     """
@@ -40,7 +40,7 @@ class Lane:
         self.complaints = Complaints()
         self.heads = Heads(options.max_head_bytes)
         self.context = copy_context()
-        self.poll = Poll(self.context) if AVAILABLE else None
+        self.reactor = Reactor(self.context) if AVAILABLE else None
         self.coalescer = WriteCoalescer()
         self.deadlines = Deadlines(
             min(options.keep_alive_seconds, options.head_seconds, options.unread_body_seconds)
@@ -51,13 +51,15 @@ class Lane:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(run_lasting, self.coalescer.run, "what writes for connections of the lane")
-                if self.poll is not None:
-                    nursery.start_soon(run_lasting, self.poll.run, "what waits for connections of the lane")
+                if self.reactor is not None:
+                    nursery.start_soon(
+                        run_lasting, self.reactor.run, "what waits for connections of the lane"
+                    )
                 await self.deadlines.run()
         finally:
             self.deadlines.lose_all()
-            if self.poll is not None:
-                self.poll.close()
+            if self.reactor is not None:
+                self.reactor.close()
 
     def terms(self, head: RequestHead) -> Terms | None:
         """Who serves a request, and how; None: the application does, through ASGI."""

@@ -23,7 +23,7 @@ from mcpbus.serving.write_coalescer import Writer
 Turn = Callable[[], Guest | None]
 """What a connection does when something has come, without waiting.
 
-It returns a handler that waits, or was cancelled together with `Poll.scope`: this is left to whoever took the turn.
+It returns a handler that waits, or was cancelled together with `Reactor.scope`: this is left to whoever took the turn.
 """
 
 _MOST_AT_ONCE: Final = 32
@@ -62,10 +62,10 @@ class Pace(msgspec.Struct):
         self.slow = _DOUBTED if seconds > _GATHER_SECONDS else max(0, self.slow - 1)
 
 
-class Poll:
+class Reactor:
     """Waits for connections, and takes their turns.
 
-    Turns are taken by a task of the poll's own, which also runs the handlers of requests for as long as they do not wait. When
+    Turns are taken by a task of the reactor's own, which also runs the handlers of requests for as long as they do not wait. When
     one does, that task stays with it, and another one goes on here.
 
     Args:

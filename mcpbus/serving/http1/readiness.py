@@ -5,28 +5,30 @@ from typing import Any
 
 import trio
 
-from mcpbus.serving.http1.reactor import Poll, Pollable, Turn
+from mcpbus.serving.http1.reactor import Pollable, Reactor, Turn
 
 
 class Readiness:
-    """Has a poll wait for a connection.
+    """Has a reactor wait for a connection.
 
     Args:
         stream: The connection.
-        poll: Waits for it; None if it cannot be polled, such as TLS.
-        poll_below: Waits for the end of what lies below one that cannot be polled, if the system has something to do it with.
+        reactor: Waits for it; None if it cannot be polled, such as TLS.
+        reactor_below: Waits for the end of what lies below one that cannot be polled, if the system has something to do it with.
 
     Attributes:
         watched: Whether it is waited for until something comes.
         end_watched: Whether it is waited for until the client leaves.
     """
 
-    __slots__ = ("_ending", "_poll", "_poll_below", "_stream", "watched")
+    __slots__ = ("_ending", "_reactor", "_reactor_below", "_stream", "watched")
 
-    def __init__(self, stream: trio.abc.Stream, poll: Poll | None, poll_below: Poll | None) -> None:
-        self._stream: Any = stream  # whoever gave a poll knows that it can be polled
-        self._poll = poll
-        self._poll_below = poll_below
+    def __init__(
+        self, stream: trio.abc.Stream, reactor: Reactor | None, reactor_below: Reactor | None
+    ) -> None:
+        self._stream: Any = stream  # whoever gave a reactor knows that it can be polled
+        self._reactor = reactor
+        self._reactor_below = reactor_below
         self._ending: Pollable | None = None
         self.watched = False
 
@@ -41,32 +43,32 @@ class Readiness:
         Raises:
             OSError: There are bounds to what a kernel waits for.
         """
-        if self._poll is not None and not self.watched:
+        if self._reactor is not None and not self.watched:
             self.forget()
-            self._poll.watch(self._stream, turn)
+            self._reactor.watch(self._stream, turn)
             self.watched = True
 
     def watch_end(self, turn: Turn) -> None:
         """Have a turn taken when the client leaves, while nothing more is read of what it sends."""
         self.forget()
-        below = self._stream if self._poll is not None else getattr(self._stream, "transport_stream", None)
-        if self._poll_below is not None and below is not None:
+        below = self._stream if self._reactor is not None else getattr(self._stream, "transport_stream", None)
+        if self._reactor_below is not None and below is not None:
             with suppress(OSError):
-                self._poll_below.watch_end(below, turn)
+                self._reactor_below.watch_end(below, turn)
                 self._ending = below
 
     def forget(self) -> None:
         """Have no turn taken any more."""
-        if self._poll is not None and self.watched:
+        if self._reactor is not None and self.watched:
             self.watched = False
-            self._poll.forget(self._stream)
+            self._reactor.forget(self._stream)
         self.forget_end()
 
     def forget_end(self) -> None:
         """Have none taken when the client leaves."""
         if self._ending is not None:
-            assert self._poll_below is not None  # noqa: S101 - it watches it
-            self._poll_below.forget(self._ending)
+            assert self._reactor_below is not None  # noqa: S101 - it watches it
+            self._reactor_below.forget(self._ending)
             self._ending = None
 
     async def client_left(self) -> None:

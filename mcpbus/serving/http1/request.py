@@ -20,7 +20,7 @@ from mcpbus.serving.http1.encoder import (
     encode_head,
 )
 from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
-from mcpbus.serving.http1.reactor import Poll
+from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.wire import Wire
 from mcpbus.transport.answering import Opened
@@ -37,12 +37,12 @@ class Connection(Protocol):
     Attributes:
         wire: Its bytes.
         readiness: When something comes.
-        poll: Waits for it; None if it cannot be polled.
+        reactor: Waits for it; None if it cannot be polled.
     """
 
     wire: Wire
     readiness: Readiness
-    poll: Poll | None
+    reactor: Reactor | None
 
     def open(self, request: "Http1Request", opened: Opened, /) -> None:
         """Answer from a stream."""
@@ -118,10 +118,10 @@ class Http1Request(msgspec.Struct, eq=False):
 
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""
-        poll = self._connection.poll
-        assert poll is not None  # noqa: S101 - a task answers by itself
+        reactor = self._connection.reactor
+        assert reactor is not None  # noqa: S101 - a task answers by itself
         self.reply = answer
-        poll.write_soon(self)
+        reactor.write_soon(self)
 
     def fail(self, failure: BaseException) -> None:
         """See `ReadyOutlet`."""

@@ -184,7 +184,7 @@ class Wire:
     def send_now(self, data: bytes) -> bytes | None:
         """Send what the client takes at once, and return the rest; None if it has gone."""
         try:
-            sent: int = self.stream.send_now(data)  # type: ignore[attr-defined]  # whoever gave a poll knows
+            sent: int = self.stream.send_now(data)  # type: ignore[attr-defined]  # whoever gave a reactor knows
         except GONE:
             self.gone = True
             return None

@@ -165,7 +165,7 @@ class Work:
                     return head
                 if requests.waiting and wire.doing is IDLE:
                     wire.wait(Doing.HEAD, wire.options.head_seconds)
-            if self._connection.poll is not None:
+            if self._connection.reactor is not None:
                 self._connection.resume()
                 return None
             data = await wire.receive()

@@ -1,4 +1,4 @@
-"""When the poll of a lane takes turns, and when what they answer is written."""
+"""When the reactor of a lane takes turns, and when what they answer is written."""
 
 from contextvars import ContextVar, copy_context
 
@@ -8,11 +8,11 @@ import trio.testing
 
 from actors import Guest
 from mcpbus.serving.http1 import reactor
-from mcpbus.serving.http1.reactor import Pace, Poll
+from mcpbus.serving.http1.reactor import Pace, Reactor
 
 
-class Turns(Poll):
-    """A poll whose turns a test makes due."""
+class Turns(Reactor):
+    """A reactor whose turns a test makes due."""
 
     def __init__(self):
         super().__init__(copy_context())
@@ -54,13 +54,13 @@ class Answer:
 
 @pytest.fixture
 async def turns():
-    poll = Turns()
+    reactor = Turns()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(poll.run)
+        nursery.start_soon(reactor.run)
         await trio.testing.wait_all_tasks_blocked()
-        yield poll
+        yield reactor
         nursery.cancel_scope.cancel()
-    poll.close()
+    reactor.close()
 
 
 async def test_answers_of_turns_that_are_due_together_are_written_together(turns, monkeypatch):

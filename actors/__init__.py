@@ -1,8 +1,9 @@
 """A small actor library on trio: actors decide, tasks wait."""
 
-from actors._address import Address
+from actors._address import Address, Stopped
 from actors._ask import Ask
-from actors._cell import Actor, Cell
+from actors._cell import Cell
+from actors._dead_letters import DeadLetter
 from actors._errors import (
     ActorError,
     AskError,
@@ -15,24 +16,21 @@ from actors._errors import (
 from actors._failures import split_failure
 from actors._guests import Guest
 from actors._lazy import LazyActor
+from actors._life import Strategy
+from actors._mailbox import Actor
 from actors._messages import (
-    DeadLetter,
     Directive,
     Discard,
     Failed,
     Outcome,
-    Stopped,
     StopReason,
     Succeeded,
     TaskCancelled,
-    TaskEnded,
 )
 from actors._registry import Registry
-from actors._statistics import Statistics
-from actors._supervision import Strategy
-from actors._tasks import Task
+from actors._tasks import Task, TaskEnded
 from actors._timers import Timer
-from actors.system import System, open_system
+from actors.system import Statistics, System, open_system
 
 __all__ = [
     "Actor",

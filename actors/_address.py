@@ -1,18 +1,18 @@
-# ruff: noqa: SLF001 - an address is the outside of a cell and reads its slots
+# ruff: noqa: SLF001 - an address reads the slots of the mailbox that it points to
 """Where an actor can be reached, by anybody who was told of it."""
 
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
+import msgspec
 import trio
 
-from actors import _ask
-from actors._dispatch import wrong_thread
+from actors._ask import Ask
+from actors._dispatch import Dispatcher
+from actors._errors import AskFailedError, AskRefusedError, AskTimeoutError, wrong_thread
 from actors._lifecycle import RUNNING, STOPPING
-from actors._messages import Discard
-
-if TYPE_CHECKING:
-    from actors._cell import Cell
+from actors._mailbox import Mailbox
+from actors._messages import Discard, StopReason
 
 M_contra = TypeVar("M_contra", contravariant=True)
 
@@ -29,9 +29,10 @@ class Address(Generic[M_contra]):
     ```
     """
 
-    __slots__ = ("_cell", "_name")
+    __slots__ = ("_dispatcher", "_mailbox", "_name")
 
-    _cell: "Cell[Any]"
+    _dispatcher: Dispatcher
+    _mailbox: Mailbox[Any]
     _name: str | None
 
     def __init__(self) -> None:
@@ -52,30 +53,31 @@ class Address(Generic[M_contra]):
         Raises:
             RuntimeError: Called from a thread that trio does not run in.
         """
-        cell = self._cell
-        dispatcher = cell._dispatcher
+        mailbox = self._mailbox
+        dispatcher = self._dispatcher
         if get_ident() != dispatcher.thread:
             raise wrong_thread()
-        if cell._state >= STOPPING:
-            return cell.system.dead_letters.refuse(self, message, self.refusal)
+        if mailbox._state >= STOPPING:
+            return mailbox.system.refuse(self, message, self.refusal)
         if dispatcher.busy:
-            if cell._waiting >= cell._capacity and (discard := self._find_room(cell, message)) is not None:
-                return cell.system.dead_letters.refuse(self, message, discard)
+            if mailbox._waiting >= mailbox._capacity and (discard := self._find_room(message)) is not None:
+                return mailbox.system.refuse(self, message, discard)
             dispatcher.accepted += 1
-            cell._waiting += 1
-            dispatcher.queue.append((cell, message))
+            mailbox._waiting += 1
+            dispatcher.queue.append((mailbox, message))
         else:
             dispatcher.accepted += 1
-            dispatcher.run(cell, message)
+            dispatcher.run(mailbox, message)
         return None
 
-    def _find_room(self, cell: "Cell[Any]", message: object) -> Discard | None:
+    def _find_room(self, message: object) -> Discard | None:
         """Make room in a full mailbox, or return why a message is refused all the same."""
-        dispatcher = cell._dispatcher
+        dispatcher = self._dispatcher
         dispatcher.make_room()
-        if cell._state >= STOPPING:
+        mailbox = self._mailbox
+        if mailbox._state >= STOPPING:
             return self.refusal
-        if cell._waiting >= cell._capacity and dispatcher.expendable(message):
+        if mailbox._waiting >= mailbox._capacity and dispatcher.expendable(message):
             return Discard.FULL
         return None
 
@@ -99,28 +101,44 @@ class Address(Generic[M_contra]):
 
         If it is cancelled, a reply that comes later is counted and dropped.
         """
-        return await _ask.ask(self, message, timeout)
+        recipient: Address[Any] = self
+        question = Ask(message, self._dispatcher)
+        if (discard := recipient.tell(question)) is not None:
+            await trio.lowlevel.checkpoint()
+            raise AskRefusedError(self.name, discard)
+        if not await question.wait(self._mailbox, timeout):
+            raise AskTimeoutError(self.name, timeout)
+        if question.failure is not None:
+            raise AskFailedError(self.name, question.failure)
+        return question.value
 
     @property
     def stopped(self) -> bool:
         """Whether the actor has stopped, or is about to: nothing will be accepted any more."""
-        return self._cell._state >= STOPPING
+        return self._mailbox._state >= STOPPING
 
     @property
     def refusal(self) -> Discard:
         """With what a message is refused once the actor has stopped."""
-        return self._cell.refusal()
+        return self._mailbox.refusal()
 
     @property
     def name(self) -> str:
         """A name for people; unique in its system unless it was given to ``spawn``."""
         if self._name is None:
-            self._name = self._cell.system.next_name()
+            self._name = self._mailbox.system.next_name()
         return self._name
 
     def __repr__(self) -> str:
-        state = self._cell._state
+        state = self._mailbox._state
         return f"<Address {self.name}{'' if state is RUNNING else ' ' + state.name.lower()}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an address means something only inside its own process")
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Told to an actor when one that it watches has ended; overtakes ordinary messages."""
+
+    address: Address[Any]
+    reason: StopReason

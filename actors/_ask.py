@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001 - a question watches the cell it was put to
+# ruff: noqa: SLF001 - a question looks at the state of the mailbox that it was put to
 """Questions: a message, a place for the answer, and an end in every case.
 
 A question ends with a reply, with the failure or end of the actor, with a refusal, or with a timeout.
@@ -6,17 +6,14 @@ While its asker waits it watches the actor as another actor would, so that it do
 timeout when the actor has kept the question for later and then ends.
 """
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
-from actors._errors import AskFailedError, AskRefusedError, AskTimeoutError
+from actors._dispatch import Dispatcher
 from actors._lifecycle import STOPPED
-from actors._messages import Discard, StopReason
-
-if TYPE_CHECKING:
-    from actors._address import Address
-    from actors.system import System
+from actors._mailbox import Mailbox
+from actors._messages import REFUSALS, Discard, StopReason
 
 M_co = TypeVar("M_co", covariant=True)
 
@@ -35,17 +32,19 @@ class Ask(Generic[M_co]):
 
     Attributes:
         message: The question.
+        value: What was replied; for this package.
+        failure: Why nothing was and nothing will be; for this package.
     """
 
     __match_args__ = ("message",)
-    __slots__ = ("_arrived", "_ended", "_failure", "_system", "_value", "message")
+    __slots__ = ("_arrived", "_dispatcher", "_ended", "failure", "message", "value")
 
-    def __init__(self, message: M_co, system: "System") -> None:
+    def __init__(self, message: M_co, dispatcher: Dispatcher) -> None:
         self.message = message
-        self._system = system
+        self._dispatcher = dispatcher
         self._ended = False
-        self._value: Any = None
-        self._failure: Discard | None = None
+        self.value: Any = None
+        self.failure: Discard | None = None
         self._arrived: trio.Event | None = None
 
     @trio.lowlevel.enable_ki_protection
@@ -59,23 +58,46 @@ class Ask(Generic[M_co]):
         Raises:
             RuntimeError: Called from a thread that trio does not run in.
         """
-        self._system.dispatcher.check_thread()
+        self._dispatcher.check_thread()
         if self._ended:
-            self._system.late_replies += 1
+            self._dispatcher.late_replies += 1
             return Discard.LATE
-        self._value = value
+        self.value = value
         self._end()
         return None
 
     def fail(self, reason: Discard) -> None:
         """End the question without an answer, if it has not ended; for this package."""
         if not self._ended:
-            self._failure = reason
+            self.failure = reason
             self._end()
 
-    def watched_ended(self, address: "Address[Any]", _reason: StopReason) -> None:
+    def watched_ended(self, _address: object, reason: StopReason, /) -> None:
         """Take notice that the actor has ended; for this package."""
-        self.fail(address.refusal)
+        self.fail(REFUSALS[reason])
+
+    async def wait(self, mailbox: Mailbox[Any], timeout: float) -> bool:  # noqa: ASYNC109 - see Address.ask
+        """Wait until the question has ended, and return whether it did in time; for this package.
+
+        Args:
+            mailbox: To what it was put, and what took it.
+            timeout: Seconds to wait at most.
+        """
+        if not self._ended and mailbox._state is STOPPED:
+            # Taken and kept by an actor that stopped in the same turn.
+            self.fail(mailbox.refusal())
+        if self._ended:
+            await trio.lowlevel.checkpoint()
+            return True
+        self._arrived = trio.Event()
+        mailbox.add_watcher(self)
+        try:
+            with trio.move_on_after(timeout):
+                await self._arrived.wait()
+            return self._ended
+        finally:
+            self._ended = True
+            mailbox.remove_watcher(self)
 
     def _end(self) -> None:
         self._ended = True
@@ -84,38 +106,3 @@ class Ask(Generic[M_co]):
 
     def __repr__(self) -> str:
         return f"<Ask {self.message!r}{' ended' if self._ended else ''}>"
-
-
-async def ask(address: "Address[Any]", message: object, timeout: float) -> Any:  # noqa: ASYNC109 - see Address.ask
-    """Put a question; see `Address.ask`."""
-    question = Ask(message, address._cell.system)
-    discard = address.tell(question)
-    if discard is not None:
-        await trio.lowlevel.checkpoint()
-        raise AskRefusedError(address.name, discard)
-    if question._ended:
-        await trio.lowlevel.checkpoint()
-    else:
-        await _wait(address, question, timeout)
-    if question._failure is not None:
-        raise AskFailedError(address.name, question._failure)
-    return question._value
-
-
-async def _wait(address: "Address[Any]", question: Ask[Any], timeout: float) -> None:  # noqa: ASYNC109
-    cell = address._cell
-    if cell._state is STOPPED:
-        # Taken and kept by an actor that stopped in the same turn.
-        question.fail(address.refusal)
-        await trio.lowlevel.checkpoint()
-        return
-    question._arrived = trio.Event()
-    cell.add_watcher(question)
-    try:
-        with trio.move_on_after(timeout):
-            await question._arrived.wait()
-        if not question._ended:
-            raise AskTimeoutError(address.name, timeout)
-    finally:
-        question._ended = True
-        cell.remove_watcher(question)

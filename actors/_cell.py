@@ -1,61 +1,29 @@
-# ruff: noqa: SLF001 - cells read one another, and an address is the outside of a cell
-"""What an actor is given of the world: its own address, and the powers it has."""
+# ruff: noqa: SLF001 - a cell is filled in here, and tells what the mailboxes of others hold
+"""What an actor is given of the world: its own address, and the powers it has; and how it comes to life."""
 
 import contextvars
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
+from threading import get_ident
+from typing import Any, TypeVar, TypeVarTuple
 
 import trio
 
-from actors import _ending, _spawning, _tasks
-from actors._address import Address
-from actors._ask import Ask
-from actors._errors import LifecycleError
-from actors._few import Few, added, removed
-from actors._lifecycle import STARTING, STOPPED, STOPPING, State
-from actors._messages import Discard, Stopped, StopReason
-from actors._supervision import Strategy
+from actors import _ending, _supervision, _tasks
+from actors._address import Address, Stopped
+from actors._errors import LifecycleError, wrong_thread
+from actors._life import Life, Services, Strategy
+from actors._lifecycle import RUNNING, STARTED, STARTING, STOPPED, STOPPING, TRANSITIONS
+from actors._mailbox import CAPACITY, Actor, added, removed
+from actors._messages import StopReason
 from actors._tasks import Task
 from actors._timers import Timer
-
-if TYPE_CHECKING:
-    from actors._dispatch import Dispatcher
-    from actors.system import System
 
 M = TypeVar("M")
 C = TypeVar("C")
 Args = TypeVarTuple("Args")
-M_contra = TypeVar("M_contra", contravariant=True)
-
-CAPACITY: Final = 1024
-"""Messages that may wait for one actor, unless ``spawn`` is told otherwise."""
 
 
-class Actor(Protocol[M_contra]):
-    """What a factory returns: state, and one method that takes one message at a time."""
-
-    def handle(self, message: M_contra, /) -> None:
-        """Handle a message. It cannot wait; what it raises is for the supervisor."""
-
-
-class _Nobody:
-    """The actor of a cell that has none, before its factory returns and after its end."""
-
-    __slots__ = ()
-
-    def handle(self, message: object, /) -> None:
-        raise LifecycleError(f"nobody is there to handle {message!r}")
-
-
-NOBODY: Final = _Nobody()
-
-
-def make_nobody(cell: "Cell[Any]", /) -> Actor[Any]:
-    """Take the place of the factory of a cell that has ended."""
-    raise LifecycleError(f"{cell!r} starts no actor any more")
-
-
-class Cell(Generic[M]):
+class Cell(Life[M]):
     """An actor's powers, given to its factory. Nobody else should hold it.
 
     All that an actor does to the world goes through its cell, from within ``handle``, the factory, or
@@ -65,60 +33,10 @@ class Cell(Generic[M]):
 
     Attributes:
         address: Where this actor can be reached.
-        system: The system it lives in.
+        system: What it shares with the other actors of its system.
     """
 
-    __slots__ = (
-        "_actor",
-        "_args",
-        "_callbacks",
-        "_capacity",
-        "_children",
-        "_dispatcher",
-        "_factory",
-        "_failures",
-        "_parent",
-        "_state",
-        "_strategy",
-        "_tasks",
-        "_timers",
-        "_waiting",
-        "_watchers",
-        "_watching",
-        "address",
-        "system",
-    )
-
-    def __init__(  # noqa: PLR0917 - made in one place; keywords would cost a tenth of a spawn
-        self,
-        system: "System",
-        dispatcher: "Dispatcher",
-        parent: "Cell[Any] | None",
-        factory: Callable[..., Actor[M]],
-        args: tuple[Any, ...],
-        capacity: int,
-        strategy: Strategy | None,
-    ) -> None:
-        self.system = system
-        self.address: Address[M]
-        self._dispatcher = dispatcher
-        self._parent = parent
-        # Nobody restarts an actor without a strategy, and it need not keep what that would take.
-        self._factory = factory if strategy is not None else make_nobody
-        self._args = args if strategy is not None else ()
-        self._capacity = capacity
-        self._strategy = strategy
-        self._state: State = STARTING
-        self._actor: Actor[M] = NOBODY
-        self._waiting = 0  # in the user lane
-        # Few actors have many of these, and an empty set is larger than a cell.
-        self._children: dict[Cell[Any], None] | None = None
-        self._tasks: Few[Task] = ()
-        self._timers: Few[Timer] = ()
-        self._watchers: Few[Cell[Any] | Ask[Any]] = ()
-        self._watching: Few[Address[Any]] = ()
-        self._callbacks: tuple[Callable[[StopReason], object], ...] = ()
-        self._failures: list[float] | None = None
+    __slots__ = ()
 
     def spawn(
         self,
@@ -143,7 +61,7 @@ class Cell(Generic[M]):
             RuntimeError: Called from a thread that trio does not run in.
             BaseException: What the factory raised; then nothing was spawned.
         """
-        return _spawning.spawn(self.system, self, factory, args, name, capacity, strategy)
+        return spawn(self.system, self, factory, args, name, capacity, strategy)
 
     def start_task(
         self,
@@ -167,8 +85,8 @@ class Cell(Generic[M]):
         """
         if self._state >= STOPPING:
             raise self._gone()
-        self._dispatcher.check_thread()
-        return _tasks.start(self, function, args, context, function if name is None else name)
+        self.system.dispatcher.check_thread()
+        return _tasks.start(self.address, function, args, context, function if name is None else name)
 
     def adopt(self, task: Task) -> bool:
         """Take over a guest, or another actor's task: its end arrives here, and it is cancelled when this actor ends.
@@ -181,7 +99,7 @@ class Cell(Generic[M]):
         """
         if self._state >= STOPPING:
             raise self._gone()
-        return task.move(self)
+        return task.move(self.address)
 
     @trio.lowlevel.enable_ki_protection
     def after(self, seconds: float, message: M) -> Timer:
@@ -199,7 +117,7 @@ class Cell(Generic[M]):
         """
         if self._state >= STOPPING:
             raise self._gone()
-        self._dispatcher.check_thread()
+        self.system.dispatcher.check_thread()
         timer = self.system.timers.add(self, seconds, message)
         self._timers = added(self._timers, timer)
         return timer
@@ -217,12 +135,12 @@ class Cell(Generic[M]):
         """
         if self._state >= STOPPING:
             raise self._gone()
-        self._dispatcher.check_thread()
-        other = address._cell
+        self.system.dispatcher.check_thread()
+        other = address._mailbox
         if other is self or other.system is not self.system:
             raise ValueError(f"{self.address.name} cannot watch {address.name}: itself, or of another system")
         if other._state is STOPPED:
-            self._dispatcher.notify(self, Stopped(address, other.end_reason()))
+            self.system.dispatcher.notify(self, Stopped(address, other.end_reason()))
             return
         other.add_watcher(self)
         self._watching = added(self._watching, address)
@@ -231,7 +149,7 @@ class Cell(Generic[M]):
     def unwatch(self, address: Address[Any]) -> None:
         """Watch no longer. A `Stopped` that is on its way still arrives."""
         self._watching = removed(self._watching, address)
-        address._cell.remove_watcher(self)
+        address._mailbox.remove_watcher(self)
 
     @trio.lowlevel.enable_ki_protection
     def stop(self, reason: StopReason | None = None) -> None:
@@ -245,8 +163,8 @@ class Cell(Generic[M]):
         Raises:
             RuntimeError: Called from a thread that trio does not run in.
         """
-        self._dispatcher.check_thread()
-        _ending.ask_to_stop(self, reason or StopReason.STOPPED)
+        self.system.dispatcher.check_thread()
+        _ending.ask_to_stop(self.address, reason or StopReason.STOPPED)
 
     @trio.lowlevel.enable_ki_protection
     def stop_child(self, address: Address[Any]) -> None:
@@ -256,13 +174,13 @@ class Cell(Generic[M]):
             ValueError: It is not a child of this actor.
             RuntimeError: Called from a thread that trio does not run in.
         """
-        self._dispatcher.check_thread()
-        child = address._cell
+        self.system.dispatcher.check_thread()
+        child = address._mailbox
         if child._state is STOPPED:
             return
-        if child._parent is not self:
+        if child not in (self._children or ()):
             raise ValueError(f"{address.name} is not a child of {self.address.name}")
-        _ending.ask_to_stop(child, StopReason.PARENT)
+        _ending.ask_to_stop(address, StopReason.PARENT)
 
     def on_stop(self, callback: Callable[[StopReason], object]) -> None:
         """Call back once when this instance ends in any way, also when ``handle`` raised.
@@ -278,41 +196,75 @@ class Cell(Generic[M]):
             raise self._gone()
         self._callbacks = (*self._callbacks, callback)
 
-    def add_watcher(self, watcher: "Cell[Any] | Ask[Any]") -> None:
-        """Tell a watcher when this actor ends; for this package."""
-        self._watchers = added(self._watchers, watcher)
-
-    def remove_watcher(self, watcher: "Cell[Any] | Ask[Any]") -> None:
-        """Tell it no longer; for this package."""
-        self._watchers = removed(self._watchers, watcher)
-
-    def watched_ended(self, address: Address[Any], reason: StopReason) -> None:
-        """Take notice that a watched actor has ended; for this package."""
-        self._watching = removed(self._watching, address)
-        self._dispatcher.notify(self, Stopped(address, reason))
-
-    def refusal(self) -> Discard:
-        """Return with what a message is refused once this cell is stopping; for this package."""
-        return Discard.STOPPED
-
-    def end_reason(self) -> StopReason:
-        """Return why this actor ended; for this package, and only a stopped one knows."""
-        raise LifecycleError(f"{self.address.name} has not stopped")
-
-    def empty(self) -> None:
-        """Let go of everything at the end of the life; for this package.
-
-        The cell may be kept by whoever wrote the actor. Emptied, it keeps nothing else in memory, and
-        what it held is freed without the help of the garbage collector.
-        """
-        self._actor = NOBODY
-        self._factory = make_nobody
-        self._args = ()
-        self._watchers = ()
-        self._parent = self._strategy = self._children = self._failures = None
+    # For this package.
+    end = _ending.end
+    raised = _supervision.raised
 
     def _gone(self) -> LifecycleError:
         return LifecycleError(f"{self.address.name} has stopped and can do nothing any more")
 
     def __repr__(self) -> str:
         return f"<Cell {self.address.name} {self._state.name.lower()}>"
+
+
+new_address = Address.__new__
+
+
+@trio.lowlevel.enable_ki_protection
+def spawn(  # noqa: PLR0917 - called in two places
+    system: Services,
+    parent: Cell[Any] | None,
+    factory: Callable[..., Actor[M]],
+    args: tuple[Any, ...],
+    name: str | None,
+    capacity: int,
+    strategy: Strategy | None,
+) -> Address[M]:
+    """Start an actor below a parent, or at the root; see `Cell.spawn`."""
+    dispatcher = system.dispatcher
+    if get_ident() != dispatcher.thread:
+        raise wrong_thread()
+    if capacity < 1:
+        raise ValueError(f"a mailbox must have room for one message at least, not {capacity}")
+    cell: Cell[M] = Cell(system, parent, factory, args, capacity, strategy)
+    address: Address[M] = new_address(Address)
+    address._dispatcher = dispatcher
+    address._mailbox = cell
+    address._name = name
+    cell.address = address
+    if parent is None:
+        if system.closed:
+            raise LifecycleError(f"system {system.name!r} has closed and spawns nothing any more")
+        system.roots[cell] = None
+    else:
+        state = parent._state
+        if state is not RUNNING and state is not STARTING:
+            raise LifecycleError(f"{parent.address.name} has stopped and spawns nothing any more")
+        if parent._children is None:
+            parent._children = {cell: None}
+        else:
+            parent._children[cell] = None
+    system.spawned += 1
+    # What the factory tells must not run before the actor that it makes is there.
+    outermost, behind = not dispatcher.busy, dispatcher.behind
+    dispatcher.busy, dispatcher.behind = True, False
+    try:
+        cell._actor = factory(cell, *args)
+        cell._state = TRANSITIONS[cell._state][STARTED]
+    except BaseException:
+        _ending.end(cell, StopReason.FAILED)
+        raise
+    finally:
+        dispatcher.behind = behind
+        if outermost:
+            dispatcher.drain()
+    return address
+
+
+def entombed(system: Services, reason: StopReason) -> Address[Any]:
+    """Return the address of an actor that has ended and never had one, with what it would have ended for."""
+    address: Address[Any] = new_address(Address)
+    address._dispatcher = system.dispatcher
+    address._mailbox = system.tombstones[reason]
+    address._name = None
+    return address

@@ -3,17 +3,25 @@
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import msgspec
 import trio
 
+from actors._address import Address
 from actors._ask import Ask
-from actors._messages import DeadLetter, Discard, Failed, TaskEnded
-
-if TYPE_CHECKING:
-    from actors._address import Address
+from actors._messages import Discard, Failed
+from actors._tasks import TaskEnded
 
 logger = logging.getLogger("actors")
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that no actor handled to its end."""
+
+    recipient: Address[Any]
+    message: Any
+    reason: Discard
 
 
 class DeadLetters:
@@ -46,7 +54,7 @@ class DeadLetters:
         return untap
 
     @trio.lowlevel.enable_ki_protection
-    def post(self, recipient: "Address[Any]", message: Any, reason: Discard) -> None:
+    def post(self, recipient: Address[Any], message: Any, reason: Discard) -> None:
         """Take a message that will not be handled; a question among them ends here.
 
         The failure of a task is logged, as its owner will not see to it.
@@ -68,8 +76,3 @@ class DeadLetters:
                 except BaseException:
                     logger.exception("a tap of the dead letters raised on %r", letter)
             self._tapping = False
-
-    def refuse(self, recipient: "Address[Any]", message: Any, reason: Discard) -> Discard:
-        """Take a message that was not accepted, and return the reason for its sender."""
-        self.post(recipient, message, reason)
-        return reason

@@ -1,7 +1,7 @@
-# ruff: noqa: SLF001 - the dispatcher keeps its accounts in the cells' own slots
+# ruff: noqa: SLF001 - the dispatcher keeps its accounts in the mailboxes' own slots
 """When a message is handled: at once if nothing else is, otherwise in its turn.
 
-A mailbox is a place in two queues that all actors of a system share, plus counts in its cell. That
+A mailbox is a place in two queues that all actors of a system share, plus counts of its own. That
 keeps an idle actor small (no deque of its own), makes a turn a single `popleft`, and is fair: messages
 are handled in the order in which they were accepted, whoever they are for. The two queues are the two
 lanes: `urgent` holds system messages and wishes to stop, and is emptied before `queue` is looked at.
@@ -25,16 +25,14 @@ import contextvars
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import trio
 
-from actors import _ending, _supervision
+from actors._errors import wrong_thread
 from actors._lifecycle import RUNNING
+from actors._mailbox import Mailbox
 from actors._messages import Discard, StopReason
-
-if TYPE_CHECKING:
-    from actors._cell import Cell
 
 BUDGET: Final = 256
 """Turns taken on one stack, or at least by the task between two checkpoints; about half a millisecond of work."""
@@ -59,6 +57,7 @@ class Dispatcher:
         accepted: Messages that were given a place, or handled at once.
         handled: Messages that `handle` returned from, and the one it is at work on.
         discarded: Messages that were accepted and then not handled.
+        late_replies: Replies to questions that had already ended.
     """
 
     __slots__ = (
@@ -69,6 +68,7 @@ class Dispatcher:
         "discarded",
         "expendable",
         "handled",
+        "late_replies",
         "nursery",
         "queue",
         "thread",
@@ -83,11 +83,12 @@ class Dispatcher:
         self.context = contextvars.copy_context()
         self.busy = False
         self.behind = False
-        self.queue: deque[tuple[Cell[Any], Any]] = deque()
-        self.urgent: deque[tuple[Cell[Any], Any]] = deque()
+        self.queue: deque[tuple[Mailbox[Any], Any]] = deque()
+        self.urgent: deque[tuple[Mailbox[Any], Any]] = deque()
         self.accepted = 0
         self.handled = 0
         self.discarded = 0
+        self.late_replies = 0
 
     def check_thread(self) -> None:
         """Refuse a call from a thread that trio does not run in.
@@ -98,37 +99,37 @@ class Dispatcher:
         if get_ident() != self.thread:
             raise wrong_thread()
 
-    def run(self, cell: "Cell[Any]", message: object) -> None:
-        """Handle a message now; the dispatcher must not be busy, the cell must be running."""
+    def run(self, mailbox: Mailbox[Any], message: object) -> None:
+        """Handle a message now; the dispatcher must not be busy, the mailbox must be running."""
         self.busy = True
         self.handled += 1
         try:
-            cell._actor.handle(message)
+            mailbox._actor.handle(message)
         except BaseException as error:  # noqa: BLE001 - the supervisor decides; nothing is swallowed
-            _supervision.raised(cell, message, error)
+            mailbox.raised(message, error)
         if self.queue or self.urgent:
             self.drain()
         else:
             self.busy = False
 
     @trio.lowlevel.enable_ki_protection
-    def deliver(self, cell: "Cell[Any]", message: object) -> None:
+    def deliver(self, mailbox: Mailbox[Any], message: object) -> None:
         """Put a message into the user lane, however many wait there."""
         self.accepted += 1
         if self.busy:
-            cell._waiting += 1
-            self.queue.append((cell, message))
+            mailbox._waiting += 1
+            self.queue.append((mailbox, message))
         else:
-            self.run(cell, message)
+            self.run(mailbox, message)
 
     @trio.lowlevel.enable_ki_protection
-    def notify(self, cell: "Cell[Any]", message: object) -> None:
+    def notify(self, mailbox: Mailbox[Any], message: object) -> None:
         """Put a message into the system lane."""
         self.accepted += 1
         if self.busy:
-            self.urgent.append((cell, message))
+            self.urgent.append((mailbox, message))
         else:
-            self.run(cell, message)
+            self.run(mailbox, message)
 
     def drain(self) -> None:
         """Take turns until both lanes are empty or the budget is spent; then let the task go on."""
@@ -161,30 +162,30 @@ class Dispatcher:
         urgent = self.urgent
         for _ in range(turns):
             if urgent:
-                cell, message = urgent.popleft()
+                mailbox, message = urgent.popleft()
                 if type(message) is StopReason:
-                    _ending.end(cell, message)
+                    mailbox.end(message)
                     continue
             elif queue:
-                cell, message = queue.popleft()
-                cell._waiting -= 1
+                mailbox, message = queue.popleft()
+                mailbox._waiting -= 1
             else:
                 break
-            if cell._state is RUNNING:
+            if mailbox._state is RUNNING:
                 self.handled += 1
                 try:
-                    cell._actor.handle(message)
+                    mailbox._actor.handle(message)
                 except BaseException as error:  # noqa: BLE001 - as in run()
-                    _supervision.raised(cell, message, error)
+                    mailbox.raised(message, error)
             else:
-                self.discard(cell, message, cell.address.refusal)
+                self.discard(mailbox, message)
         self.busy = bool(queue or urgent)
         return self.busy
 
-    def discard(self, cell: "Cell[Any]", message: object, reason: Discard) -> None:
-        """Account for an accepted message that will not be handled."""
+    def discard(self, mailbox: Mailbox[Any], message: object, reason: Discard | None = None) -> None:
+        """Account for an accepted message that will not be handled; see `Mailbox.lose`."""
         self.discarded += 1
-        cell.system.dead_letters.post(cell.address, message, reason)
+        mailbox.lose(message, reason)
 
     def settle(self) -> None:
         """Empty both lanes whatever the budget; for closing, when nobody handles anything any more."""
@@ -195,8 +196,3 @@ class Dispatcher:
     def queued(self) -> int:
         """Messages that were accepted and not yet handled or discarded."""
         return len(self.queue) + sum(type(message) is not StopReason for _, message in self.urgent)
-
-
-def wrong_thread() -> RuntimeError:
-    """Make the error for a call from outside trio's thread."""
-    return RuntimeError("actors can only be reached from trio's own thread; use trio.from_thread.run_sync")

@@ -1,34 +1,33 @@
-# ruff: noqa: SLF001 - the end of a life goes through every slot of its cell
+# ruff: noqa: SLF001 - the end of a life goes through every slot of it
 """How the life of an actor ends, whatever ended it."""
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from actors._address import Address
+from actors._life import Life, Services
 from actors._lifecycle import ENDED, STOP_ASKED, STOPPED, STOPPING, TRANSITIONS
 from actors._messages import StopReason
-
-if TYPE_CHECKING:
-    from actors._address import Address
-    from actors._cell import Cell
 
 logger = logging.getLogger("actors")
 
 
-def ask_to_stop(cell: "Cell[Any]", reason: StopReason) -> None:
+def ask_to_stop(address: Address[Any], reason: StopReason) -> None:
     """Let the address refuse from now on, and end the actor as soon as nothing is being handled."""
+    cell = address._mailbox
     if cell._state >= STOPPING:
         return
     cell._state = TRANSITIONS[cell._state][STOP_ASKED]
-    dispatcher = cell._dispatcher
+    dispatcher = address._dispatcher
     if dispatcher.busy:
         dispatcher.urgent.append((cell, reason))
     else:
         dispatcher.busy = True
-        end(cell, reason)
+        cell.end(reason)
         dispatcher.drain()
 
 
-def end(cell: "Cell[Any]", reason: StopReason) -> None:
+def end(cell: Life[Any], reason: StopReason) -> None:
     """End an actor and all below it, the youngest first; the dispatcher must be busy."""
     if cell._state is STOPPED:
         return
@@ -40,7 +39,7 @@ def end(cell: "Cell[Any]", reason: StopReason) -> None:
     address = cell.address
     system = cell.system
     del (cell._parent._children if cell._parent is not None else system.roots)[cell]  # type: ignore[union-attr]
-    address._cell = system.tombstones[reason]
+    address._mailbox = system.tombstones[reason]
     if cell._watchers:
         for watcher in cell._watchers:
             watcher.watched_ended(address, reason)
@@ -49,7 +48,7 @@ def end(cell: "Cell[Any]", reason: StopReason) -> None:
     cell.empty()
 
 
-def end_children(cell: "Cell[Any]") -> None:
+def end_children(cell: Life[Any]) -> None:
     """End all below an actor, leaves first, without recursion: a tree may be deep."""
     doomed = list(cell._children or ())
     for child in doomed:  # the list grows while it is walked: breadth first
@@ -60,7 +59,7 @@ def end_children(cell: "Cell[Any]") -> None:
         end(child, StopReason.PARENT)
 
 
-def release(cell: "Cell[Any]", reason: StopReason) -> None:
+def release(cell: Life[Any], reason: StopReason) -> None:
     """Let go of what one instance holds: its tasks, timers, watches, and callbacks."""
     if cell._tasks:
         for task in list(cell._tasks):
@@ -68,27 +67,26 @@ def release(cell: "Cell[Any]", reason: StopReason) -> None:
         cell._tasks = ()
     if cell._timers:
         for timer in list(cell._timers):
-            timer.cancel()
+            timer.abandon()
     if cell._watching:
         for address in cell._watching:
-            address._cell.remove_watcher(cell)
+            address._mailbox.remove_watcher(cell)
         cell._watching = ()
     if cell._callbacks:
         _call_back(cell, reason)
 
 
-def _call_back(cell: "Cell[Any]", reason: StopReason) -> None:
+def _call_back(cell: Life[Any], reason: StopReason) -> None:
     callbacks, cell._callbacks = cell._callbacks, ()
     for callback in callbacks:
         try:
             callback(reason)
         except BaseException as error:  # noqa: BLE001 - reported
-            callback_raised(cell.address, error)
+            callback_raised(cell.system, cell.address, error)
 
 
-def callback_raised(address: "Address[Any]", error: BaseException) -> None:
+def callback_raised(system: Services, address: Address[Any], error: BaseException) -> None:
     """Report what a callback of `Cell.on_stop` raised."""
-    system = address._cell.system
     if isinstance(error, KeyboardInterrupt):  # it ends the system instead of the caller
         system.surface(error)
     else:

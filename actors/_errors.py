@@ -23,6 +23,11 @@ class NameTakenError(ActorError, KeyError):
         return str(self.args[0])
 
 
+def wrong_thread() -> RuntimeError:
+    """Make the error for a call from outside trio's thread."""
+    return RuntimeError("actors can only be reached from trio's own thread; use trio.from_thread.run_sync")
+
+
 class AskError(ActorError):
     """An ask ended without a reply."""
 

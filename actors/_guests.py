@@ -7,15 +7,13 @@ scheduler, and no cancel scope of their own; and until one waits, nobody else ca
 import contextvars
 import types
 from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import trio
 
+from actors._address import Address
 from actors._messages import Outcome, Succeeded
-from actors._tasks import Task, enter, judge
-
-if TYPE_CHECKING:
-    from actors._cell import Cell
+from actors._tasks import Task, judge
 
 
 async def _sleep_on() -> None:
@@ -63,18 +61,17 @@ class Guest(Task, kw_only=True, eq=False):
             self._cancelled = True
         super().cancel()
 
-    def move(self, cell: "Cell[Any]") -> bool:
+    def move(self, owner: Address[Any]) -> bool:
         """Belong to an actor from now on, which is told of the end; for this package.
 
         Returns:
             Whether it does; it does not if it has ended, or if its actor did without handing it on.
         """
         if self.owner is not None:
-            return super().move(cell)
+            return super().move(owner)
         if self.outcome is not None:
             return False
-        self._cell, self.owner = cell, cell.address
-        enter(cell, self)
+        self._enter(owner)
         return True
 
     def begin(self) -> bool:
@@ -143,7 +140,7 @@ class Guest(Task, kw_only=True, eq=False):
         self._scope = None
         self.outcome = outcome
         if self.owner is not None:
-            self._end(self._cell, outcome)
+            self._end(self.owner, outcome)
 
 
 def _unknown(trap: object) -> TypeError:

@@ -24,11 +24,11 @@ import trio
 
 from actors import _ending, _supervision
 from actors._address import Address
-from actors._cell import CAPACITY, Cell
+from actors._cell import Cell, entombed
 from actors._errors import LifecycleError
 from actors._lifecycle import STOPPED
+from actors._mailbox import CAPACITY
 from actors._messages import Discard, StopReason
-from actors._spawning import entombed
 from actors.system import System
 
 M = TypeVar("M")
@@ -213,7 +213,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
         try:
             self.ended(StopReason.STOPPED)
         except BaseException as error:  # noqa: BLE001 - reported
-            _ending.callback_raised(self.address, error)
+            _ending.callback_raised(self.system, self.address, error)
 
 
 def _wake(cell: Cell[M], lazy: LazyActor[M]) -> LazyActor[M]:

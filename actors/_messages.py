@@ -1,17 +1,14 @@
-"""The values that actors, their supervisors and their watchers exchange.
+"""Why messages are not handled and lives end, what a supervisor decides, and what comes of a task.
 
-The ones that are made for every task are msgspec Structs: a frozen attrs class takes four times as
+What is made for every task is a msgspec Struct, here and elsewhere: a frozen attrs class takes four times as
 long to make, and a task's end is on the hot path.
 """
 
 import enum
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from actors._address import Address
-    from actors._tasks import Task
 
 
 class Discard(enum.StrEnum):
@@ -44,6 +41,16 @@ class StopReason(enum.StrEnum):
     """This instance ended, and a fresh one took its place; only `Cell.on_stop` ever sees this."""
 
 
+REFUSALS: Final[Mapping[StopReason, Discard]] = {
+    StopReason.STOPPED: Discard.STOPPED,
+    StopReason.FAILED: Discard.FAILED,
+    StopReason.PARENT: Discard.STOPPED,
+    StopReason.SYSTEM: Discard.CLOSED,
+    StopReason.RESTARTED: Discard.FAILED,
+}
+"""With what the messages of an actor are refused and discarded that ended for this reason."""
+
+
 class Directive(enum.Enum):
     """What a supervisor decides about an actor that raised."""
 
@@ -72,25 +79,3 @@ class TaskCancelled(msgspec.Struct, frozen=True):
 
 
 Outcome = Succeeded | Failed | TaskCancelled
-
-
-class TaskEnded(msgspec.Struct, frozen=True):
-    """Told to an actor when a task it started has ended; never refused for want of room."""
-
-    task: "Task"
-    outcome: Outcome
-
-
-class Stopped(msgspec.Struct, frozen=True):
-    """Told to an actor when one that it watches has ended; overtakes ordinary messages."""
-
-    address: "Address[Any]"
-    reason: StopReason
-
-
-class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that no actor handled to its end."""
-
-    recipient: "Address[Any]"
-    message: Any
-    reason: Discard

@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001 - a supervisor works on the cell itself
+# ruff: noqa: SLF001 - a supervisor works on the life of an actor itself
 """What becomes of an actor that raised.
 
 The whole decision is taken in the turn of the exception, before any other message is handled: the
@@ -7,20 +7,16 @@ treated the same way. Nobody ever meets a suspended actor; its queue meanwhile s
 """
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import trio
 
 from actors import _ending
 from actors._ask import Ask
 from actors._failures import split_failure
+from actors._life import Life
 from actors._lifecycle import RAISED, RESTARTED, STARTED, STOPPING, TRANSITIONS
 from actors._messages import Directive, Discard, StopReason
-
-if TYPE_CHECKING:
-    from actors._address import Address
-    from actors._cell import Cell
 
 logger = logging.getLogger("actors")
 
@@ -29,19 +25,16 @@ RESTARTS: Final = 3
 WINDOW: Final = 5.0
 """Seconds over which failures are counted."""
 
-Strategy = Callable[["Address[Any]", BaseException, int], Directive]
-"""Decides about a child that raised: its address, the exception, and how many times it has failed in the
-last 5 seconds, this one included."""
 
-
-def raised(cell: "Cell[Any]", message: object, error: BaseException) -> None:
+def raised(cell: Life[Any], message: object, error: BaseException) -> None:
     """Deal with an exception of `handle`: the message is lost, the supervisor decides on the rest."""
-    cell._dispatcher.handled -= 1
-    cell._dispatcher.discard(cell, message, Discard.FAILED)
+    dispatcher = cell.system.dispatcher
+    dispatcher.handled -= 1
+    dispatcher.discard(cell, message, Discard.FAILED)
     fail(cell, error)
 
 
-def fail(cell: "Cell[Any]", error: BaseException) -> None:
+def fail(cell: Life[Any], error: BaseException) -> None:
     """Decide about an actor that raised, and go up the tree as long as the decision is to escalate."""
     system = cell.system
     while True:
@@ -73,7 +66,7 @@ def fail(cell: "Cell[Any]", error: BaseException) -> None:
                 cell = parent
 
 
-def _decide(cell: "Cell[Any]", error: BaseException) -> tuple[Directive, BaseException]:
+def _decide(cell: Life[Any], error: BaseException) -> tuple[Directive, BaseException]:
     """Ask the strategy, within the bound on restarts; what it raises itself is escalated."""
     strategy = cell._strategy
     if strategy is None or cell._state is STOPPING:
@@ -91,7 +84,7 @@ def _decide(cell: "Cell[Any]", error: BaseException) -> tuple[Directive, BaseExc
     return directive, error
 
 
-def _restart(cell: "Cell[Any]") -> BaseException | None:
+def _restart(cell: Life[Any]) -> BaseException | None:
     """Put a fresh instance in place of the one that raised; return what its factory raised."""
     cell.system.restarts += 1
     _ending.end_children(cell)
@@ -108,9 +101,9 @@ def _restart(cell: "Cell[Any]") -> BaseException | None:
     return None
 
 
-def _forsake_questions(cell: "Cell[Any]") -> None:
+def _forsake_questions(cell: Life[Any]) -> None:
     """End the questions that the old instance had taken; those in the queue are for the new one."""
-    waiting = {id(message) for recipient, message in cell._dispatcher.queue if recipient is cell}
+    waiting = {id(message) for recipient, message in cell.system.dispatcher.queue if recipient is cell}
     for watcher in list(cell._watchers):
         if isinstance(watcher, Ask) and id(watcher) not in waiting:
             watcher.fail(Discard.FAILED)

@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001 - a task is part of the cell that started it
+# ruff: noqa: SLF001 - a task is part of the actor that started it
 """Tasks: ordinary trio, started by an actor and reporting to it.
 
 A task is one trio task in the system's nursery, one cancel scope, and nothing more. It runs in the
@@ -8,18 +8,15 @@ on the stack of whoever told it something.
 
 import contextvars
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import trio
 
+from actors._address import Address
 from actors._failures import split_failure
-from actors._few import added, removed
-from actors._messages import Failed, Outcome, Succeeded, TaskCancelled, TaskEnded
-
-if TYPE_CHECKING:
-    from actors._address import Address
-    from actors._cell import Cell
+from actors._mailbox import Mailbox, added, removed
+from actors._messages import Failed, Outcome, Succeeded, TaskCancelled
 
 CANCELLED: Final = TaskCancelled()
 
@@ -32,8 +29,8 @@ class Task(msgspec.Struct, eq=False):
     """
 
     _scope: trio.CancelScope | None
-    owner: "Address[Any] | None" = None
-    _cell: "Cell[Any] | None" = None
+    owner: Address[Any] | None = None
+    _mailbox: Mailbox[Any] | None = None
 
     def cancel(self) -> None:
         """Cancel the task. Its end is still reported, with whatever it made of the cancellation."""
@@ -42,57 +39,60 @@ class Task(msgspec.Struct, eq=False):
 
     def abandon(self) -> None:
         """Cancel the task on behalf of an instance that has ended and is to hear nothing more of it."""
-        self._cell = None
+        self._mailbox = None
         self.cancel()
 
-    def move(self, cell: "Cell[Any]") -> bool:
+    def move(self, owner: Address[Any]) -> bool:
         """Belong to another actor from now on, which is told of the end; for this package.
 
         Returns:
             Whether it does; it does not if it has ended.
         """
-        if self._cell is None:
+        if self._mailbox is None:
             return False
-        self._cell._tasks = removed(self._cell._tasks, self)
-        self._cell, self.owner = cell, cell.address
-        enter(cell, self)
+        self._mailbox._tasks = removed(self._mailbox._tasks, self)
+        self._enter(owner)
         return True
 
-    @trio.lowlevel.enable_ki_protection
-    def _end(self, cell: "Cell[Any] | None", outcome: Outcome) -> None:
-        if cell is None:
-            self._end_unheard(outcome)
-        else:
-            self._cell = None
-            cell._tasks = removed(cell._tasks, self)
-            cell._dispatcher.deliver(cell, TaskEnded(self, outcome))
+    def _enter(self, owner: Address[Any]) -> None:
+        """Count it among the tasks of an actor."""
+        mailbox = owner._mailbox
+        mailbox._tasks = added(mailbox._tasks, self)
+        self.owner, self._mailbox = owner, mailbox
 
-    def _end_unheard(self, outcome: Outcome) -> None:
-        """Report the end of a task whose owner is gone: it was cancelled, so anything else is news."""
-        if outcome is not CANCELLED and self.owner is not None:
-            dead_letters = self.owner._cell.system.dead_letters
-            dead_letters.refuse(self.owner, TaskEnded(self, outcome), self.owner.refusal)
+    @trio.lowlevel.enable_ki_protection
+    def _end(self, owner: Address[Any], outcome: Outcome) -> None:
+        mailbox = self._mailbox
+        if mailbox is not None:
+            self._mailbox = None
+            mailbox._tasks = removed(mailbox._tasks, self)
+            owner._dispatcher.deliver(mailbox, TaskEnded(self, outcome))
+        elif outcome is not CANCELLED:
+            # Its owner is gone. It was cancelled for that, so anything else is news.
+            owner._mailbox.system.refuse(owner, TaskEnded(self, outcome), owner.refusal)
+
+
+class TaskEnded(msgspec.Struct, frozen=True):
+    """Told to an actor when a task it started has ended; never refused for want of room."""
+
+    task: Task
+    outcome: Outcome
 
 
 def start(
-    cell: "Cell[Any]",
+    owner: Address[Any],
     function: Callable[..., Awaitable[Any]],
     args: tuple[Any, ...],
     context: contextvars.Context,
     name: object,
 ) -> Task:
     """Start a task for an actor; see `Cell.start_task`."""
-    task = Task(trio.CancelScope(), cell.address, cell)
-    start_soon = cell._dispatcher.nursery.start_soon
+    task = Task(trio.CancelScope())
+    start_soon = owner._dispatcher.nursery.start_soon
     # A copy, as the caller may be running in that very context, which cannot be entered twice.
     context.copy().run(start_soon, _run, task, function, args, name=name)  # type: ignore[arg-type] # mypy loses `name`
-    enter(cell, task)
+    task._enter(owner)
     return task
-
-
-def enter(cell: "Cell[Any]", task: Task) -> None:
-    """Count a task among those of an actor."""
-    cell._tasks = added(cell._tasks, task)
 
 
 async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
@@ -105,7 +105,8 @@ async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[
             outcome = Succeeded(await function(*args))
     except BaseException as error:  # noqa: BLE001 - the owner is told
         outcome, rest = judge(error)
-    task._end(task._cell, outcome)
+    assert task.owner is not None  # noqa: S101 - it was started for somebody
+    task._end(task.owner, outcome)
     try:
         if rest is not None:
             raise rest

@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001 - a timer is part of the cell that set it
+# ruff: noqa: SLF001 - a timer is part of the actor that set it
 """Timers: one heap and at most one task for a whole system.
 
 A cancelled timer lets go of its message at once and of its place in the heap soon: the heap is rebuilt
@@ -11,15 +11,12 @@ because waking it to go to sleep again would cost more than a wake-up that finds
 
 import math
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import trio
 
 from actors._dispatch import BUDGET, Dispatcher
-from actors._few import removed
-
-if TYPE_CHECKING:
-    from actors._cell import Cell
+from actors._mailbox import Mailbox, removed
 
 SLACK: Final = 32
 """Cancelled timers that are not worth rebuilding the heap for."""
@@ -28,20 +25,22 @@ SLACK: Final = 32
 class Timer:
     """A message that an actor will be told later; see `Cell.after`."""
 
-    __slots__ = ("_cell", "_message", "_timers")
+    __slots__ = ("_mailbox", "_message", "_timers")
 
-    def __init__(self, timers: "Timers", cell: "Cell[Any]", message: object) -> None:
+    def __init__(self, timers: "Timers", mailbox: Mailbox[Any], message: object) -> None:
         self._timers = timers
-        self._cell: Cell[Any] | None = cell
+        self._mailbox: Mailbox[Any] | None = mailbox
         self._message = message
 
     def cancel(self) -> None:
         """Take the message back. Does nothing if the time has come or the timer was cancelled before."""
-        cell = self._cell
-        if cell is not None:
-            cell._timers = removed(cell._timers, self)
-            self._cell = self._message = None
+        mailbox = self._mailbox
+        if mailbox is not None:
+            mailbox._timers = removed(mailbox._timers, self)
+            self._mailbox = self._message = None
             self._timers.forget()
+
+    abandon = cancel
 
 
 class Timers:
@@ -61,11 +60,11 @@ class Timers:
         """Return how many timers are running."""
         return len(self._heap) - self._cancelled
 
-    def add(self, cell: "Cell[Any]", seconds: float, message: object) -> Timer:
+    def add(self, mailbox: Mailbox[Any], seconds: float, message: object) -> Timer:
         """Set a timer; see `Cell.after`."""
         if math.isnan(seconds) or seconds < 0:
             raise ValueError(f"a timer cannot be set to {seconds} s; seconds must not be negative")
-        timer = Timer(self, cell, message)
+        timer = Timer(self, mailbox, message)
         deadline = trio.current_time() + seconds
         self._sequence += 1
         heappush(self._heap, (deadline, self._sequence, timer))
@@ -80,7 +79,7 @@ class Timers:
         """Count one more cancelled timer, and rebuild the heap when they are the greater part of it."""
         self._cancelled += 1
         if self._cancelled > SLACK and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[2]._cell is not None]
+            self._heap = [entry for entry in self._heap if entry[2]._mailbox is not None]
             heapify(self._heap)
             self._cancelled = 0
 
@@ -106,11 +105,11 @@ class Timers:
             if not self._heap or self._heap[0][0] > now or self._heap[0][1] > newest:
                 break
             timer = heappop(self._heap)[2]
-            cell = timer._cell
-            if cell is None:
+            mailbox = timer._mailbox
+            if mailbox is None:
                 self._cancelled -= 1
                 continue
             message = timer._message
-            timer._cell = timer._message = None
-            cell._timers = removed(cell._timers, timer)
-            self._dispatcher.deliver(cell, message)
+            timer._mailbox = timer._message = None
+            mailbox._timers = removed(mailbox._timers, timer)
+            self._dispatcher.deliver(mailbox, message)

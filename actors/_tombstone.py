@@ -1,37 +1,25 @@
 """What an address points to once its actor has stopped."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-from actors._cell import Cell, make_nobody
 from actors._lifecycle import STOPPED
-from actors._messages import Discard, StopReason
-
-if TYPE_CHECKING:
-    from actors._dispatch import Dispatcher
-    from actors.system import System
-
-REFUSALS: Final = {
-    StopReason.STOPPED: Discard.STOPPED,
-    StopReason.FAILED: Discard.FAILED,
-    StopReason.PARENT: Discard.STOPPED,
-    StopReason.SYSTEM: Discard.CLOSED,
-    StopReason.RESTARTED: Discard.FAILED,
-}
-"""With what the messages of an actor are refused and discarded that ended for this reason."""
+from actors._mailbox import Home, Mailbox
+from actors._messages import REFUSALS, Discard, StopReason
 
 
-class Tombstone(Cell[Any]):
-    """A stopped cell without an actor; one in a system for all that ended for the same reason.
+class Tombstone(Mailbox[Any]):
+    """The mailbox of those who have none any more; one in a system for all that ended for the same reason.
 
     So the address of a stopped actor keeps nothing of it in memory, and `Address.tell` looks at a
-    state as it always does.
+    state as it always does. Nothing that is there only while an actor lives is here.
     """
 
     __slots__ = ("_reason",)
 
-    def __init__(self, system: "System", dispatcher: "Dispatcher", reason: StopReason) -> None:
-        super().__init__(system, dispatcher, None, make_nobody, (), 1, None)
+    def __init__(self, system: Home, reason: StopReason) -> None:
+        self.system = system
         self._state = STOPPED
+        self._watchers = ()
         self._reason = reason
 
     def refusal(self) -> Discard:
@@ -41,3 +29,12 @@ class Tombstone(Cell[Any]):
     def end_reason(self) -> StopReason:
         """Return why the actors ended whose addresses point here."""
         return self._reason
+
+    def end(self, reason: StopReason) -> None:
+        """Do nothing: they have ended."""
+
+    def raised(self, message: object, error: BaseException) -> None:
+        """Do nothing: nobody is there who could raise anything."""
+
+    def lose(self, message: object, reason: Discard | None) -> None:
+        """Do nothing: no message is accepted that could be lost."""

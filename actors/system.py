@@ -3,27 +3,58 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
+import attrs
 import trio
 
-from actors import _ending, _spawning
+from actors import _cell, _ending
 from actors._address import Address
-from actors._cell import CAPACITY, Actor, Cell
-from actors._dead_letters import DeadLetters
-from actors._dispatch import Dispatcher, anything
-from actors._messages import DeadLetter, Discard, StopReason
-from actors._registry import Registry
-from actors._statistics import Statistics
-from actors._supervision import Strategy
-from actors._timers import Timers
-from actors._tombstone import Tombstone
+from actors._cell import Cell
+from actors._dead_letters import DeadLetter
+from actors._dispatch import anything
+from actors._life import Services, Strategy
+from actors._mailbox import CAPACITY, Actor
+from actors._messages import Discard, StopReason
 
 M = TypeVar("M")
 Args = TypeVarTuple("Args")
 
 
-class System:
+@attrs.frozen
+class Statistics:
+    """A snapshot. At every checkpoint ``accepted == handled + discarded + queued``.
+
+    Attributes:
+        accepted: Messages that were given a place, system messages included.
+        handled: Messages that `handle` returned from, and the one it is at work on, if any.
+        discarded: Messages that were accepted and then not handled, or raised on.
+        queued: Messages that wait now.
+        dead_letters: Messages that were refused or discarded, by reason.
+        late_replies: Replies to questions that had already ended.
+        actors: Actors alive now.
+        spawned: Actors spawned so far.
+        failures: Exceptions of actors and of their callbacks so far.
+        restarts: Fresh instances put in the place of one that raised.
+        tasks: Tasks running now, those of the system itself included.
+        timers: Timers running now.
+    """
+
+    accepted: int
+    handled: int
+    discarded: int
+    queued: int
+    dead_letters: Mapping[Discard, int]
+    late_replies: int
+    actors: int
+    spawned: int
+    failures: int
+    restarts: int
+    tasks: int
+    timers: int
+
+
+class System(Services):
     """Actors that share one nursery, one dispatcher and one clock. Made by `open_system`.
 
     Attributes:
@@ -31,37 +62,7 @@ class System:
         registry: Names under which actors of this system can be found.
     """
 
-    __slots__ = (
-        "_serial",
-        "closed",
-        "dead_letters",
-        "dispatcher",
-        "failures",
-        "late_replies",
-        "name",
-        "registry",
-        "restarts",
-        "roots",
-        "spawned",
-        "timers",
-        "tombstones",
-    )
-
-    def __init__(
-        self, name: str, nursery: trio.Nursery, expendable: Callable[[Any], bool] = anything
-    ) -> None:
-        self.name = name
-        self.registry = Registry()
-        self.dispatcher = Dispatcher(nursery, expendable)
-        self.dead_letters = DeadLetters(self.surface)
-        self.timers = Timers(self.dispatcher)
-        self.tombstones: Mapping[StopReason, Tombstone] = {
-            reason: Tombstone(self, self.dispatcher, reason) for reason in StopReason
-        }
-        self.roots: dict[Cell[Any], None] = {}
-        self.closed = False
-        self.spawned = self.failures = self.restarts = self.late_replies = 0
-        self._serial = 0
+    __slots__ = ()
 
     def spawn(
         self,
@@ -78,7 +79,7 @@ class System:
         Raises:
             LifecycleError: The system has closed.
         """
-        return _spawning.spawn(self, None, factory, args, name, capacity, strategy)
+        return _cell.spawn(self, None, factory, args, name, capacity, strategy)
 
     @trio.lowlevel.enable_ki_protection
     def stop(self, address: Address[Any]) -> None:
@@ -89,10 +90,9 @@ class System:
             RuntimeError: Called from a thread that trio does not run in.
         """
         self.dispatcher.check_thread()
-        cell = address._cell  # noqa: SLF001 - an address is the outside of a cell
-        if cell.system is not self:
+        if address._mailbox.system is not self:  # noqa: SLF001 - nobody else needs to know
             raise ValueError(f"{address.name} belongs to another system than {self.name!r}")
-        _ending.ask_to_stop(cell, StopReason.STOPPED)
+        _ending.ask_to_stop(address, StopReason.STOPPED)
 
     def tap_dead_letters(self, callback: Callable[[DeadLetter], object]) -> Callable[[], None]:
         """Show a callback every message that is refused, discarded, or raised on from now on.
@@ -114,7 +114,7 @@ class System:
             discarded=dispatcher.discarded,
             queued=dispatcher.queued,
             dead_letters=MappingProxyType({reason: self.dead_letters.counts[reason] for reason in Discard}),
-            late_replies=self.late_replies,
+            late_replies=dispatcher.late_replies,
             actors=self._count_actors(),
             spawned=self.spawned,
             failures=self.failures,
@@ -129,15 +129,6 @@ class System:
             living.extend(cell._children or ())  # noqa: SLF001 - nobody else needs the tree
         return len(living)
 
-    def next_name(self) -> str:
-        """Make a name for an actor that has none, the first time somebody asks for it."""
-        self._serial += 1
-        return f"{self.name}-{self._serial}"
-
-    def surface(self, error: BaseException) -> None:
-        """Raise an exception in the system's nursery, where nobody can miss it; for this package."""
-        self.dispatcher.context.run(self.dispatcher.nursery.start_soon, _raise, error)
-
     @trio.lowlevel.enable_ki_protection
     def close(self) -> None:
         """End every actor and discard what waits; for `open_system`, which then awaits the tasks."""
@@ -150,10 +141,6 @@ class System:
 
     def __repr__(self) -> str:
         return f"<System {self.name!r} {'closed' if self.closed else 'open'}>"
-
-
-async def _raise(error: BaseException) -> NoReturn:
-    raise error
 
 
 @asynccontextmanager

@@ -16,7 +16,8 @@ import trio
 import trio.testing
 
 from actors._address import Address
-from actors._cell import CAPACITY, Cell
+from actors._cell import Cell
+from actors._mailbox import CAPACITY
 from actors._messages import StopReason
 from actors.system import System
 
@@ -33,6 +34,7 @@ class Probe:
 
     def __init__(self, system: System, *, name: str | None = None, capacity: int = CAPACITY) -> None:
         self.messages: list[Any] = []
+        self._system = system
         self._unseen: deque[Any] = deque()
         self._told = trio.Event()
         self._cell: Cell[Any]
@@ -76,7 +78,7 @@ class Probe:
             AssertionError: Something was.
         """
         await trio.sleep(seconds)
-        await settle(self._cell.system)
+        await settle(self._system)
         if self._unseen:
             raise AssertionError(f"expected nothing, was told {list(self._unseen)!r}")
 

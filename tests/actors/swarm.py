@@ -210,7 +210,7 @@ class Swarm:
             self.ends.append(message)
 
     def observe(self, cell: Any) -> None:
-        waiting = [message for other, message in cell._dispatcher.queue if other is cell]
+        waiting = [message for other, message in cell.system.dispatcher.queue if other is cell]
         told = sum(expendable(message) and not getattr(message, "timed", False) for message in waiting)
         if told > cell._capacity:
             self.faults.append(f"{told} expendable messages wait where {cell._capacity} may")

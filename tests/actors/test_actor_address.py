@@ -159,7 +159,7 @@ async def test_no_room_is_made_while_an_actor_comes_to_life():
 
 async def test_nothing_works_from_another_thread():
     async with stage() as (system, probe, _):
-        ask = actors.Ask("question", system)
+        ask = actors.Ask("question", system.dispatcher)
         other = system.spawn(Recorder)
         child = probe._cell.spawn(Recorder)
 

@@ -89,7 +89,7 @@ async def test_no_reply_in_time_and_a_late_one(librarian, autojump_clock):
         assert trio.current_time() == 3
         address.tell("answer")
         assert system.statistics().late_replies == 1
-        assert not address._cell._watchers
+        assert not address._mailbox._watchers
 
 
 async def test_a_cancelled_asker_leaves_nothing_behind(librarian, autojump_clock):
@@ -98,7 +98,7 @@ async def test_a_cancelled_asker_leaves_nothing_behind(librarian, autojump_clock
         with trio.move_on_after(1) as scope:
             await address.ask("never", timeout=30)
         assert scope.cancelled_caught
-        assert not address._cell._watchers
+        assert not address._mailbox._watchers
         address.tell("answer")
         assert system.statistics().late_replies == 1
 
@@ -182,5 +182,5 @@ async def test_ask_is_a_checkpoint_however_it_ends(librarian):
             await address.ask("exit", timeout=1)
         with trio.testing.assert_checkpoints(), pytest.raises(actors.AskRefusedError):
             await address.ask("now", timeout=1)
-        assert repr(Ask("now", system)) == "<Ask 'now'>"
+        assert repr(Ask("now", system.dispatcher)) == "<Ask 'now'>"
         assert probe.messages == []

@@ -8,7 +8,7 @@ from actor_doubles import Recorder, boom, restart, stage, stop
 
 import actors
 from actors import StopReason, testing
-from actors._cell import NOBODY
+from actors._mailbox import NOBODY
 
 
 async def test_children_end_before_their_parent_the_youngest_first():
@@ -115,7 +115,7 @@ async def test_a_watcher_that_ended_is_not_told_and_not_kept():
         watched = system.spawn(Recorder)
         probe.watch(watched)
         probe.stop()
-        assert not watched._cell._watchers
+        assert not watched._mailbox._watchers
         watched.tell(stop)
         assert letters == []
 
@@ -213,7 +213,7 @@ async def test_an_actor_that_asks_to_stop_can_do_nothing_more_from_then_on(use):
                 use(recorder.cell, probe.address)
 
         recorder = system.spawn(Recorder)
-        cell = recorder._cell
+        cell = recorder._mailbox
         probe.watch(recorder)
         recorder.tell(stop_and_go_on)
         assert probe.messages == [actors.Stopped(recorder, StopReason.STOPPED)]
@@ -276,7 +276,7 @@ async def test_a_restart_gives_up_children_watches_and_callbacks():
         assert ends == [StopReason.RESTARTED]
         assert children[0].stopped
         assert not probe._cell._watchers
-        assert (recorder._cell._watching, recorder._cell._tasks) == ((), ())
+        assert (recorder._mailbox._watching, recorder._mailbox._tasks) == ((), ())
         recorder.tell(stop)
         assert ends == [StopReason.RESTARTED]
 
@@ -321,7 +321,7 @@ def spawn_with_things(system, strategy=None):
 
     thing = Thing()
     address = system.spawn(make, thing, strategy=strategy)
-    return address._cell, [weakref.ref(make), weakref.ref(thing)]
+    return address._mailbox, [weakref.ref(make), weakref.ref(thing)]
 
 
 async def test_what_makes_an_actor_is_kept_only_for_one_that_may_be_made_again():

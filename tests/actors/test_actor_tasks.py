@@ -40,7 +40,7 @@ async def test_the_end_of_a_task_is_told_with_its_value(autojump_clock):
         assert log == [log[0], TaskEnded(log[0], Succeeded(42))]
         assert log[0].owner is recorder
         assert system.statistics().tasks == 0
-        assert not recorder._cell._tasks
+        assert not recorder._mailbox._tasks
 
 
 async def test_the_failure_of_a_task_is_told_and_hurts_nobody_else(autojump_clock):

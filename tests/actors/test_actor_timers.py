@@ -29,7 +29,7 @@ async def test_timers_fire_in_the_order_of_their_times(autojump_clock):
         assert log == [(1, 1), (1, 1), (2, 2), (3, 3)]
         assert system.statistics().timers == 0
         assert system.statistics().tasks == 0
-        assert not recorder._cell._timers
+        assert not recorder._mailbox._timers
 
 
 async def test_there_is_one_task_for_all_timers(autojump_clock):

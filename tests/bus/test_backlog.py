@@ -186,7 +186,7 @@ class Crowded:
         self.stream = self.call.ctx._call.stream
         self.session = stage.bus.sessions[self.client.id]
         [self.listening] = [slot.address for slot in stage.bus.listens]
-        self.subscription = self.listening._cell._actor
+        self.subscription = self.listening._mailbox._actor
 
     def request(self, request_id):
         return self.session.in_flight.find(request_id)

@@ -194,7 +194,7 @@ async def test_what_is_said_to_a_stream_that_is_about_to_end_is_too_late(autojum
         await stage.quiet()
         get.stall()
         inside = stage.bus.sessions[session.id]
-        stream = stage.bus.sessions[session.id].address._cell._actor._get
+        stream = stage.bus.sessions[session.id].address._mailbox._actor._get
         inside.notify("notifications/x")
         await stage.quiet()
         stream.address.tell(Finish())

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors._few import added, removed
+from actors._mailbox import added, removed
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=30))

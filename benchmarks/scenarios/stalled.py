@@ -19,6 +19,8 @@ COUNT = 10
 UNREAD = 20_000
 # How long the server may work for the one that is stalled, in lengths of a turn.
 SETTLE_TURNS = 8.0
+# What a server may use in a tenth of a second that has nothing to do.
+IDLE_SECONDS = 0.01
 
 
 class Stalled(Apart):
@@ -79,7 +81,7 @@ def _stall(target: Target, seconds: float) -> socket.socket:
     sock.sendall(dialect.call(next(numbers), tool="chatter", count=UNREAD))
     deadline = time.monotonic() + seconds
     before = -1.0
-    while (used := processor_seconds(target.group)) > before and time.monotonic() < deadline:
+    while (used := processor_seconds(target.group)) > before + IDLE_SECONDS and time.monotonic() < deadline:
         before = used
         time.sleep(0.1)
     return sock

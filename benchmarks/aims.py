@@ -1,11 +1,13 @@
 """What the project promises of its figures, and whether a run kept it. All are ratios within the run, or stated with their unit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import attrs
 
 from benchmarks.growth import fit, points
 from benchmarks.results import BOUNDED, Measured, Results
+from benchmarks.scenarios.part import Part
+from benchmarks.scenarios.parts import PARTS
 
 BEST_OF = (
     "python-sdk-uvicorn",
@@ -86,6 +88,14 @@ def _ratio_to_best(scenario: str, size: int, server: str) -> Measure:
     return measure
 
 
+def _figure_over(scenario: str, server: str, base: str, key: str) -> Measure:
+    def measure(results: Results) -> Value | None:
+        own, its = results.find(scenario, server), results.find(scenario, base)
+        return None if own is None or its is None else Value(own.ratio(its, key))
+
+    return measure
+
+
 def _over(own: Measured, its: Measured) -> Value:
     return Value(own.ratio(its, "rate"), own.is_bounded() or its.is_bounded())
 
@@ -103,6 +113,20 @@ def _short(base: str, bound: float) -> Aim:
     return Aim(what, _ratio("short-call", 32, "mcpbus", base), bound, at_least=True)
 
 
+def _mix(base: str, bound: float) -> Aim:
+    what = f"mixture of calls, processor time of each: {base} over mcpbus"
+    return Aim(what, _figure_over("mix", base, "mcpbus", "cpu_us"), bound, at_least=True)
+
+
+def _of_part(part: Part) -> Iterator[Aim]:
+    if part.aim is not None:
+        what = f"call with {part.title}: processor time over the uniform call"
+        yield Aim(what, _figure(part.name, "mcpbus", 0, "times"), part.aim, at_least=False)
+    for server, bound in part.peers.items():
+        what = f"call with {part.title}: mcpbus over {server}"
+        yield Aim(what, _ratio(part.name, 0, "mcpbus", server), bound, at_least=True)
+
+
 AIMS = (
     _short("trio-httptools", 0.5),
     _short("python-sdk-uvicorn", 8),
@@ -116,6 +140,11 @@ AIMS = (
         0.85,
         at_least=True,
     ),
+    _mix("go-sdk", 3),
+    _mix("mcp-go", 3),
+    _mix("rmcp", 1),
+    _mix("python-sdk-uvicorn", 8),
+    *(aim for part in PARTS for aim in _of_part(part)),
     Aim(
         "call with 10 notifications: mcpbus over the best peer",
         _ratio_to_best("chatter", 10, "mcpbus"),

@@ -1,7 +1,6 @@
 """Calls of a tool that differ from each other, and how each is judged."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import attrs
@@ -9,9 +8,12 @@ import attrs
 from benchmarks.answers import FIRST_NUMBER, Answer, WrongAnswer, result_of, text_of, words
 from benchmarks.dialect import BENCH, Client, Dialect
 from benchmarks.load import Question
+from benchmarks.process import Target
 
 MARK = str(FIRST_NUMBER)
 """Stands in a call for the number that is another one each time."""
+SESSION = b"<session>"
+"""Stands in a request for the id of its session."""
 
 
 @attrs.frozen(kw_only=True)
@@ -26,8 +28,8 @@ class Call:
         fields: More lines of its head.
         chunked: Whether its body comes in chunks.
         notifications: How many there are before the reply.
-        client: Who asks, in 2026-07-28. In a session, it is who opened that.
-        session: In which of the sessions it is made, counted from 0; None for 2026-07-28.
+        client: Who asks.
+        pool: From which of the traffic's pools of sessions its session comes, counted from 0; None for 2026-07-28.
     """
 
     tool: str = "echo"
@@ -38,25 +40,31 @@ class Call:
     chunked: bool = False
     notifications: int = 0
     client: Client = BENCH
-    session: int | None = None
+    pool: int | None = None
 
-    def question(self, dialect: Dialect) -> Question:
-        """Return it as it is made in a dialect."""
+    def question(self, target: Target) -> Question:
+        """Return it as it is made to a server; in a session, `SESSION` stands for that one's id."""
+        if self.pool is None:
+            dialect = Dialect(target.port, target.revision, client=self.client)
+        elif target.session_revision is not None:
+            dialect = Dialect(target.port, target.session_revision, SESSION, self.client)
+        else:
+            raise WrongAnswer("it has no sessions")
         arguments = {**({} if self.text is None else {"text": self.text}), **self.arguments}
         params: dict[str, Any] = {"name": self.tool, "arguments": arguments}
         if self.meta:
             params["_meta"] = self.meta
-        message = dialect.message("tools/call", params, dialect.client.request_id(FIRST_NUMBER))
+        message = dialect.message("tools/call", params, self.client.request_id(FIRST_NUMBER))
         request = dialect.post(message, self.fields, chunked=self.chunked)
-        return Question(request, partial(self.check, dialect.client))
+        return Question(request, self.check, self.pool)
 
-    def check(self, client: Client, answer: Answer, number: int) -> None:
+    def check(self, answer: Answer, number: int) -> None:
         """Judge the answer to it with a number.
 
         Raises:
             WrongAnswer: It is not the text that was sent, or its notifications are not those that were asked for.
         """
-        text = text_of(result_of(answer, client.request_id(number)))
+        text = text_of(result_of(answer, self.client.request_id(number)))
         if self.text is not None and text != self.text.replace(MARK, str(number)):
             raise WrongAnswer(f"not what was said: {text[:200]!r}")
         token = str(self.meta.get("progressToken")).replace(MARK, str(number))

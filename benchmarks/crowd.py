@@ -155,9 +155,9 @@ _OPENERS: dict[Ability, Callable[[Target], socket.socket]] = {
 
 
 def open_sessions(
-    target: Target, count: int, sockets: Sequence[socket.socket], clients: Sequence[Client] = (BENCH,)
+    target: Target, count: int, sockets: Sequence[socket.socket], client: Client = BENCH
 ) -> list[Dialect]:
-    """Open sessions that have no stream, over connections that they share, of one client after the other.
+    """Open sessions that have no stream, over connections that they share.
 
     Raises:
         WrongAnswer: One was refused, or it took too long.
@@ -168,7 +168,6 @@ def open_sessions(
     sessions: list[Dialect] = []
     while len(sessions) < count:
         sock = sockets[len(sessions) % len(sockets)]
-        client = clients[len(sessions) % len(clients)]
         sessions.append(open_session(sock, target.port, target.session_revision, client))
         if sessions[-1].session is None:
             raise WrongAnswer("initialize gave no session id")

@@ -59,11 +59,13 @@ class Question:
     Args:
         request: The one with the first number in it.
         check: Judges its answer.
+        pool: From which pool of sessions its session comes, where there are several.
     """
 
-    __slots__ = ("_check", "_mentions", "_shape", "body", "length", "request", "room")
+    __slots__ = ("_check", "_mentions", "_shape", "body", "length", "pool", "request", "room")
 
-    def __init__(self, request: bytes, check: "Check") -> None:
+    def __init__(self, request: bytes, check: "Check", pool: int | None = None) -> None:
+        self.pool = pool
         self.request = request.split(b"%d" % FIRST_NUMBER)
         self._check = check
         # Of an answer: its length and its body's text between numbers, if it came in one piece; its body without digits,
@@ -105,6 +107,11 @@ class Asking(Conversation):
         self._number = b""
         self._answer = Answer()
         self._pieces = 0
+
+    @classmethod
+    def over(cls, sockets: Sequence[socket.socket], questions: Iterator[Question]) -> "Sequence[Asking]":
+        """Return connections that ask the same questions: the next one is for whoever is free."""
+        return [cls(sock, questions) for sock in sockets]
 
     def ask(self) -> None:
         """Make the next request."""

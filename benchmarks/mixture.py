@@ -13,7 +13,6 @@ from benchmarks.dialect import Client, uuid
 SEED = 20260728
 BLOCKS = 10
 TOOLS = 50
-SESSIONS = 100
 LEAST_BYTES, MOST_BYTES = 100, 50_000
 NOTIFICATIONS = 3
 
@@ -94,6 +93,7 @@ def _block(random: Random, prose: bytes) -> list[Call]:
     sizes = [round(LEAST_BYTES * grown ** (step / (len(kinds) - 1))) for step in range(len(kinds))]
     random.shuffle(kinds)
     random.shuffle(sizes)
+    clients = [random.randrange(len(CLIENTS)) for _ in kinds]
     return [
         Call(
             tool=tool_name(tool),
@@ -104,10 +104,10 @@ def _block(random: Random, prose: bytes) -> list[Call]:
             },
             fields=proxy_fields(random.randrange(256), random.randrange(256)),
             notifications=NOTIFICATIONS if tool % 10 == 6 else 0,
-            client=random.choice(CLIENTS),
-            session=random.randrange(SESSIONS) if in_session else None,
+            client=CLIENTS[client],
+            pool=client if in_session else None,
         )
-        for (tool, in_session), size in zip(kinds, sizes, strict=True)
+        for (tool, in_session), size, client in zip(kinds, sizes, clients, strict=True)
     ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from benchmarks.peers.peer import Peer
-from benchmarks.scenarios.scenario import Apart, OfServers, Scenario
+from benchmarks.scenarios.scenario import Apart, Beside, OfServers, Scenario
 
 INSIDE = "mcpbus"
 """The name under which what is measured without a server is reported."""
@@ -66,11 +66,12 @@ class Plan:
     def seconds(self, scenarios: Sequence[Scenario], peers: Sequence[Peer]) -> float:
         """Return about how long it all takes, once peers are installed."""
         starts = {
-            (turn.peer.name, tuple(scenario.environment.items()))
+            (turn.peer.name, tuple(environment.items()))
             for scenario in scenarios
             if isinstance(scenario, OfServers) and not scenario.grows_up
             for turn in self.turns(scenario, peers)
             if turn.peer is not None
+            for environment in scenario.environments
         }
         turns = sum(turn.seconds for scenario in scenarios for turn in self.turns(scenario, peers))
         return turns + len(starts) * self.start_seconds
@@ -98,12 +99,17 @@ class Plan:
         return full if self.rounds is None else dict.fromkeys(full, self.rounds)
 
     def _measured(self, scenario: Scenario, peers: Sequence[Peer]) -> list[Peer | None]:
-        """Return who is measured: in a quick run, only who starts at once where each turn has a process of its own."""
+        """Return who is measured.
+
+        In a quick run it is only who starts at once where each turn has a process of its own, and mcpbus where it is measured beside
+        itself.
+        """
         if not isinstance(scenario, OfServers):
             return [None]
         measured = [peer for peer in peers if scenario.measures(peer)]
-        if self.quick and scenario.grows_up:
-            quick = [peer for peer in measured if peer.name == INSIDE or peer.language in COMPILED]
+        if self.quick and (scenario.grows_up or isinstance(scenario, Beside)):
+            others = COMPILED if scenario.grows_up else ()
+            quick = [peer for peer in measured if peer.name == INSIDE or peer.language in others]
             measured = quick or measured  # those that were asked for, if they alone were
         return [*measured]
 

@@ -6,10 +6,14 @@ from typing import Any
 
 from benchmarks.growth import fit, points
 from benchmarks.results import Measured, Results
+from benchmarks.scenarios.part import Part
 from benchmarks.scenarios.scenario import Scenario
 
 OURS, LIMIT, OTHER = "#c1440e", "#9aa5b1", "#34618d"
 _LIMITS = ("trio-httptools", "bare-hypercorn", "bare-uvicorn")
+PARTS = "parts"
+"""The name of the picture that all parts share."""
+_TIMES = (1, 2, 3, 5, 10, 20, 30)
 _MARKERS = "osD^vP*X<>hd"
 
 
@@ -21,20 +25,59 @@ def draw(results: Results, scenarios: Sequence[Scenario], folder: Path) -> list[
         return []
     mpl.rcParams.update({"svg.hashsalt": "mcpbus", "svg.fonttype": "none", "font.size": 9})
     drawn = []
+    parts = [part for part in scenarios if isinstance(part, Part) and results.find(part.name, part.base)]
+    if parts:
+        _save(_times(results, parts), folder / PARTS)
+        drawn.append(PARTS)
     for scenario in scenarios:
         rows = results.of(scenario.name)
-        if not rows or len(scenario.metrics) > 8:  # a list of unlike figures is no picture
+        if (
+            not rows or isinstance(scenario, Part) or len(scenario.metrics) > 8
+        ):  # a list of unlike figures is no picture
             continue
         sizes = sorted({row.size for row in rows})
         grows = scenario.grows is not None and len(sizes) > 2
         figure = _lines(results, scenario, rows) if grows else _bars(results, scenario, rows, sizes)
-        for suffix in ("svg", "png"):
-            metadata = {"Date": None} if suffix == "svg" else None
-            figure.savefig(
-                folder / f"{scenario.name}.{suffix}", dpi=110, metadata=metadata, bbox_inches="tight"
-            )
+        _save(figure, folder / scenario.name)
         drawn.append(scenario.name)
     return drawn
+
+
+def _save(figure: Any, path: Path) -> None:
+    for suffix in ("svg", "png"):
+        metadata = {"Date": None} if suffix == "svg" else None
+        figure.savefig(path.with_suffix(f".{suffix}"), dpi=110, metadata=metadata, bbox_inches="tight")
+
+
+def _times(results: Results, parts: Sequence[Part]) -> Any:
+    """Draw what a call of each part costs of mcpbus over the uniform one, and what it should at most."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    [metric] = [metric for metric in Part.metrics if metric.key == "times"]
+    figure = Figure(figsize=(10, 0.26 * len(parts) + 1.0))
+    axis = figure.subplots()
+    for place, part in enumerate(reversed(parts)):
+        row = results.find(part.name, part.base)
+        if row is not None:
+            low, high = row.spread(metric.key)
+            middle = row.median(metric.key)
+            bar = axis.barh(place, middle, xerr=[[middle - low], [high - middle]], color=OURS, ecolor="#222")
+            axis.bar_label(bar, [metric.shown(middle)], padding=6, fontsize=8)
+        if part.aim is not None:
+            axis.plot([part.aim, part.aim], [place - 0.4, place + 0.4], color=OTHER)
+    axis.set_yticks(range(len(parts)), [part.title.replace("`", "") for part in reversed(parts)])
+    axis.margins(y=0.02)
+    axis.set(
+        title=f"Processor time of a call, {metric.title} (the lines are the aims)",
+        xscale="log",
+        xticks=_TIMES,
+        xticklabels=map(str, _TIMES),
+        xlim=(0.7, None),
+    )
+    axis.minorticks_off()
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    return figure
 
 
 def _bars(results: Results, scenario: Scenario, rows: Sequence[Measured], sizes: Sequence[int]) -> Any:

@@ -1,10 +1,13 @@
 """The report of a run, as Markdown: a table for each scenario and size, and what is missing from them."""
 
 from collections.abc import Collection, Sequence
+from itertools import groupby
 
 from benchmarks import aims, growth
+from benchmarks.plots import PARTS
 from benchmarks.results import BOUNDED, Measured, Results
-from benchmarks.scenarios.scenario import CPU, Inside, Metric, Scenario
+from benchmarks.scenarios.part import Part
+from benchmarks.scenarios.scenario import CPU, RATE, Inside, Metric, Scenario
 
 _RATIOS = {CPU.key: "ratio of processor time"}
 
@@ -15,9 +18,13 @@ def markdown(results: Results, scenarios: Sequence[Scenario], pictures: Collecti
     for title, lines in (("Aims", aims.table(results)), ("Growth", growth.table(results, scenarios))):
         if lines:
             parts += [f"## {title}", "\n".join(lines)]
-    for scenario in scenarios:
-        if _mentioned(results, scenario):
-            parts += section(results, scenario, scenario.name in pictures)
+    for is_part, group in groupby(scenarios, lambda scenario: isinstance(scenario, Part)):
+        mentioned = [scenario for scenario in group if _mentioned(results, scenario)]
+        if is_part and mentioned:
+            parts += _section_of_parts(results, mentioned, PARTS in pictures)
+        elif mentioned:
+            for scenario in mentioned:
+                parts += section(results, scenario, scenario.name in pictures)
     return "\n\n".join(parts) + "\n"
 
 
@@ -36,12 +43,39 @@ def section(results: Results, scenario: Scenario, has_picture: bool) -> list[str
         parts.append("\n".join(lines))
     if scenario.base in servers and len(servers) > 1:
         parts.append(f"Ratios are to {results.title(scenario.base)}, turn by turn.")
-    missing = [
+    return [*parts, *_missing(results, scenario)]
+
+
+def _section_of_parts(results: Results, scenarios: Sequence[Scenario], has_picture: bool) -> list[str]:
+    """Return the paragraphs of what is measured part by part: one table for all, with what each is called in it."""
+    metrics = Part.metrics
+    lines = [
+        f"| Part | Server | {' | '.join(metric.title for metric in metrics)} | ratio of rates |",
+        "|---|---|" + "---:|" * (len(metrics) + 1),
+    ]
+    missing: list[str] = []
+    for scenario in scenarios:
+        base = results.find(scenario.name, scenario.base)
+        for row in results.of(scenario.name):
+            cells = [f"{scenario.title} (`{scenario.name}`)", results.title(row.server)]
+            cells += [cell(row, metric, with_spread=metric is metrics[0]) for metric in metrics]
+            cells.append("" if base is None or base is row else f"{row.ratio(base, RATE.key):.2f}")
+            lines.append("| " + " | ".join(cells) + " |")
+        missing += [f"{line}, in {scenario.title}" for line in _missing(results, scenario)]
+    parts = ["## Parts of that mixture, and more, each alone", Part.what, "\n".join(lines)]
+    if has_picture:
+        parts.insert(2, f"![Parts]({PARTS}.svg)")
+    return [*parts, *missing]
+
+
+def _missing(results: Results, scenario: Scenario) -> list[str]:
+    """Return the paragraph that says who is missing, if anybody is."""
+    lines = [
         f"- {results.title(missing.server)} is {'incomplete' if missing.failed else 'absent'}: {missing.reason}"
         for missing in results.missing
         if missing.scenario == scenario.name
     ]
-    return [*parts, "\n".join(missing)] if missing else parts
+    return ["\n".join(lines)] if lines else []
 
 
 def _list(scenario: Scenario, row: Measured) -> list[str]:

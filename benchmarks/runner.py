@@ -5,7 +5,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,7 +23,7 @@ from benchmarks.process import Target, running
 from benchmarks.progress import Step
 from benchmarks.results import Measured, Missing
 from benchmarks.scenarios.chatter import repeat_chatter
-from benchmarks.scenarios.scenario import Apart, Figures, Inside, OfServers, Scenario, Served
+from benchmarks.scenarios.scenario import Apart, Beside, Figures, Inside, OfServers, Scenario, Served
 
 WARM_UP_CONNECTIONS = 8
 WARM_UP_SECONDS = 10.0
@@ -61,12 +61,12 @@ class Runner:
         lost: set[str] = set()
         for turn in self._plan.turns(scenario, self._peers):
             name = INSIDE if turn.peer is None else turn.peer.name
-            begins = (
-                isinstance(scenario, OfServers)
-                and not scenario.grows_up
-                and _key(scenario, name) not in self._running
+            begun_now = (
+                {_key(name, environment) for environment in scenario.environments} - self._running.keys()
+                if isinstance(scenario, OfServers) and not scenario.grows_up
+                else ()
             )
-            self._step(_words(scenario, turn), turn.seconds + begins * self._plan.start_seconds)
+            self._step(_words(scenario, turn), turn.seconds + len(begun_now) * self._plan.start_seconds)
             if name not in lost and not self._take_turn(scenario, turn):
                 lost.add(name)
         self.took[scenario.name] = time.monotonic() - begun
@@ -76,13 +76,15 @@ class Runner:
         seconds = self._plan.seconds_of(scenario)
         if isinstance(scenario, Apart) and turn.peer is not None:
             return self._take_apart(scenario, turn.peer, turn.sizes)
+        if isinstance(scenario, Beside) and turn.peer is not None:
+            return self._take_beside(scenario, turn.peer, seconds)
         if isinstance(scenario, Served) and turn.peer is not None:
             with ExitStack() as stack:
                 if scenario.grows_up:
                     # It is a new process each time, and the only one that has anything to do.
-                    target = stack.enter_context(self._started(scenario, turn.peer))
+                    target = stack.enter_context(self._started(scenario, turn.peer, scenario.environment))
                 else:
-                    target = self._kept(scenario, turn.peer)
+                    target = self._kept(scenario, turn.peer, scenario.environment)
                 if target is None:
                     return False
                 return self._load(scenario, turn.peer, partial(scenario.turn, target, turn.sizes, seconds))
@@ -96,20 +98,29 @@ class Runner:
         targets: dict[int, Target] = {}
         with ExitStack() as stack:
             for size in sizes:
-                target = stack.enter_context(self._started(scenario, peer))
+                target = stack.enter_context(self._started(scenario, peer, scenario.environment))
                 if target is None:
                     return False
                 targets[size] = target
             turn = partial(scenario.turn, targets, self._plan.seconds_of(scenario))
             return self._load(scenario, peer, turn)
 
-    def _kept(self, scenario: Served, peer: Peer) -> Target | None:
+    def _take_beside(self, scenario: Beside, peer: Peer, seconds: float) -> bool:
+        targets: list[Target] = []
+        for environment in scenario.environments:
+            target = self._kept(scenario, peer, environment)
+            if target is None:
+                return False
+            targets.append(target)
+        return self._load(scenario, peer, partial(scenario.turn, *targets, seconds))
+
+    def _kept(self, scenario: OfServers, peer: Peer, environment: Mapping[str, str]) -> Target | None:
         """Return a server that runs until the end: those of one environment are the same in all scenarios."""
-        key = _key(scenario, peer.name)
+        key = _key(peer.name, environment)
         if key not in self._running:
-            target = self._servers.enter_context(self._started(scenario, peer))
+            target = self._servers.enter_context(self._started(scenario, peer, environment))
             if target is not None and not self._plan.quick:
-                calls_back = "BENCH_STREAMS" in scenario.environment and Ability.CHATTER in peer.abilities
+                calls_back = "BENCH_STREAMS" in environment and Ability.CHATTER in peer.abilities
                 self._loaders.submit(_warm_up, target, peer.warm_up, calls_back).result()
             self._running[key] = target
         elif self._running[key] is None and not any(
@@ -121,10 +132,12 @@ class Runner:
         return self._running[key]
 
     @contextmanager
-    def _started(self, scenario: OfServers, peer: Peer) -> Iterator[Target | None]:
+    def _started(
+        self, scenario: OfServers, peer: Peer, environment: Mapping[str, str]
+    ) -> Iterator[Target | None]:
         with ExitStack() as stack:
             try:
-                target = stack.enter_context(running(peer, scenario.environment))
+                target = stack.enter_context(running(peer, environment))
             except Absent as reason:
                 self.missing.append(Missing(scenario.name, peer.name, str(reason), failed=False))
                 target = None
@@ -154,9 +167,9 @@ class Runner:
         return failure is None
 
 
-def _key(scenario: OfServers, server: str) -> tuple[object, ...]:
+def _key(server: str, environment: Mapping[str, str]) -> tuple[object, ...]:
     """Return what makes a server that runs on another one: its name, and what it was started with."""
-    return server, *scenario.environment.items()
+    return server, *environment.items()
 
 
 def _words(scenario: Scenario, turn: Turn) -> str:

@@ -3,32 +3,86 @@
 import itertools
 import select
 import socket
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import attrs
 
-from benchmarks.calls import Call
+from benchmarks.calls import SESSION, Call
 from benchmarks.client import connect, exchange
-from benchmarks.crowd import open_sessions
-from benchmarks.dialect import BENCH, Client, Dialect
+from benchmarks.crowd import open_sessions, opening_seconds
+from benchmarks.dialect import Client, Dialect
 from benchmarks.load import Asking, Question
 from benchmarks.process import Target
 
 CONNECTIONS = 32
 
+Body = tuple[socket.socket, bytes]
+"""One that is not sent yet, and where it goes."""
+
 
 class InTwo(Asking):
-    """Sends the head and the body of each request in a packet of its own."""
+    """Sends the body of a request when the server must have read the head: when another request has been answered.
 
-    def __init__(self, sock: socket.socket, questions: Iterator[Question]) -> None:
+    Half of the connections have withheld their bodies at any time, and the other half have calls in flight.
+    """
+
+    def __init__(
+        self, sock: socket.socket, questions: Iterator[Question], withheld: "deque[Body]", most: int
+    ) -> None:
         super().__init__(sock, questions)
-        self._send = self._send_in_two
+        self._send = self._send_head
+        self._withheld, self._most = withheld, most
 
-    def _send_in_two(self, request: bytes) -> None:
+    @classmethod
+    def over(cls, sockets: Sequence[socket.socket], questions: Iterator[Question]) -> Sequence[Asking]:
+        """Return connections that send each other's bodies."""
+        withheld: deque[Body] = deque()
+        return [cls(sock, questions, withheld, len(sockets) // 2) for sock in sockets]
+
+    def answered(self) -> bool:
+        """Read a piece of the answer; if that was the last one, it is another's turn."""
+        complete = super().answered()
+        if complete and self._withheld:
+            self._send_body()
+        return complete
+
+    def _send_head(self, request: bytes) -> None:
         head, end, body = request.partition(b"\r\n\r\n")
         self.sock.sendall(head + end)
-        self.sock.sendall(body)
+        self._withheld.append((self.sock, body))
+        if len(self._withheld) > self._most:
+            self._send_body()
+
+    def _send_body(self) -> None:
+        sock, body = self._withheld.popleft()
+        sock.sendall(body)
+
+
+class InSessions(Asking):
+    """Makes requests in sessions that all connections share, each in one in which there is no other at that time."""
+
+    def __init__(
+        self, sock: socket.socket, questions: Iterator[Question], pools: Sequence[deque[bytes]]
+    ) -> None:
+        super().__init__(sock, questions)
+        self._send = self._send_in_session
+        self._pools = pools
+        self._session = b""
+
+    def answered(self) -> bool:
+        """Read a piece of the answer; if that was the last one, the session is free."""
+        complete = super().answered()
+        if complete and self._question.pool is not None:
+            self._pools[self._question.pool].append(self._session)
+        return complete
+
+    def _send_in_session(self, request: bytes) -> None:
+        if self._question.pool is not None:
+            self._session = self._pools[self._question.pool].popleft()
+            request = request.replace(SESSION, self._session, 1)
+        self.sock.sendall(request)
 
 
 class Reconnecting(Asking):
@@ -61,15 +115,19 @@ class Traffic:
 
     Attributes:
         calls: In their order, which is the same for all connections together: the next one is for whoever is free.
-        sessions: How many sessions they are made in.
-        clients: Who opens the sessions, in turn.
-        asks: How a connection asks.
+        sessions: Who opens sessions, as many as there are connections. They are a pool, and a call says by its place from which
+            pool its session comes.
+        asks: How a connection asks that has no sessions.
     """
 
     calls: Sequence[Call]
-    sessions: int = 0
-    clients: Sequence[Client] = (BENCH,)
+    sessions: Sequence[Client] = ()
     asks: type[Asking] = Asking
+
+    @property
+    def opening_seconds(self) -> float:
+        """About how long it takes to open the sessions and to end them, for the estimate."""
+        return 2 * opening_seconds((CONNECTIONS * len(self.sessions),))
 
     @contextmanager
     def to(self, target: Target) -> Iterator[Sequence[Asking]]:
@@ -79,20 +137,24 @@ class Traffic:
             WrongAnswer: A session was refused.
         """
         sockets = [connect(target.port) for _ in range(CONNECTIONS)]
-        sessions = open_sessions(target, self.sessions, sockets, self.clients) if self.sessions else []
-        questions = [call.question(_dialect(call, target, sessions)) for call in self.calls]
-        shared = itertools.cycle(questions)
-        conversations = [self.asks(sock, shared) for sock in sockets]
+        questions = itertools.cycle([call.question(target) for call in self.calls])
+        opened = [open_sessions(target, CONNECTIONS, sockets, client) for client in self.sessions]
+        conversations = self._over(sockets, questions, opened)
         try:
             yield conversations
-            for session in sessions:
+            for session in itertools.chain.from_iterable(opened):
                 exchange(conversations[0].sock, session.delete())
         finally:
             for conversation in conversations:
                 conversation.sock.close()
 
-
-def _dialect(call: Call, target: Target, sessions: Sequence[Dialect]) -> Dialect:
-    if call.session is None:
-        return Dialect(target.port, target.revision, client=call.client)
-    return sessions[call.session]
+    def _over(
+        self,
+        sockets: Sequence[socket.socket],
+        questions: Iterator[Question],
+        opened: Sequence[Sequence[Dialect]],
+    ) -> Sequence[Asking]:
+        if not opened:
+            return self.asks.over(sockets, questions)
+        pools = [deque(dialect.session or b"" for dialect in sessions) for sessions in opened]
+        return [InSessions(sock, questions, pools) for sock in sockets]

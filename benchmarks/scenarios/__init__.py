@@ -7,6 +7,7 @@ from benchmarks.scenarios.in_process import InProcess
 from benchmarks.scenarios.latency import Latency
 from benchmarks.scenarios.memory import IdleGets, IdleListens, IdleSessions
 from benchmarks.scenarios.mix import Mix
+from benchmarks.scenarios.parts import PARTS
 from benchmarks.scenarios.resume import Resume
 from benchmarks.scenarios.scenario import Scenario
 from benchmarks.scenarios.session_bytes import SessionBytes
@@ -17,6 +18,7 @@ from benchmarks.scenarios.storm import Storm
 SCENARIOS: tuple[Scenario, ...] = (
     ShortCall(),
     Mix(),
+    *PARTS,
     Chatter(),
     Latency(),
     ListenFanOut(),

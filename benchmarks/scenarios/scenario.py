@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import attrs
 
@@ -67,19 +66,19 @@ class Scenario:
         seconds: How long what is timed goes on in one turn.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    what: ClassVar[str]
-    size_title: ClassVar[str] = ""
-    sizes: ClassVar[Mapping[int, int]] = {0: 3}
-    others: ClassVar[Mapping[int, int] | None] = None
-    costly: ClassVar[frozenset[int]] = frozenset()
-    quick_sizes: ClassVar[Sequence[int]] = (0,)
-    metrics: ClassVar[Sequence[Metric]]
-    base: ClassVar[str] = "mcpbus"
-    grows: ClassVar[str | None] = None
-    grows_up: ClassVar[bool] = False
-    seconds: ClassVar[float] = 1.0
+    name: str
+    title: str
+    what: str
+    size_title: str = ""
+    sizes: Mapping[int, int] = {0: 3}
+    others: Mapping[int, int] | None = None
+    costly: frozenset[int] = frozenset()
+    quick_sizes: Sequence[int] = (0,)
+    metrics: Sequence[Metric]
+    base: str = "mcpbus"
+    grows: str | None = None
+    grows_up: bool = False
+    seconds: float = 1.0
 
     def cost(self, sizes: Sequence[int], seconds: float) -> float:
         """Return about how many seconds a turn takes, for the estimate."""
@@ -95,9 +94,14 @@ class OfServers(Scenario):
         environment: What they are started with.
     """
 
-    wires: ClassVar[frozenset[Wire]] = frozenset({Wire.HTTP1})
-    needs: ClassVar[Ability | None] = None
-    environment: ClassVar[Mapping[str, str]] = {}
+    wires: frozenset[Wire] = frozenset({Wire.HTTP1})
+    needs: Ability | None = None
+    environment: Mapping[str, str] = {}
+
+    @property
+    def environments(self) -> Sequence[Mapping[str, str]]:
+        """What the servers are started with that one turn takes."""
+        return (self.environment,)
 
     def measures(self, peer: Peer) -> bool:
         """Return whether a server can be measured in this."""
@@ -110,6 +114,31 @@ class Served(OfServers, ABC):
     @abstractmethod
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Measure one server once; runs in a process of the load.
+
+        Raises:
+            WrongAnswer: It did not answer as is expected.
+        """
+
+
+class Beside(OfServers, ABC):
+    """What is measured of a server as a ratio to the same server as it is started for short calls.
+
+    Both run on, as they do in other scenarios; the two are one process unless something is set for this one's environment.
+    """
+
+    @property
+    def environments(self) -> Sequence[Mapping[str, str]]:
+        """What the servers are started with that one turn takes."""
+        return (self.environment, {})
+
+    @abstractmethod
+    def turn(self, target: Target, plain: Target, seconds: float) -> Iterator[tuple[int, Figures]]:
+        """Measure one server once; runs in a process of the load.
+
+        Args:
+            target: It, as it is started for this.
+            plain: It, as it is started for short calls.
+            seconds: How long the two are measured, in all.
 
         Raises:
             WrongAnswer: It did not answer as is expected.

@@ -6,21 +6,36 @@ SHELL is ``lane`` or ``hypercorn``, as ``mcpbus serve --http1=SHELL`` serves it,
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import trio
 
 from benchmarks.dialect import CHANGED_URI
 from benchmarks.peers.peer import HOST
-from benchmarks.servers.mixed import add_tools
+from benchmarks.servers.mixed import add_mixture
+from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_plain
 from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.program import until_signalled
-from mcpbus.stores import MemoryEventStore
+from mcpbus.protocol.http.messages import Head
+from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
 
-server = Server("bench", version="1")
-add_tools(server)
+
+async def authenticate(head: Head) -> str | None:
+    """Tell who has a token, by its first word; who has none is nobody, and may call too."""
+    return head.headers.get("authorization", "").removeprefix("Bearer ").partition(".")[0] or None
+
+
+server = Server(
+    "bench", version="1", authenticate=authenticate if "BENCH_AUTHENTICATION" in os.environ else None
+)
+add_mixture(server)
+add_parts(server)
 # Beyond the defaults, because ten thousand are measured, and some more are there before.
 LIMITS = Limits(max_sessions=20_000, max_requests=20_000)
 
@@ -55,13 +70,23 @@ async def value() -> str:
 
 def main(shell: str, port: int) -> None:
     """Serve until terminated."""
-    store = MemoryEventStore(max_items=1_000_000) if "BENCH_RESUMPTION" in os.environ else None
-    app: Any = {"limits": LIMITS, "event_store": store}
-    if shell == "asgi":
-        trio.run(serve_plain, server.asgi(**app), port)
-    else:
-        served = partial(server.serve, bind=f"{HOST}:{port}", options=ServeOptions(http1=shell), **app)
-        trio.run(until_signalled, "bench", served)
+    with _event_store(os.environ.get("BENCH_RESUMPTION")) as store:
+        app: Any = {"limits": LIMITS, "event_store": store}
+        if shell == "asgi":
+            trio.run(serve_plain, server.asgi(**app), port)
+        else:
+            served = partial(server.serve, bind=f"{HOST}:{port}", options=ServeOptions(http1=shell), **app)
+            trio.run(until_signalled, "bench", served)
+
+
+@contextmanager
+def _event_store(kind: str | None) -> Iterator[EventStore | None]:
+    """Give the store of that kind: none, the one that says ``sqlite``, or the one in memory."""
+    if kind != "sqlite":
+        yield None if kind is None else MemoryEventStore(max_items=1_000_000)
+        return
+    with TemporaryDirectory() as folder, closing(SqliteEventStore(Path(folder) / "events")) as store:
+        yield store
 
 
 if __name__ == "__main__":

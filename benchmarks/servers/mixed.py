@@ -34,7 +34,7 @@ async def with_progress(text: str, ctx: Context) -> str:
 _BY_LAST_DIGIT = (*[later] * 5, in_a_thread, with_progress, *[at_once] * 3)
 
 
-def add_tools(server: Server) -> None:
+def add_mixture(server: Server) -> None:
     """Register them."""
     for number in range(TOOLS):
         server.tool(name=tool_name(number))(_BY_LAST_DIGIT[number % 10])

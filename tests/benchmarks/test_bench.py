@@ -23,6 +23,7 @@ from benchmarks.runner import Runner
 from benchmarks.scenarios import SCENARIOS, fan_out, session_bytes
 from benchmarks.scenarios.chatter import check_chatter
 from benchmarks.scenarios.fan_out import LEAST_CHANGES, ListenFanOut, Told
+from benchmarks.scenarios.parts import PARTS
 from benchmarks.scenarios.scenario import OfServers
 from benchmarks.servers import OURS
 
@@ -37,6 +38,8 @@ AIMED = (
         ("short-call", server, 32)
         for server in ("mcpbus", "mcpbus-asgi", "trio-httptools", "bare-hypercorn", *aims.BEST_OF)
     ),
+    *(("mix", server, 0) for server in ("mcpbus", "python-sdk-uvicorn", "mcp-go", "go-sdk", "rmcp")),
+    *((part.name, server, 0) for part in PARTS for server in ("mcpbus", *part.peers)),
     *(("chatter", server, 10) for server in ("mcpbus", *aims.BEST_OF)),
     ("latency", "mcpbus", 0),
     ("fan-out-listens", "mcpbus", 100),

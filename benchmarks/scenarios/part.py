@@ -1,0 +1,76 @@
+"""What one thing costs that distinguishes the calls of the real world from the uniform one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.calls import Call
+from benchmarks.load import Load, load, together
+from benchmarks.peers.peer import Peer
+from benchmarks.process import Target
+from benchmarks.scenarios.scenario import CPU, LOADER, RATE, SLICE_SECONDS, Beside, Figures, Metric
+from benchmarks.traffic import CONNECTIONS, Traffic
+
+UNIFORM = Traffic(calls=(Call(),))
+
+
+class Part(Beside):
+    """One of the things, alone: its calls and uniform ones take turns of a slice of time each.
+
+    Args:
+        name: A word for the command line.
+        title: What the report calls it.
+        traffic: Its calls.
+        environment: What the server is started with.
+        aim: The most that a call should cost of mcpbus, in processor time over the uniform one.
+        peers: Who is measured beside mcpbus, and the least that its rate should be over theirs.
+    """
+
+    what = (
+        f"`tools/call` on {CONNECTIONS} connections that differs in one thing from the uniform call, which `short-call` makes. The two "
+        "take turns, a slice of time each, and the ratio is that of the processor time which one call takes."
+    )
+    metrics = (
+        Metric("times", "over the uniform call", 2),
+        CPU,
+        Metric("uniform_us", "the uniform call, µs", 1, more_is_better=None),
+        RATE,
+        LOADER,
+    )
+    seconds = 1.6
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        traffic: Traffic,
+        *,
+        environment: Mapping[str, str] | None = None,
+        aim: float | None = None,
+        peers: Mapping[str, float] | None = None,
+    ) -> None:
+        self.name = name
+        self.title = title
+        self.environment = environment or {}
+        self.aim = aim
+        self.peers = peers or {}
+        self.traffic = traffic
+
+    def measures(self, peer: Peer) -> bool:
+        """Return whether a server can be measured in this."""
+        return peer.name == self.base or peer.name in self.peers
+
+    def cost(self, sizes: Sequence[int], seconds: float) -> float:
+        """Return about how many seconds a turn takes."""
+        return super().cost(sizes, seconds) + self.traffic.opening_seconds
+
+    def turn(self, target: Target, plain: Target, seconds: float) -> Iterator[tuple[int, Figures]]:
+        """Make its calls and uniform ones."""
+        with self.traffic.to(target) as own, UNIFORM.to(plain) as uniform:
+            load(target, own, seconds / 20, least=1)
+            load(plain, uniform, seconds / 20, least=1)
+            its: list[Load] = []
+            others: list[Load] = []
+            for _ in range(max(1, round(seconds / 2 / SLICE_SECONDS))):
+                its.append(load(target, own, min(seconds / 2, SLICE_SECONDS), least=1))
+                others.append(load(plain, uniform, min(seconds / 2, SLICE_SECONDS), least=1))
+        figures, uniform_us = together(its).figures(), together(others).figures()["cpu_us"]
+        yield 0, {**figures, "uniform_us": uniform_us, "times": figures["cpu_us"] / uniform_us}

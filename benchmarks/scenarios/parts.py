@@ -1,0 +1,154 @@
+"""The parts of what the real world's calls are, each alone: one row for each."""
+
+import attrs
+
+from benchmarks.answers import FIRST_NUMBER, words
+from benchmarks.calls import Call
+from benchmarks.dialect import BENCH, uuid
+from benchmarks.mixture import CLIENTS, proxy_fields, tool_name, traceparent
+from benchmarks.scenarios.part import Part
+from benchmarks.servers.parts import ALIKE
+from benchmarks.traffic import CONNECTIONS, InTwo, Reconnecting, Traffic
+
+LATER, IN_A_THREAD = tool_name(0), tool_name(5)
+USERS = 1_000
+SESSIONS_EACH = 32
+TEN = 10
+
+_STREAMS = {"BENCH_STREAMS": "1"}
+_AUTHENTICATION = {"BENCH_AUTHENTICATION": "1"}
+_IN_MEMORY = {**_STREAMS, "BENCH_RESUMPTION": "1"}
+_IN_SQLITE = {**_STREAMS, "BENCH_RESUMPTION": "sqlite"}
+
+
+def _one(call: Call) -> Traffic:
+    """Return one call, again and again."""
+    return Traffic(calls=(call,))
+
+
+def _in_sessions(call: Call, each: int = 1) -> Traffic:
+    """Return a call that is made in sessions, so many for each connection, in turn."""
+    calls = [attrs.evolve(call, pool=number) for number in range(each)]
+    return Traffic(calls=calls, sessions=[BENCH] * each)
+
+
+def _with_token(user: int) -> Call:
+    """Return a call with a bearer token of 1 kB."""
+    return Call(fields=(f"Authorization: Bearer {f'user-{user}.'.ljust(1_000, 'x')}",))
+
+
+def _saying(count: int, tool: str = "chatter") -> Call:
+    """Return a call with notifications before its reply."""
+    return Call(
+        tool=tool,
+        text=None,
+        arguments={"count": count},
+        meta={"progressToken": uuid(FIRST_NUMBER)},
+        notifications=count,
+    )
+
+
+def _of_bytes(size: int) -> Call:
+    """Return a call with an argument of a size."""
+    return Call(text=words(FIRST_NUMBER).ljust(size, "."))
+
+
+PARTS = (
+    Part(
+        "unique-header",
+        "a header that is unique to each request",
+        _one(Call(fields=(f"X-Request-Id: {uuid(FIRST_NUMBER)}",))),
+        aim=1.3,
+    ),
+    Part(
+        "proxy-headers",
+        "eight headers of a proxy, two of them unique",
+        _one(Call(fields=proxy_fields())),
+        aim=1.3,
+        peers={"rmcp": 1.0},
+    ),
+    Part("token", "a bearer token of 1 kB", _one(_with_token(0)), environment=_AUTHENTICATION, aim=1.25),
+    Part(
+        "tokens",
+        "bearer tokens of 1 kB, of a thousand users",
+        Traffic(calls=[_with_token(user) for user in range(USERS)]),
+        environment=_AUTHENTICATION,
+        aim=1.25,
+    ),
+    Part("trace", "a `traceparent` in `_meta`", _one(Call(meta={"traceparent": traceparent()})), aim=1.3),
+    Part(
+        "progress-token",
+        "a progress token, unique, that nobody uses",
+        _one(Call(meta={"progressToken": uuid(FIRST_NUMBER)})),
+        aim=1.3,
+    ),
+    Part(
+        "tools",
+        f"{ALIKE} tools",
+        Traffic(calls=[Call(tool=f"echo_{number:02}") for number in range(ALIKE)]),
+        aim=1.3,
+    ),
+    Part(
+        "clients",
+        f"{len(CLIENTS)} kinds of clients",
+        Traffic(calls=[Call(client=client) for client in CLIENTS]),
+        aim=1.3,
+    ),
+    Part(
+        "sessions",
+        f"{CONNECTIONS * SESSIONS_EACH:,} sessions of 2025-11-25",
+        _in_sessions(Call(), SESSIONS_EACH),
+        aim=1.3,
+    ),
+    Part("chunked", "a chunked body", _one(Call(chunked=True)), aim=1.5),
+    Part("two-packets", "head and body in a packet each", Traffic(calls=(Call(),), asks=InTwo), aim=1.5),
+    Part("reconnecting", "a connection for each call", Traffic(calls=(Call(),), asks=Reconnecting)),
+    Part("await", "a handler that awaits once", _one(Call(tool=LATER)), aim=2.0, peers={"rmcp": 0.6}),
+    Part("await-1ms", "a handler that awaits 1 ms", _one(Call(tool="after_1_ms")), aim=2.5),
+    Part(
+        "await-in-session",
+        f"a handler that awaits once, in {CONNECTIONS} sessions of 2025-11-25",
+        _in_sessions(Call(tool=LATER)),
+        aim=2.5,
+    ),
+    Part("thread", "a plain function in a thread", _one(Call(tool=IN_A_THREAD)), aim=3.5),
+    Part("notification", "a notification", _one(_saying(1)), environment=_STREAMS),
+    Part(
+        "notifications",
+        f"{TEN} notifications",
+        _one(_saying(TEN)),
+        environment=_STREAMS,
+        aim=3.0,
+        peers={"rmcp": 1.5},
+    ),
+    Part(
+        "notifications-1ms-apart",
+        f"{TEN} notifications, 1 ms apart",
+        _one(_saying(TEN, "chatter_1_ms_apart")),
+        environment=_STREAMS,
+        aim=10.0,
+    ),
+    Part(
+        "notifications-from-thread",
+        f"{TEN} notifications from a thread",
+        _one(_saying(TEN, "chatter_from_a_thread")),
+        environment=_STREAMS,
+        aim=10.0,
+    ),
+    Part(
+        "notifications-in-memory",
+        f"{TEN} notifications that an event store in memory keeps, in {CONNECTIONS} sessions of 2025-11-25",
+        _in_sessions(_saying(TEN)),
+        environment=_IN_MEMORY,
+    ),
+    Part(
+        "notifications-in-sqlite",
+        f"{TEN} notifications that an event store in SQLite keeps, in {CONNECTIONS} sessions of 2025-11-25",
+        _in_sessions(_saying(TEN)),
+        environment=_IN_SQLITE,
+        aim=5.0,
+    ),
+    Part("argument-10kb", "an argument of 10 kB", _one(_of_bytes(10_000)), aim=1.5),
+    Part("argument-50kb", "an argument of 50 kB", _one(_of_bytes(50_000)), aim=3.0, peers={"rmcp": 0.9}),
+)
+"""What is measured, in the order of the report. Aims are of a call's processor time over the uniform one's."""

@@ -1,0 +1,163 @@
+"""What one thing costs is measured beside the uniform call, in one table, by which its aim is judged."""
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import aims, machine, report
+from benchmarks.client import connect, exchange
+from benchmarks.dialect import Dialect
+from benchmarks.load import Load, load
+from benchmarks.peers import PEERS
+from benchmarks.plan import Plan
+from benchmarks.plots import PARTS as PICTURE
+from benchmarks.process import running
+from benchmarks.results import Measured, Missing, Results
+from benchmarks.runner import Runner
+from benchmarks.scenarios import SCENARIOS, part
+from benchmarks.scenarios.part import Part
+from benchmarks.scenarios.parts import PARTS
+from benchmarks.servers import OURS
+from benchmarks.traffic import Traffic
+from benchmarks.usage import processor_seconds
+
+BY_NAME = {each.name: each for each in PARTS}
+[BUS] = [peer for peer in OURS if peer.name == "mcpbus"]
+
+
+@pytest.fixture(scope="module")
+def bus():
+    with running(BUS, {"BENCH_AUTHENTICATION": "1", "BENCH_RESUMPTION": "sqlite"}) as target:
+        yield target
+
+
+def results(*rows, missing=()):
+    return Results(machine.describe(), True, 1.0, {}, list(rows), list(missing))
+
+
+def row(name, server="mcpbus", times=2.0, rate=1_000.0):
+    turn = {"times": times, "cpu_us": 25 * times, "uniform_us": 25.0, "rate": rate, "loader": 0.1}
+    return Measured(name, server, 0, [turn])
+
+
+def test_names_and_titles_are_unique():
+    assert len({each.name for each in PARTS}) == len({each.title for each in PARTS}) == len(PARTS)
+    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_bus_answers_each_part(bus, name):
+    with BY_NAME[name].traffic.to(bus) as conversations:
+        assert load(bus, conversations, 0.0, least=1).late == len(conversations)
+
+
+def test_sessions_end_with_the_calls(bus):
+    with BY_NAME["await-in-session"].traffic.to(bus) as conversations:
+        load(bus, conversations, 0.0, least=1)
+        [session, *_] = conversations[0]._pools[0]
+    call = Dialect(bus.port, bus.session_revision, session).echo(1)
+    with connect(bus.port) as sock:
+        assert exchange(sock, call).status == 404
+
+
+def test_a_part_is_told_by_the_processor_time_of_a_call_over_that_of_the_uniform_one(bus, monkeypatch):
+    turns = []
+
+    def loaded(target, conversations, seconds, least):
+        turns.append((conversations[0].name, seconds))
+        return Load([0.001] * 8, 0.1, 2, 3e-3 if conversations[0].name == "own" else 1e-3, 0.01)
+
+    @contextmanager
+    def named(traffic, target):
+        yield [SimpleNamespace(name="uniform" if traffic is part.UNIFORM else "own")]
+
+    monkeypatch.setattr(part, "load", loaded)
+    monkeypatch.setattr(Traffic, "to", named)
+    [(size, figures)] = BY_NAME["trace"].turn(bus, bus, 0.4)
+    assert (size, figures["times"]) == (0, pytest.approx(3.0))
+    assert (figures["cpu_us"], figures["uniform_us"]) == pytest.approx((300.0, 100.0))
+    assert [name for name, _ in turns] == ["own", "uniform"] * 3
+    assert turns[2:] == [("own", 0.1), ("uniform", 0.1)] * 2
+
+
+def test_a_part_runs_beside_the_server_as_it_is_for_short_calls(monkeypatch):
+    asked = []
+
+    def noted(part, target, plain, seconds):
+        asked.append((target, plain))
+        yield 0, {"times": 1.0}
+
+    monkeypatch.setattr(Runner, "_load", lambda _self, _scenario, _peer, measure: bool(list(measure())))
+    monkeypatch.setattr(Runner, "_kept", lambda _self, _scenario, _peer, environment: dict(environment))
+    monkeypatch.setattr(Part, "turn", noted)
+    runs = Runner(Plan(quick=True), [BUS], lambda *_: None)
+    runs.run(BY_NAME["token"])
+    runs.run(BY_NAME["trace"])
+    runs.close()
+    assert asked == [({"BENCH_AUTHENTICATION": "1"}, {}), ({}, {})]
+
+
+def test_an_estimate_counts_the_start_of_both():
+    plan = Plan(quick=True)
+    [one, two] = [plan.seconds([BY_NAME[name]], [BUS]) for name in ("trace", "token")]
+    assert two - one == pytest.approx(plan.start_seconds)
+
+
+def test_parts_are_measured_of_the_bus_and_of_whom_they_name():
+    plan = Plan()
+    for each in PARTS:
+        turns = [turn.peer.name for turn in plan.turns(each, [*OURS, *PEERS])]
+        assert sorted(turns) == sorted(["mcpbus", *each.peers] * 3)
+
+
+def test_the_report_has_one_table_of_all_parts():
+    missing = [Missing("await", "rmcp", "cargo is not installed", failed=False)]
+    measured = [row("trace", times=1.25), row("proxy-headers"), row("proxy-headers", "rmcp", 1.5, 1_500.0)]
+    text = report.markdown(results(*measured, missing=missing), SCENARIOS, [PICTURE])
+    assert text.count("## Parts") == text.count("| Part |") == text.count("](parts.svg)") == 1
+    [trace] = [line for line in text.splitlines() if "(`trace`)" in line]
+    assert trace.split(" | ")[1:4] == ["mcpbus", "1.25", "31.2"]
+    [peer] = [line for line in text.splitlines() if "(`proxy-headers`) | rmcp" in line]
+    assert peer.endswith(" 1.50 |")
+    assert "- rmcp is absent: cargo is not installed, in a handler that awaits once" in text
+
+
+def test_the_aims_of_a_part_are_those_of_its_row():
+    run = results(row("proxy-headers", times=1.4), row("proxy-headers", "rmcp", rate=500.0))
+    lines = [line for line in aims.table(run) if "proxy" in line]
+    assert [line.split("| ")[-3:] for line in lines] == [
+        ["1.40 ", "<= 1.3 ", "**missed** |"],
+        ["2.00 ", ">= 1 ", "kept |"],
+    ]
+
+
+def test_the_aims_of_the_mixture_are_of_processor_time():
+    run = results(
+        *(Measured("mix", name, 0, [{"cpu_us": used}]) for name, used in (("mcpbus", 50.0), ("rmcp", 60.0)))
+    )
+    [line] = [line for line in aims.table(run) if "mixture" in line]
+    assert "rmcp over mcpbus | 1.20 | >= 1 | kept |" in line
+
+
+def test_processor_time_is_that_of_the_process_and_finer_than_a_tick():
+    with subprocess.Popen(
+        [sys.executable, "-c", "import time; print(time.process_time(), flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        told = float(process.stdout.readline())
+        read = processor_seconds(process.pid)
+        process.communicate(b"\n")
+    assert told <= read < told + 0.5
+    assert read * 100 % 1 != 0
+
+
+def test_a_quick_run_measures_parts_of_the_bus_alone_unless_others_are_asked_for():
+    plan = Plan(quick=True)
+    [rmcp] = [peer for peer in PEERS if peer.name == "rmcp"]
+    assert [turn.peer for turn in plan.turns(BY_NAME["await"], [BUS, rmcp])] == [BUS]
+    assert [turn.peer for turn in plan.turns(BY_NAME["await"], [rmcp])] == [rmcp]

@@ -3,7 +3,7 @@
 from benchmarks.peers.built import GoPeer, NodePeer, PythonPeer, RustPeer
 from benchmarks.peers.peer import Ability, Peer
 
-_NOTIFYING = frozenset({Ability.CHATTER, Ability.SESSIONS, Ability.GET_STREAMS, Ability.LISTENS})
+_NOTIFYING = frozenset({Ability.CHATTER, Ability.SESSIONS, Ability.MIX, Ability.GET_STREAMS, Ability.LISTENS})
 
 PEERS: tuple[Peer, ...] = (
     PythonPeer(
@@ -30,7 +30,7 @@ PEERS: tuple[Peer, ...] = (
         package="fastmcp",
         version="4.1.2",
         source="fastmcp",
-        abilities=frozenset({Ability.CHATTER, Ability.SESSIONS, Ability.RESUMPTION}),
+        abilities=frozenset({Ability.CHATTER, Ability.SESSIONS, Ability.MIX, Ability.RESUMPTION}),
     ),
     NodePeer(
         name="typescript-sdk",

@@ -11,12 +11,15 @@ import os
 import sys
 import time
 
+import anyio.lowlevel
 import uvicorn
 from fastmcp import Context, FastMCP
 from fastmcp.server.event_store import EventStore
 
 # Beyond the default of 100 events for each stream, because as many are measured, and more.
 MANY_EVENTS = 20_000
+TOOLS = 50
+NOTIFICATIONS = 3
 
 server = FastMCP("bench", version="1")
 
@@ -30,9 +33,36 @@ async def echo(text: str) -> str:
 @server.tool(output_schema=None)
 async def chatter(count: int, context: Context) -> str:
     """Report progress as often as asked for."""
+    await report(count, context)
+    return "done"
+
+
+async def later(text: str) -> str:
+    """Return the text when others have had their turn."""
+    await anyio.lowlevel.checkpoint()
+    return text
+
+
+def in_a_thread(text: str) -> str:
+    """Return the text; a plain function is run in a thread."""
+    return text
+
+
+async def with_progress(text: str, context: Context) -> str:
+    """Return the text after some notifications."""
+    await report(NOTIFICATIONS, context)
+    return text
+
+
+async def report(count: int, context: Context) -> None:
+    """Report progress."""
     for number in range(1, count + 1):
         await context.report_progress(number, message=f"clock={time.monotonic_ns()}")
-    return "done"
+
+
+KINDS = (*[later] * 5, in_a_thread, with_progress, *[echo] * 3)
+for tool in range(TOOLS):
+    server.tool(KINDS[tool % 10], name=f"tool_{tool:02}", output_schema=None)
 
 
 def main(port: int) -> None:

@@ -14,6 +14,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"runtime"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sys/unix"
@@ -23,6 +24,9 @@ const (
 	value    = "bench://value"
 	modern   = "2026-07-28"
 	revision = "Mcp-Protocol-Version"
+
+	tools         = 50
+	notifications = 3
 )
 
 type echoArguments struct {
@@ -49,6 +53,17 @@ func main() {
 			err := bench.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: value})
 			return text(made), nil, err
 		})
+	for number := range tools {
+		tool := &mcp.Tool{Name: fmt.Sprintf("tool_%02d", number), Description: "Return the text, in one way or another."}
+		switch number % 10 {
+		case 0, 1, 2, 3, 4:
+			mcp.AddTool(bench, tool, later)
+		case 6:
+			mcp.AddTool(bench, tool, withProgress)
+		default: // A function may block where it is.
+			mcp.AddTool(bench, tool, echo)
+		}
+	}
 	bench.AddResource(&mcp.Resource{URI: value, Name: "value"}, read)
 
 	serve := func(*http.Request) *mcp.Server { return bench }
@@ -77,21 +92,38 @@ func echo(_ context.Context, _ *mcp.CallToolRequest, arguments echoArguments) (*
 func chatter(
 	ctx context.Context, request *mcp.CallToolRequest, arguments chatterArguments,
 ) (*mcp.CallToolResult, any, error) {
+	return text("done"), nil, report(ctx, request, arguments.Count)
+}
+
+func later(
+	ctx context.Context, request *mcp.CallToolRequest, arguments echoArguments,
+) (*mcp.CallToolResult, any, error) {
+	runtime.Gosched()
+	return echo(ctx, request, arguments)
+}
+
+func withProgress(
+	ctx context.Context, request *mcp.CallToolRequest, arguments echoArguments,
+) (*mcp.CallToolResult, any, error) {
+	return text(arguments.Text), nil, report(ctx, request, notifications)
+}
+
+func report(ctx context.Context, request *mcp.CallToolRequest, count int) error {
 	token := request.Params.GetProgressToken()
 	if token == nil {
-		return nil, nil, errors.New("no progress token")
+		return errors.New("no progress token")
 	}
-	for number := 1; number <= arguments.Count; number++ {
+	for number := 1; number <= count; number++ {
 		err := request.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: token,
 			Progress:      float64(number),
 			Message:       clock(),
 		})
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
-	return text("done"), nil, nil
+	return nil
 }
 
 func read(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {

@@ -23,6 +23,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const (
+	tools         = 50
+	notifications = 3
+)
+
 func main() {
 	if len(os.Args) != 2 {
 		log.Fatal("usage: mcp-go PORT")
@@ -46,6 +51,20 @@ func main() {
 		mcp.NewTool("change", mcp.WithDescription("Announce a change to all who asked for it.")),
 		change,
 	)
+	for number := range tools {
+		tool := mcp.NewTool(fmt.Sprintf("tool_%02d", number),
+			mcp.WithDescription("Return the text, in one way or another."),
+			mcp.WithString("text", mcp.Required()),
+		)
+		switch number % 10 {
+		case 0, 1, 2, 3, 4:
+			bench.AddTool(tool, later)
+		case 6:
+			bench.AddTool(tool, withProgress)
+		default: // A function may block where it is.
+			bench.AddTool(tool, echo)
+		}
+	}
 	options := []server.StreamableHTTPOption{
 		server.WithStateful(true),
 		server.WithStreamableHTTPLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
@@ -69,23 +88,42 @@ func chatter(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolRes
 	if err != nil {
 		return nil, err
 	}
+	if err := report(ctx, request, count); err != nil {
+		return nil, err
+	}
+	return mcp.NewToolResultText("done"), nil
+}
+
+func later(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	runtime.Gosched()
+	return echo(ctx, request)
+}
+
+func withProgress(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	if err := report(ctx, request, notifications); err != nil {
+		return nil, err
+	}
+	return echo(ctx, request)
+}
+
+func report(ctx context.Context, request mcp.CallToolRequest, count int) error {
 	if request.Params.Meta == nil || request.Params.Meta.ProgressToken == nil {
-		return nil, errors.New("no progress token")
+		return errors.New("no progress token")
 	}
 	for number := 1; number <= count; number++ {
-		if err := report(ctx, request.Params.Meta.ProgressToken, number); err != nil {
-			return nil, err
+		if err := notify(ctx, request.Params.Meta.ProgressToken, number); err != nil {
+			return err
 		}
 	}
 	// mcp-go drops a notification that it has taken up but not yet written when
 	// the handler returns: one in every other call, if nothing is done about it.
 	runtime.Gosched()
-	return mcp.NewToolResultText("done"), nil
+	return nil
 }
 
-// report sends a notification as soon as there is room for it: mcp-go refuses
+// notify sends a notification as soon as there is room for it: mcp-go refuses
 // the ones that come faster than it writes them.
-func report(ctx context.Context, token mcp.ProgressToken, number int) error {
+func notify(ctx context.Context, token mcp.ProgressToken, number int) error {
 	for {
 		err := server.ServerFromContext(ctx).SendNotificationToClient(ctx, "notifications/progress", map[string]any{
 			"progressToken": token,

@@ -14,6 +14,8 @@ import time
 from functools import partial
 from typing import Any
 
+import anyio.lowlevel
+import anyio.to_thread
 import mcp_types as types
 import trio
 import uvicorn
@@ -27,6 +29,7 @@ from starlette.applications import Starlette
 VALUE = "bench://value"
 # Beyond the defaults of 1,024 listens and 10,000 sessions, because as many are measured, and some more.
 MANY = 20_000
+NOTIFICATIONS = 3
 
 Context = ServerRequestContext[Any, Any]
 
@@ -53,6 +56,7 @@ TOOLS = {
         ("echo", "Return the text.", Echo),
         ("chatter", "Report progress as often as asked for.", Chatter),
         ("change", "Announce a change to all who asked for it.", Nothing),
+        *((f"tool_{number:02}", "Return the text, in one way or another.", Echo) for number in range(50)),
     )
 }
 changes = InMemorySubscriptionBus()
@@ -72,13 +76,32 @@ async def call_tool(context: Context, params: types.CallToolRequestParams) -> ty
         case "echo":
             text = Echo.model_validate(params.arguments).text
         case "chatter":
-            for number in range(1, Chatter.model_validate(params.arguments).count + 1):
-                await context.session.report_progress(number, message=clock())
+            await report(context, Chatter.model_validate(params.arguments).count)
             text = "done"
-        case _:
+        case "change":
             text = clock()
             await announce()
+        case tool:
+            text = Echo.model_validate(params.arguments).text
+            match int(tool[-1]):
+                case 0 | 1 | 2 | 3 | 4:
+                    await anyio.lowlevel.checkpoint()
+                case 5:
+                    text = await anyio.to_thread.run_sync(blocking, text)
+                case 6:
+                    await report(context, NOTIFICATIONS)
     return types.CallToolResult(content=[types.TextContent(text=text)])
+
+
+async def report(context: Context, count: int) -> None:
+    """Report progress."""
+    for number in range(1, count + 1):
+        await context.session.report_progress(number, message=clock())
+
+
+def blocking(text: str) -> str:
+    """Return the text."""
+    return text
 
 
 async def announce() -> None:

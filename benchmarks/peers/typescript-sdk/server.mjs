@@ -10,6 +10,8 @@
 
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
+import { setImmediate } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import {
   localhostHostValidation,
   localhostOriginValidation,
@@ -23,24 +25,59 @@ const VALUE = 'bench://value';
 const MODERN = '2026-07-28';
 // Beyond the default of 1,024, because thousands are measured.
 const MAX_SUBSCRIPTIONS = 20_000;
+const TOOLS = 50;
+const NOTIFICATIONS = 3;
 
 const clock = () => `clock=${process.hrtime.bigint()}`;
 
-const tools = {
-  echo: {
-    description: 'Return the text.',
-    schema: z.object({ text: z.string() }),
-    run: ({ text }) => text,
+async function report(count, { mcpReq }) {
+  const { progressToken } = mcpReq._meta;
+  for (let progress = 1; progress <= count; progress++) {
+    const params = { progressToken, progress, message: clock() };
+    await mcpReq.notify({ method: 'notifications/progress', params });
+  }
+}
+
+// A function that blocks needs a worker, which answers in the order in which it is asked.
+const asked = [];
+const worker = new Worker(
+  `const { parentPort } = require('node:worker_threads');
+   parentPort.on('message', text => parentPort.postMessage(text));`,
+  { eval: true },
+).on('message', text => asked.shift()(text));
+
+const echo = { description: 'Return the text.', schema: z.object({ text: z.string() }), run: ({ text }) => text };
+const later = {
+  ...echo,
+  async run({ text }) {
+    await setImmediate();
+    return text;
   },
+};
+const inThread = {
+  ...echo,
+  run: ({ text }) =>
+    new Promise(resolve => {
+      asked.push(resolve);
+      worker.postMessage(text);
+    }),
+};
+const withProgress = {
+  ...echo,
+  async run({ text }, context) {
+    await report(NOTIFICATIONS, context);
+    return text;
+  },
+};
+const kinds = [later, later, later, later, later, inThread, withProgress, echo, echo, echo];
+
+const tools = {
+  echo,
   chatter: {
     description: 'Report progress as often as asked for.',
     schema: z.object({ count: z.int() }),
-    async run({ count }, { mcpReq }) {
-      const { progressToken } = mcpReq._meta;
-      for (let progress = 1; progress <= count; progress++) {
-        const params = { progressToken, progress, message: clock() };
-        await mcpReq.notify({ method: 'notifications/progress', params });
-      }
+    async run({ count }, context) {
+      await report(count, context);
       return 'done';
     },
   },
@@ -56,6 +93,9 @@ const tools = {
     },
   },
 };
+for (let number = 0; number < TOOLS; number++) {
+  tools[`tool_${String(number).padStart(2, '0')}`] = kinds[number % 10];
+}
 const listed = Object.entries(tools).map(([name, { description, schema }]) => ({
   name,
   description,

@@ -28,10 +28,13 @@ use serde::Deserialize;
 use tokio::{
     net::TcpListener,
     sync::broadcast::{self, error::RecvError},
+    task::{spawn_blocking, yield_now},
 };
 
 const VALUE: &str = "bench://value";
 const BACKLOG: usize = 1024;
+const TOOLS: u32 = 50;
+const NOTIFICATIONS: u32 = 3;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
@@ -54,7 +57,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         Self {
-            tools: Self::tool_router(),
+            tools: with_mixture(Self::tool_router()),
             changes: broadcast::Sender::new(BACKLOG),
         }
     }
@@ -73,16 +76,38 @@ impl Bench {
         meta: RequestMetaObject,
         peer: Peer<RoleServer>,
     ) -> Result<String, ErrorData> {
-        let token = meta
-            .get_progress_token()
-            .ok_or_else(|| ErrorData::invalid_params("no progress token", None))?;
-        for number in 1..=count {
-            let progress = ProgressNotificationParam::new(token.clone(), number.into());
-            peer.notify_progress(progress.with_message(clock()))
-                .await
-                .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        }
+        report(&meta, &peer, count).await?;
         Ok("done".into())
+    }
+
+    /// Return the text when others have had their turn.
+    #[tool]
+    async fn later(&self, Parameters(Echo { text }): Parameters<Echo>) -> String {
+        yield_now().await;
+        text
+    }
+
+    /// Return the text from a thread that may block.
+    #[tool]
+    async fn in_a_thread(
+        &self,
+        Parameters(Echo { text }): Parameters<Echo>,
+    ) -> Result<String, ErrorData> {
+        spawn_blocking(|| text)
+            .await
+            .map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+
+    /// Return the text after some notifications.
+    #[tool]
+    async fn with_progress(
+        &self,
+        Parameters(Echo { text }): Parameters<Echo>,
+        meta: RequestMetaObject,
+        peer: Peer<RoleServer>,
+    ) -> Result<String, ErrorData> {
+        report(&meta, &peer, NOTIFICATIONS).await?;
+        Ok(text)
     }
 
     /// Announce a change to all who asked for it.
@@ -142,6 +167,39 @@ impl ServerHandler for Bench {
         });
         Ok(())
     }
+}
+
+/// Add the tools of the mixture: what each does, the last digit of its name says.
+fn with_mixture(mut tools: ToolRouter<Bench>) -> ToolRouter<Bench> {
+    for number in 0..TOOLS {
+        let mut route = tools.map[match number % 10 {
+            0..=4 => "later",
+            5 => "in_a_thread",
+            6 => "with_progress",
+            _ => "echo",
+        }]
+        .clone();
+        route.attr.name = format!("tool_{number:02}").into();
+        tools.add_route(route);
+    }
+    tools
+}
+
+async fn report(
+    meta: &RequestMetaObject,
+    peer: &Peer<RoleServer>,
+    count: u32,
+) -> Result<(), ErrorData> {
+    let token = meta
+        .get_progress_token()
+        .ok_or_else(|| ErrorData::invalid_params("no progress token", None))?;
+    for number in 1..=count {
+        let progress = ProgressNotificationParam::new(token.clone(), number.into());
+        peer.notify_progress(progress.with_message(clock()))
+            .await
+            .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    }
+    Ok(())
 }
 
 fn clock() -> String {

@@ -183,8 +183,6 @@ class SessionActor:
     def _end_get(self, _message: EndGet) -> None:
         if self._get is not None:
             self._get.address.tell(Finish())
-            self._get = None
-            self._session.listening = False
 
     def _returned(self, message: Returned) -> None:
         if self._get is message.stream:

@@ -43,6 +43,16 @@ def test_what_covers_a_uri_is_itself_or_a_path_above_it(uri):
         assert not candidate.endswith("://")
 
 
+def test_nothing_is_kept_of_what_nobody_wants_to_hear_of_any_more():
+    index, wanted = Interests(), {"lists": ["tools"], "uris": ["res://a"], "tasks": ["1"]}
+    for who in "ab":
+        index.add(who, **wanted)
+    index.remove("a", **wanted)
+    assert (index.in_list("tools"), index.in_uri("res://a/b"), index.in_task("1")) == (["b"],) * 3
+    index.remove("b", **wanted)
+    assert (index._lists, index._uris, index._tasks) == ({}, {}, {})
+
+
 entries = st.lists(
     st.tuples(
         st.sampled_from(["add", "add", "remove"]),

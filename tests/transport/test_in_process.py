@@ -1,13 +1,14 @@
 """Calls in process: what is served at once, what waits, speaks, asks and raises, and what comes before what."""
 
 import itertools
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 import trio
 from places import LEGACY, MODERN, REVISIONS, call, placed, text
 
-from mcpbus import Context, Elicit, InputRequired, ProtocolError, ToolError
+from mcpbus import Context, Elicit, InputRequired, ProtocolError, Server, ToolError
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.testing import settle
 from mcpbus.transport.waiting import Pending
@@ -31,6 +32,22 @@ async def test_a_call_that_neither_waits_nor_speaks_has_no_actor(name, revision,
         assert place.made == made
         now = place.bus.statistics()
         assert (now.requests, now.emitted - emitted, now.emitted - now.delivered) == (0, 1, 0)
+
+
+@REVISIONS
+async def test_a_handler_has_what_the_lifespan_yielded(revision, autojump_clock):
+    @asynccontextmanager
+    async def lifespan(_server):
+        yield "what handlers share"
+
+    server = Server("s", lifespan=lifespan)
+
+    @server.tool
+    async def look(ctx: Context) -> str:
+        return ctx.state
+
+    async with server.open() as bus, bus.connect(revision=revision) as client:
+        assert text(await client.call_tool("look")) == bus.state == "what handlers share"
 
 
 @REVISIONS

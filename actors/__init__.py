@@ -4,6 +4,7 @@ from actors._address import Address, Stopped
 from actors._ask import Ask
 from actors._cell import Cell
 from actors._dead_letters import DeadLetter
+from actors._eager import EagerTask
 from actors._errors import (
     ActorError,
     AskError,
@@ -14,7 +15,6 @@ from actors._errors import (
     NameTakenError,
 )
 from actors._failures import split_failure
-from actors._guests import Guest
 from actors._lazy import LazyActor
 from actors._life import Strategy
 from actors._mailbox import Actor
@@ -45,8 +45,8 @@ __all__ = [
     "DeadLetter",
     "Directive",
     "Discard",
+    "EagerTask",
     "Failed",
-    "Guest",
     "LazyActor",
     "LifecycleError",
     "NameTakenError",

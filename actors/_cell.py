@@ -89,7 +89,7 @@ class Cell(Life[M]):
         return _tasks.start(self.address, function, args, context, function if name is None else name)
 
     def adopt(self, task: Task) -> bool:
-        """Take over a guest, or another actor's task: its end arrives here, and it is cancelled when this actor ends.
+        """Take over an eager task, or another actor's: its end arrives here, and it is cancelled when this actor ends.
 
         Returns:
             Whether it was; not if it has ended already.

@@ -25,7 +25,7 @@ class Task(msgspec.Struct, eq=False):
     """A running task of an actor. Its end arrives there as ``TaskEnded(task, outcome)``.
 
     Attributes:
-        owner: The address of the actor that started or adopted it; None of a guest that no actor has adopted.
+        owner: The address of the actor that started or adopted it; None of an eager one that no actor has adopted.
     """
 
     _scope: trio.CancelScope | None

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
-from actors import Cell, Guest, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
+from actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
 from mcpbus.admission import Slot
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.call import Call, Finished, read_outcome
@@ -88,11 +88,11 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     def run(
         self, scope: trio.CancelScope, *, streaming: bool = False
-    ) -> bytes | ProtocolError | Guest | None:
+    ) -> bytes | ProtocolError | EagerTask | None:
         """Run the handler here until it waits, or ends. No schedule point.
 
         Args:
-            scope: That of whoever asks; see `actors.Guest`.
+            scope: That of whoever asks; see `actors.EagerTask`.
             streaming: Whether the stream is opened first, whatever comes of the handler.
 
         Returns:
@@ -103,11 +103,11 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             KeyboardInterrupt: The user ends the program.
         """
         call = self.call
-        task = call.task = Guest(scope, coroutine=run_rounds(call), context=copy_context())
+        task = call.task = EagerTask(scope, coroutine=run_rounds(call), context=copy_context())
         if streaming:
             self.begin()
         try:
-            task.begin()
+            task.start()
         except BaseException:
             if not self.active:
                 self._fail()
@@ -324,7 +324,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if isinstance(outcome, Required):
             self.call.address.tell(outcome)
             return
-        if isinstance(message.task, Guest):
+        if isinstance(message.task, EagerTask):
             # Its host stays with it for as long as the reply is written, which has all of it.
             message.task.outcome = _TOLD
         self._reply(outcome)

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from actors import Guest, LazyActor
+from actors import EagerTask, LazyActor
 from mcpbus.testing import probe
 from mcpbus.transport import endpoint, memory
 
@@ -48,7 +48,7 @@ def take_out_dormancy() -> None:
 
 def take_out_eagerness() -> None:
     """Have each handler begin in a later turn of the scheduler, as a task of its own does."""
-    begin = Guest.begin
+    start = EagerTask.start
 
     async def later(coroutine):
         try:
@@ -58,11 +58,11 @@ def take_out_eagerness() -> None:
             raise
         return await coroutine
 
-    def begin_later(guest):
-        guest.coroutine = later(guest.coroutine)
-        return begin(guest)
+    def start_later(eager):
+        eager.coroutine = later(eager.coroutine)
+        return start(eager)
 
-    Guest.begin = begin_later
+    EagerTask.start = start_later
     for module in (endpoint, memory):
         module.may_wait = lambda *_: True
 

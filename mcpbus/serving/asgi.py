@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
-from actors import Guest
+from actors import EagerTask
 from mcpbus.budget import Budget
 from mcpbus.fate import Fate, Receipt
 from mcpbus.options import Limits
@@ -57,7 +57,7 @@ class Endpoint(Protocol):
 
     def respond(
         self, head: Head, body: bytes, outlet: ReadyOutlet, /, *, cleared: bool = False
-    ) -> Answer | Guest | None:
+    ) -> Answer | EagerTask | None:
         """Serve an immediate request without waiting."""
 
     @property

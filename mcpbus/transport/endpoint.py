@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors import Guest
+from actors import EagerTask
 from mcpbus.admission import Overloaded
 from mcpbus.budget import SHORT_BYTES, Account, Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
@@ -94,7 +94,7 @@ class Endpoint:
 
     def respond(
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
-    ) -> Answer | Guest | None:
+    ) -> Answer | EagerTask | None:
         """Serve a request whose head is immediate. No schedule point.
 
         Args:
@@ -104,8 +104,8 @@ class Endpoint:
             cleared: Whether `clears` was true of this very head.
 
         Returns:
-            The whole answer. Otherwise the outlet is given it, or the stream on which it comes; a guest waits, and whoever runs
-            the task that `outlet.scope` encloses has to go on with it, or to leave that task if the guest has been cancelled.
+            The whole answer. Otherwise the outlet is given it, or the stream on which it comes; an eager task waits, and whoever
+            runs the task that `outlet.scope` encloses has to finish it, or to leave that task if it has been cancelled.
         """
         if not cleared:
             verdict = self._judge(head)
@@ -115,17 +115,17 @@ class Endpoint:
         authenticate = self._bus.server.authenticate
         if authenticate is None:
             return serve(head, body, None, outlet)
-        guest = Guest(
+        eager = EagerTask(
             outlet.scope,
             coroutine=self._ask_and_serve(authenticate, serve, head, body, outlet),
             context=copy_context(),
         )
         # One that has ended was cancelled nevertheless if the handler was, whose task it is.
-        return None if guest.begin() and not outlet.scope.cancel_called else guest
+        return None if eager.start() and not outlet.scope.cancel_called else eager
 
     def _judge_and_serve(
         self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
-    ) -> Answer | Guest | None:
+    ) -> Answer | EagerTask | None:
         if head.verb != "POST":
             return self._get(head, principal, outlet) if head.verb == "GET" else self._delete(head, principal)
         wanted = self.exchange.judge_post(head)
@@ -138,7 +138,7 @@ class Endpoint:
     async def _ask_and_serve(
         self,
         authenticate: Callable[..., Any],
-        serve: Callable[..., Answer | Guest | None],
+        serve: Callable[..., Answer | EagerTask | None],
         head: Head,
         body: bytes,
         outlet: ReadyOutlet,
@@ -154,7 +154,7 @@ class Endpoint:
             outlet.fail(failure)
             return
         if result is not None and result.outcome is None:
-            await result.go_on()
+            await result.finish()
 
     async def serve(self, http: HttpRequest) -> Answer | None:
         """Serve one request.
@@ -208,7 +208,9 @@ class Endpoint:
             return health("draining", 503, answers.RETRY_AFTER)
         return self.exchange.judge_head(head)
 
-    def _post(self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet) -> Answer | Guest | None:
+    def _post(
+        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
+    ) -> Answer | EagerTask | None:
         decision = self.exchange.judge_body(head, body, principal)
         peer = outlet.peer
         if self._proxied:
@@ -347,10 +349,10 @@ class Entered:
         return scope.__exit__(kind, value, traceback)
 
 
-async def _stay(guest: Guest) -> None:
+async def _stay(eager: EagerTask) -> None:
     """Stay with a handler that waits."""
-    if guest.outcome is None:  # otherwise the scope of this task is cancelled
-        await guest.go_on()
+    if eager.outcome is None:  # otherwise the scope of this task is cancelled
+        await eager.finish()
 
 
 class _Desk:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 import trio
 
-from actors import Cell, Directive, Failed, Guest, System, TaskEnded
+from actors import Cell, Directive, EagerTask, Failed, System, TaskEnded
 from mcpbus.dispatch.methods import METHODS
 from mcpbus.protocol.revisions import Era
 
@@ -32,7 +32,7 @@ NEVER_ENTERED: Final = trio.CancelScope()
 """For handlers that end in their only step: a cancellation cannot reach them. Nobody enters it, or asks whether it was cancelled."""
 
 _MOST_AT_REST: Final = 16
-"""How many tasks are kept for the next guests that wait."""
+"""How many tasks are kept for the next that wait."""
 
 
 def may_wait(bus: "Bus", method: str, tool: object, era: Era) -> bool:
@@ -61,19 +61,19 @@ class _Start(msgspec.Struct, frozen=True):
 
 
 class Hosts(Generic[T]):
-    """One task, as a rule, that takes what is put; while a guest of its waits, another one takes its place.
+    """One task, as a rule, that takes what is put; while an eager task of its waits, another one takes its place.
 
     Args:
-        system: Where the tasks live. They end with it, or after `close` with the last of their guests.
-        take: Takes one thing, given the scope of the task. Returns the guest that waits, or has cancelled the scope, if
-            there is one.
+        system: Where the tasks live. They end with it, or after `close` with the last of what they run.
+        take: Takes one thing, given the scope of the task. Returns the eager task that waits, or has cancelled the scope,
+            if there is one.
 
     Attributes:
         awake: Whether some task is about to look at what was put, or at work on it. Until it rests, nobody needs to be woken.
         closed: Whether nothing more is done.
     """
 
-    def __init__(self, system: System, take: Callable[[T, trio.CancelScope], Guest | None]) -> None:
+    def __init__(self, system: System, take: Callable[[T, trio.CancelScope], EagerTask | None]) -> None:
         self._take = take
         self._queue: deque[T] = deque()
         self._resting: list[trio.lowlevel.Task] = []
@@ -92,7 +92,7 @@ class Hosts(Generic[T]):
 
     @trio.lowlevel.enable_ki_protection
     def close(self) -> None:
-        """Do nothing more. Guests that wait go on."""
+        """Do nothing more. Eager tasks that wait go on."""
         if self.closed:
             return
         self.closed = True
@@ -110,30 +110,30 @@ class Hosts(Generic[T]):
                 needed = await self._run(scope)
 
     async def _run(self, scope: trio.CancelScope) -> bool:
-        """Work and rest, until a guest has cancelled the scope; return False where there is no need to begin again."""
+        """Work and rest, until an eager task has cancelled the scope; return False where there is no need to begin again."""
         while True:
-            guest = self._work(scope)
-            if guest is not None:
-                if guest.outcome is None:
-                    await guest.go_on()
-                if guest.cancelled:
+            eager = self._work(scope)
+            if eager is not None:
+                if eager.outcome is None:
+                    await eager.finish()
+                if eager.cancelled:
                     return True
             elif self.closed or len(self._resting) == _MOST_AT_REST:
                 return False
             else:
                 await self._rest()
 
-    def _work(self, scope: trio.CancelScope) -> Guest | None:
-        """Take what is in the queue, until it is empty, or there is a guest to go on with."""
+    def _work(self, scope: trio.CancelScope) -> EagerTask | None:
+        """Take what is in the queue, until it is empty, or there is an eager task to go on with."""
         queue = self._queue
         self.awake = True
         while queue:
-            guest = self._take(queue.popleft(), scope)
-            if guest is not None:
+            eager = self._take(queue.popleft(), scope)
+            if eager is not None:
                 self.awake = False
                 if queue:
                     self._wake()
-                return guest
+                return eager
         self.awake = False
         return None
 

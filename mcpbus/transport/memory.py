@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 
-from actors import Guest
+from actors import EagerTask
 from mcpbus.dispatch import dispatcher
 from mcpbus.fate import DELIVERED
 from mcpbus.nursery import background
@@ -96,15 +96,15 @@ class _Connection:
         if pending is None or self._hosts.awake or self._may_wait(message, pending):
             self._hosts.put((message, pending, context))
         else:
-            guest = self._take((message, pending, context), NEVER_ENTERED)
-            assert guest is None or guest.outcome is not None  # noqa: S101 - it could not wait
+            eager = self._take((message, pending, context), NEVER_ENTERED)
+            assert eager is None or eager.outcome is not None  # noqa: S101 - it could not wait
 
     def _may_wait(self, message: Request | Notification | Response, pending: Pending) -> bool:
         return not isinstance(message, Request) or may_wait(
             self._bus, message.method, pending.tool, self.client.revision.era
         )
 
-    def _take(self, sent: _Sent, scope: trio.CancelScope) -> Guest | None:
+    def _take(self, sent: _Sent, scope: trio.CancelScope) -> EagerTask | None:
         message, pending, context = sent
         if not isinstance(message, Request):
             self._channel.note(message)
@@ -116,13 +116,13 @@ class _Connection:
                 pending.settle(error)
         return None
 
-    def _serve(self, request: Request, scope: trio.CancelScope) -> Guest | None:
+    def _serve(self, request: Request, scope: trio.CancelScope) -> EagerTask | None:
         channel = self._channel
         revision, result = channel.judge(request, dispatcher.admit)
         if isinstance(result, Admitted):
             result.opened = _leave_alone
             outcome = result.run(scope)
-            if outcome is None or isinstance(outcome, Guest):
+            if outcome is None or isinstance(outcome, EagerTask):
                 return outcome
             result = outcome
         if isinstance(result, Stream):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import attrs
 import msgspec
 
-from actors import Guest
+from actors import EagerTask
 from mcpbus.admission import Overloaded
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN
@@ -83,7 +83,7 @@ class Responder:
 
     def carry_out(
         self, decision: Decision, principal: Any, peer: Peer, outlet: Outlet
-    ) -> Answer | Guest | None:
+    ) -> Answer | EagerTask | None:
         """Carry out what was decided about a POST."""
         if isinstance(decision, Serve):
             return self.serve(decision, principal, peer, outlet)
@@ -103,7 +103,7 @@ class Responder:
 
     def serve(
         self, decision: Serve[Session], principal: Any, peer: Peer, outlet: Outlet
-    ) -> Answer | Guest | None:
+    ) -> Answer | EagerTask | None:
         """Serve a request, `initialize` apart."""
         form = self._forms[decision.accepts_json, decision.accepts_sse]
         stateless = decision.claim is None and decision.session is None
@@ -181,14 +181,14 @@ class Responder:
         return NO_CONTENT
 
 
-def _run(request: Request, form: Form, outlet: Outlet) -> Answer | Guest | None:
+def _run(request: Request, form: Form, outlet: Outlet) -> Answer | EagerTask | None:
     """Run a handler until it ends or waits."""
     inbound = request.inbound
     request.opened = partial(_open, outlet, form, inbound.revision)
     assert outlet.scope is not None  # noqa: S101 - otherwise it was started
     # What an event stream needs, a stream knows.
     result = request.run(outlet.scope, streaming=not form.json)
-    if result is None or isinstance(result, Guest):
+    if result is None or isinstance(result, EagerTask):
         return result
     return _reply(inbound, form, result)
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import Guest
+from actors import EagerTask
 from mcpbus.serving.http1 import reactor
 from mcpbus.serving.http1.reactor import Pace, Reactor
 
@@ -124,9 +124,9 @@ async def test_a_handler_that_waits_keeps_no_answer_back_and_others_go_on(turns,
         turns.done.append("handler")
 
     def wait():
-        guest = Guest(turns.scope, coroutine=handler(), context=copy_context())
-        assert not guest.begin()
-        return guest
+        eager = EagerTask(turns.scope, coroutine=handler(), context=copy_context())
+        assert not eager.start()
+        return eager
 
     turns.due(turns.says("a"), turns.says("b", wait), turns.says("c"))
     await trio.sleep(6)
@@ -155,15 +155,15 @@ async def test_what_a_turn_leaves_in_the_context_is_not_there_in_the_next_one(tu
 
 async def test_a_handler_that_is_cancelled_in_its_own_turn_takes_nobody_with_it(turns):
     async def handler():
-        guest.cancel()
+        eager.cancel()
 
     def turn():
-        nonlocal guest
-        guest = Guest(turns.scope, coroutine=handler(), context=copy_context())
-        assert guest.begin()
-        return guest
+        nonlocal eager
+        eager = EagerTask(turns.scope, coroutine=handler(), context=copy_context())
+        assert eager.start()
+        return eager
 
-    guest = None
+    eager = None
     turns.due(turns.says("a"), turn, turns.says("b"))
     await trio.testing.wait_all_tasks_blocked()
     assert turns.done == ["turn a", "answer a", "turn b", "answer b"]
@@ -171,14 +171,14 @@ async def test_a_handler_that_is_cancelled_in_its_own_turn_takes_nobody_with_it(
 
 async def test_a_handler_that_is_cancelled_in_its_own_turn_and_answers_in_it_takes_nobody_with_it(turns):
     async def handler():
-        guest.cancel()
+        eager.cancel()
 
     def turn():
-        nonlocal guest
-        guest = Guest(turns.scope, coroutine=handler(), context=copy_context())
-        assert guest.begin()
+        nonlocal eager
+        eager = EagerTask(turns.scope, coroutine=handler(), context=copy_context())
+        assert eager.start()
 
-    guest = None
+    eager = None
     turns.due(turns.says("a"), turn)
     await trio.testing.wait_all_tasks_blocked()
     turns.due(turns.says("b"))

@@ -1,4 +1,4 @@
-"""The tasks that serve calls in process: one after the other, and one for each guest that waits."""
+"""The tasks that serve calls in process: one after the other, and one for each eager task that waits."""
 
 import contextvars
 from contextlib import asynccontextmanager
@@ -7,25 +7,25 @@ import pytest
 import trio
 
 import actors
-from actors import Guest, testing
+from actors import EagerTask, testing
 from mcpbus.transport.hosts import Hosts
 
 
 @asynccontextmanager
 async def hosting():
     """Tasks that do what is put: async functions, each hosted until it waits, and then to its end."""
-    guests = []
+    eager_tasks = []
 
     def take(function, scope):
-        guest = Guest(scope, coroutine=function(), context=contextvars.copy_context())
-        guests.append(guest)
-        if not guest.begin():
-            return guest
-        return guest if guest.cancelled else None
+        eager = EagerTask(scope, coroutine=function(), context=contextvars.copy_context())
+        eager_tasks.append(eager)
+        if not eager.start():
+            return eager
+        return eager if eager.cancelled else None
 
     async with actors.open_system("test") as system:
         hosts = Hosts(system, take)
-        hosts.guests = guests
+        hosts.eager = eager_tasks
         yield hosts, system
         hosts.close()
         await testing.settle(system)
@@ -91,12 +91,12 @@ async def test_not_all_tasks_are_kept_that_were_ever_needed(autojump_clock):
 
 
 @pytest.mark.parametrize("waits", [True, False])
-async def test_a_guest_that_is_cancelled_does_not_harm_those_after_it(waits, autojump_clock):
+async def test_an_eager_task_that_is_cancelled_does_not_harm_those_after_it(waits, autojump_clock):
     async with hosting() as (hosts, _):
         done = []
 
         async def cancels_itself():
-            hosts.guests[0].cancel()
+            hosts.eager[0].cancel()
             if waits:
                 await trio.sleep_forever()
 
@@ -149,8 +149,8 @@ async def test_the_end_of_the_system_ends_them_all(autojump_clock):
             ended.append("hung")
 
     def take(function, scope):
-        guest = Guest(scope, coroutine=function(), context=contextvars.copy_context())
-        return None if guest.begin() else guest
+        eager = EagerTask(scope, coroutine=function(), context=contextvars.copy_context())
+        return None if eager.start() else eager
 
     with trio.fail_after(1):
         async with actors.open_system("test") as system:

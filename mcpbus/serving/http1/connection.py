@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import trio
 
-from actors import Guest
+from actors import EagerTask
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1.lane import Lane
@@ -169,7 +169,7 @@ class Http1Connection:
 
     # -- a turn ----------------------------------------------------------------------------------
 
-    def _take_turn(self) -> Guest | None:
+    def _take_turn(self) -> EagerTask | None:
         """Read what has come, and serve a request if it is whole."""
         if not self.readiness.watched:
             return None  # it was due before that
@@ -192,15 +192,15 @@ class Http1Connection:
             self.close()
         return None
 
-    def _take_last_turn(self) -> Guest | None:
+    def _take_last_turn(self) -> EagerTask | None:
         """End what is waited for, unless it has come: nobody may have looked, as when the process was stopped."""
         wire = self.wire
         if not self.readiness.watched or wire.doing is SERVING or wire.expires < math.inf:
             return None  # it has come
         doing, wire.expires = wire.doing, trio.current_time()
-        guest = self._take_turn()
+        eager = self._take_turn()
         self._give_up(doing)
-        return guest
+        return eager
 
     def _give_up(self, doing: Doing) -> None:
         """End what is waited for, if it is still the same, and nothing has prolonged its time."""
@@ -232,7 +232,7 @@ class Http1Connection:
             self._push.cancel()
         self._silent = True
 
-    def _look(self, data: bytes) -> Guest | None:
+    def _look(self, data: bytes) -> EagerTask | None:
         """Serve the next request, if it is there with this data and can be served without waiting."""
         wire, head = self.wire, None
         requests = wire.requests
@@ -260,7 +260,7 @@ class Http1Connection:
             self.fail(failure, None if head is None else head.judged)
         return None
 
-    def _look_ahead(self) -> Guest | None:
+    def _look_ahead(self) -> EagerTask | None:
         """Serve the next request, of which something was read before this one's turn."""
         wire = self.wire
         if wire.closed:
@@ -297,7 +297,7 @@ class Http1Connection:
         self._watch()
         return None
 
-    def _respond(self, terms: Terms, head: RequestHead, body: bytes) -> Guest | None:
+    def _respond(self, terms: Terms, head: RequestHead, body: bytes) -> EagerTask | None:
         reactor, wire = self.reactor, self.wire
         assert reactor is not None  # noqa: S101 - it takes the turn
         wire.served = True

@@ -17,10 +17,10 @@ from typing import Final, Protocol
 import msgspec
 import trio
 
-from actors import Guest
+from actors import EagerTask
 from mcpbus.serving.write_coalescer import Writer
 
-Turn = Callable[[], Guest | None]
+Turn = Callable[[], EagerTask | None]
 """What a connection does when something has come, without waiting.
 
 It returns a handler that waits, or was cancelled together with `Reactor.scope`: this is left to whoever took the turn.
@@ -148,31 +148,31 @@ class Reactor:
 
     async def _lead(self) -> None:
         assert self._nursery is not None  # noqa: S101 - this is one of its tasks
-        guest = None
+        eager = None
         with trio.CancelScope() as scope:
-            while guest is None:
+            while eager is None:
                 if not self._due:
                     self._due.extend(await self._wait())
-                guest = self._take(self._due, scope)
+                eager = self._take(self._due, scope)
             self._nursery.start_soon(self._lead)
-            await _go_on(guest)
-        if guest is None:
+            await _finish(eager)
+        if eager is None:
             # A handler was cancelled that did not wait, and with it this task when it waited for the next turns.
             self._nursery.start_soon(self._lead)
 
     async def _take_one(self, turn: Turn) -> None:
         with trio.CancelScope() as scope:
-            await _go_on(self._take(deque((turn,)), scope))
+            await _finish(self._take(deque((turn,)), scope))
 
-    def _take(self, due: deque[Turn], scope: trio.CancelScope) -> Guest | None:
+    def _take(self, due: deque[Turn], scope: trio.CancelScope) -> EagerTask | None:
         """Take turns until none is due, or one leaves a handler, which is returned, to this task."""
         self.scope = scope
-        guest = None
+        eager = None
         self.in_turn = True
         try:
-            while due and guest is None:
+            while due and eager is None:
                 # What one request sets there, such as a principal, is not for the next one.
-                guest = self._context.copy().run(due.popleft())
+                eager = self._context.copy().run(due.popleft())
                 now = perf_counter()
                 if self._begun is not None:
                     begun, self._begun = self._begun, None
@@ -184,7 +184,7 @@ class Reactor:
         finally:
             self.in_turn = False
         self._write()
-        return guest
+        return eager
 
     async def _wait(self) -> list[Turn]:
         """Wait until turns are due. A schedule point, always."""
@@ -205,6 +205,6 @@ class Reactor:
             self._epoll.close()
 
 
-async def _go_on(guest: Guest | None) -> None:
-    if guest is not None and guest.outcome is None:
-        await guest.go_on()
+async def _finish(eager: EagerTask | None) -> None:
+    if eager is not None and eager.outcome is None:
+        await eager.finish()

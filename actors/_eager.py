@@ -1,4 +1,4 @@
-"""Guests: tasks that run in a trio task of somebody else's, their host.
+"""Eager tasks: they start at once, in a trio task of somebody else's, their host.
 
 Most tasks end without ever waiting for anything. Run by whoever waits for them anyway, they cost no task, no turn of the
 scheduler, and no cancel scope of their own; and until one waits, nobody else can notice that it is there.
@@ -26,12 +26,12 @@ _CHECKPOINT: Final = trio.lowlevel.cancel_shielded_checkpoint().send(None)  # no
 _WOKEN: Final = _sleep_on().send(None)
 _SLEEP: Final = type(_WOKEN)
 
-_BEGUN: Final = object()
-"""The sleep data of a task whose guest is about to sleep, if that has set none: trio clears it when the task is woken."""
+_STARTED: Final = object()
+"""The sleep data of a host whose task is about to sleep, if that has set none: trio clears it when the host is woken."""
 
 
-class Guest(Task, kw_only=True, eq=False):
-    """A task for a host: ``if not guest.begin(): await guest.go_on()``.
+class EagerTask(Task, kw_only=True, eq=False):
+    """A task for a host: ``if not task.start(): await task.finish()``.
 
     It belongs to no actor until one adopts it, see `Cell.adopt`. From then on its end arrives there as that of any other
     task, and the actor's end cancels it.
@@ -74,11 +74,11 @@ class Guest(Task, kw_only=True, eq=False):
         self._enter(owner)
         return True
 
-    def begin(self) -> bool:
+    def start(self) -> bool:
         """Run it until it waits for the first time, or ends. No schedule point.
 
         Returns:
-            Whether it has ended. If not, the host must call `go_on` before it does anything else that waits.
+            Whether it has ended. If not, the host must call `finish` before it does anything else that waits.
 
         Raises:
             KeyboardInterrupt: The user ends the program.
@@ -94,11 +94,11 @@ class Guest(Task, kw_only=True, eq=False):
             return True
         task = trio.lowlevel.current_task()
         if task.custom_sleep_data is None:
-            task.custom_sleep_data = _BEGUN
+            task.custom_sleep_data = _STARTED
         return False
 
     @types.coroutine
-    def go_on(self) -> Generator[Any, Any, None]:
+    def finish(self) -> Generator[Any, Any, None]:
         """Run it to its end.
 
         Raises:

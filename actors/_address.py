@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001 - an address reads the slots of the mailbox that it points to
+# ruff: noqa: SLF001 - an address reads the slots of its mailbox, and of the questions put to it
 """Where an actor can be reached, by anybody who was told of it."""
 
 from threading import get_ident
@@ -108,9 +108,9 @@ class Address(Generic[M_contra]):
             raise AskRefusedError(self.name, discard)
         if not await question.wait(self._mailbox, timeout):
             raise AskTimeoutError(self.name, timeout)
-        if question.failure is not None:
-            raise AskFailedError(self.name, question.failure)
-        return question.value
+        if question._failure is not None:
+            raise AskFailedError(self.name, question._failure)
+        return question._value
 
     @property
     def stopped(self) -> bool:

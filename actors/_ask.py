@@ -32,19 +32,17 @@ class Ask(Generic[M_co]):
 
     Attributes:
         message: The question.
-        value: What was replied; for this package.
-        failure: Why nothing was and nothing will be; for this package.
     """
 
     __match_args__ = ("message",)
-    __slots__ = ("_arrived", "_dispatcher", "_ended", "failure", "message", "value")
+    __slots__ = ("_arrived", "_dispatcher", "_ended", "_failure", "_value", "message")
 
     def __init__(self, message: M_co, dispatcher: Dispatcher) -> None:
         self.message = message
         self._dispatcher = dispatcher
         self._ended = False
-        self.value: Any = None
-        self.failure: Discard | None = None
+        self._value: Any = None
+        self._failure: Discard | None = None
         self._arrived: trio.Event | None = None
 
     @trio.lowlevel.enable_ki_protection
@@ -62,14 +60,14 @@ class Ask(Generic[M_co]):
         if self._ended:
             self._dispatcher.late_replies += 1
             return Discard.LATE
-        self.value = value
+        self._value = value
         self._end()
         return None
 
     def fail(self, reason: Discard) -> None:
         """End the question without an answer, if it has not ended; for this package."""
         if not self._ended:
-            self.failure = reason
+            self._failure = reason
             self._end()
 
     def watched_ended(self, _address: object, reason: StopReason, /) -> None:

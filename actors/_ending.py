@@ -14,43 +14,43 @@ logger = logging.getLogger("actors")
 
 def ask_to_stop(address: Address[Any], reason: StopReason) -> None:
     """Let the address refuse from now on, and end the actor as soon as nothing is being handled."""
-    cell = address._mailbox
-    if cell._state >= STOPPING:
+    life = address._mailbox
+    if life._state >= STOPPING:
         return
-    cell._state = TRANSITIONS[cell._state][STOP_ASKED]
+    life._state = TRANSITIONS[life._state][STOP_ASKED]
     dispatcher = address._dispatcher
     if dispatcher.busy:
-        dispatcher.urgent.append((cell, reason))
+        dispatcher.urgent.append((life, reason))
     else:
         dispatcher.busy = True
-        cell.end(reason)
+        life.end(reason)
         dispatcher.drain()
 
 
-def end(cell: Life[Any], reason: StopReason) -> None:
+def end(life: Life[Any], reason: StopReason) -> None:
     """End an actor and all below it, the youngest first; the dispatcher must be busy."""
-    if cell._state is STOPPED:
+    if life._state is STOPPED:
         return
-    if cell._children:
-        cell._state = TRANSITIONS[cell._state][STOP_ASKED]
-        end_children(cell)
-    cell._state = TRANSITIONS[cell._state][ENDED]
-    release(cell, reason)
-    address = cell.address
-    system = cell.system
-    del (cell._parent._children if cell._parent is not None else system.roots)[cell]  # type: ignore[union-attr]
+    if life._children:
+        life._state = TRANSITIONS[life._state][STOP_ASKED]
+        end_children(life)
+    life._state = TRANSITIONS[life._state][ENDED]
+    release(life, reason)
+    address = life.address
+    system = life.system
+    del (life._parent._children if life._parent is not None else system.roots)[life]  # type: ignore[union-attr]
     address._mailbox = system.tombstones[reason]
-    if cell._watchers:
-        for watcher in cell._watchers:
+    if life._watchers:
+        for watcher in life._watchers:
             watcher.watched_ended(address, reason)
     if system.registry:
         system.registry.forget(address)
-    cell.empty()
+    life.empty()
 
 
-def end_children(cell: Life[Any]) -> None:
+def end_children(life: Life[Any]) -> None:
     """End all below an actor, leaves first, without recursion: a tree may be deep."""
-    doomed = list(cell._children or ())
+    doomed = list(life._children or ())
     for child in doomed:  # the list grows while it is walked: breadth first
         doomed.extend(child._children or ())
         # None of them may spawn or be told anything while the others end.
@@ -59,30 +59,30 @@ def end_children(cell: Life[Any]) -> None:
         end(child, StopReason.PARENT)
 
 
-def release(cell: Life[Any], reason: StopReason) -> None:
+def release(life: Life[Any], reason: StopReason) -> None:
     """Let go of what one instance holds: its tasks, timers, watches, and callbacks."""
-    if cell._tasks:
-        for task in list(cell._tasks):
+    if life._tasks:
+        for task in list(life._tasks):
             task.abandon()
-        cell._tasks = ()
-    if cell._timers:
-        for timer in list(cell._timers):
+        life._tasks = ()
+    if life._timers:
+        for timer in list(life._timers):
             timer.abandon()
-    if cell._watching:
-        for address in cell._watching:
-            address._mailbox.remove_watcher(cell)
-        cell._watching = ()
-    if cell._callbacks:
-        _call_back(cell, reason)
+    if life._watching:
+        for address in life._watching:
+            address._mailbox.remove_watcher(life)
+        life._watching = ()
+    if life._callbacks:
+        _call_back(life, reason)
 
 
-def _call_back(cell: Life[Any], reason: StopReason) -> None:
-    callbacks, cell._callbacks = cell._callbacks, ()
+def _call_back(life: Life[Any], reason: StopReason) -> None:
+    callbacks, life._callbacks = life._callbacks, ()
     for callback in callbacks:
         try:
             callback(reason)
         except BaseException as error:  # noqa: BLE001 - reported
-            callback_raised(cell.system, cell.address, error)
+            callback_raised(life.system, life.address, error)
 
 
 def callback_raised(system: Services, address: Address[Any], error: BaseException) -> None:

@@ -26,57 +26,57 @@ WINDOW: Final = 5.0
 """Seconds over which failures are counted."""
 
 
-def raised(cell: Life[Any], message: object, error: BaseException) -> None:
+def raised(life: Life[Any], message: object, error: BaseException) -> None:
     """Deal with an exception of `handle`: the message is lost, the supervisor decides on the rest."""
-    dispatcher = cell.system.dispatcher
+    dispatcher = life.system.dispatcher
     dispatcher.handled -= 1
-    dispatcher.discard(cell, message, Discard.FAILED)
-    fail(cell, error)
+    dispatcher.discard(life, message, Discard.FAILED)
+    fail(life, error)
 
 
-def fail(cell: Life[Any], error: BaseException) -> None:
+def fail(life: Life[Any], error: BaseException) -> None:
     """Decide about an actor that raised, and go up the tree as long as the decision is to escalate."""
-    system = cell.system
+    system = life.system
     while True:
         system.failures += 1
         if split_failure(error, waited=False)[1] is not None:
             # Nobody supervises a KeyboardInterrupt: it ends the system.
-            _ending.end(cell, StopReason.FAILED)
+            _ending.end(life, StopReason.FAILED)
             system.surface(error)
             return
-        cell._state = TRANSITIONS[cell._state][RAISED]
-        directive, error = _decide(cell, error)
+        life._state = TRANSITIONS[life._state][RAISED]
+        directive, error = _decide(life, error)
         match directive:
             case Directive.RESTART:
-                logger.warning("%s raised and is restarted", cell.address.name, exc_info=error)
-                failure = _restart(cell)
+                logger.warning("%s raised and is restarted", life.address.name, exc_info=error)
+                failure = _restart(life)
                 if failure is None:
                     return
                 error = failure
             case Directive.STOP:
-                logger.error("%s raised and is stopped", cell.address.name, exc_info=error)
-                _ending.end(cell, StopReason.FAILED)
+                logger.error("%s raised and is stopped", life.address.name, exc_info=error)
+                _ending.end(life, StopReason.FAILED)
                 return
             case Directive.ESCALATE:
-                parent = cell._parent
-                _ending.end(cell, StopReason.FAILED)
+                parent = life._parent
+                _ending.end(life, StopReason.FAILED)
                 if parent is None:
                     system.surface(error)
                     return
-                cell = parent
+                life = parent
 
 
-def _decide(cell: Life[Any], error: BaseException) -> tuple[Directive, BaseException]:
+def _decide(life: Life[Any], error: BaseException) -> tuple[Directive, BaseException]:
     """Ask the strategy, within the bound on restarts; what it raises itself is escalated."""
-    strategy = cell._strategy
-    if strategy is None or cell._state is STOPPING:
+    strategy = life._strategy
+    if strategy is None or life._state is STOPPING:
         return Directive.STOP, error
     now = trio.current_time()
-    cell._failures = [at for at in cell._failures or () if now - at < WINDOW]
-    cell._failures.append(now)
-    failures = len(cell._failures)
+    life._failures = [at for at in life._failures or () if now - at < WINDOW]
+    life._failures.append(now)
+    failures = len(life._failures)
     try:
-        directive = strategy(cell.address, error, failures)
+        directive = strategy(life.address, error, failures)
     except BaseException as blunder:  # noqa: BLE001 - it goes up in place of what it was to judge
         return Directive.ESCALATE, blunder
     if directive is Directive.RESTART and failures > RESTARTS:
@@ -84,26 +84,26 @@ def _decide(cell: Life[Any], error: BaseException) -> tuple[Directive, BaseExcep
     return directive, error
 
 
-def _restart(cell: Life[Any]) -> BaseException | None:
+def _restart(life: Life[Any]) -> BaseException | None:
     """Put a fresh instance in place of the one that raised; return what its factory raised."""
-    cell.system.restarts += 1
-    _ending.end_children(cell)
-    _ending.release(cell, StopReason.RESTARTED)
-    _forsake_questions(cell)
-    if cell._state is STOPPING:  # a callback asked for it; the dispatcher comes round to it
+    life.system.restarts += 1
+    _ending.end_children(life)
+    _ending.release(life, StopReason.RESTARTED)
+    _forsake_questions(life)
+    if life._state is STOPPING:  # a callback asked for it; the dispatcher comes round to it
         return None
-    cell._state = TRANSITIONS[cell._state][RESTARTED]
+    life._state = TRANSITIONS[life._state][RESTARTED]
     try:
-        cell._actor = cell._factory(cell, *cell._args)
+        life._actor = life._factory(life, *life._args)
     except BaseException as error:  # noqa: BLE001 - returned, and judged like any other
         return error
-    cell._state = TRANSITIONS[cell._state][STARTED]
+    life._state = TRANSITIONS[life._state][STARTED]
     return None
 
 
-def _forsake_questions(cell: Life[Any]) -> None:
+def _forsake_questions(life: Life[Any]) -> None:
     """End the questions that the old instance had taken; those in the queue are for the new one."""
-    waiting = {id(message) for recipient, message in cell.system.dispatcher.queue if recipient is cell}
-    for watcher in list(cell._watchers):
+    waiting = {id(message) for recipient, message in life.system.dispatcher.queue if recipient is life}
+    for watcher in list(life._watchers):
         if isinstance(watcher, Ask) and id(watcher) not in waiting:
             watcher.fail(Discard.FAILED)

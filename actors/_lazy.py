@@ -124,10 +124,13 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
             self.HANDLERS[type(message)](self, message)
         except BaseException as error:  # noqa: BLE001 - the supervisor decides; nothing is swallowed
             self._raised(message, error)
-        if self._life is _AT_WORK:
+        life = self._life
+        if life is _AT_WORK:
             self._life = None
-        else:
-            self._end_turn()
+        elif life is _STOPPING:
+            self._end_dormant()
+        if self._behind:
+            self._behind, dispatcher.behind = False, True
         if not busy:
             if dispatcher.queue or dispatcher.urgent:
                 dispatcher.drain()
@@ -181,12 +184,6 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
             self.system.spawn(_wake, self, capacity=self.capacity)
         if life is _STOPPING:
             self.stop()
-
-    def _end_turn(self) -> None:
-        if self._life is _STOPPING:
-            self._end_dormant()
-        if self._behind:
-            self._behind, self.system.dispatcher.behind = False, True
 
     def _raised(self, message: M, error: BaseException) -> None:
         """Have a supervisor decide about what `handle` raised, as about what any actor's raises."""

@@ -123,7 +123,13 @@ class Responder:
         except ProtocolError as error:
             return answers.error_reply(error, inbound.request.id, inbound.revision)
         if isinstance(result, Request):
-            return _run(result, form, outlet)
+            assert scope is not None  # noqa: S101 - otherwise it was started
+            result.opened = partial(_open, outlet, form, inbound.revision)
+            # What an event stream needs, a stream knows.
+            answered = result.run(scope, streaming=not form.json)
+            if answered is None or isinstance(answered, EagerTask):
+                return answered
+            return _reply(inbound, form, answered)
         if isinstance(result, Stream):
             form = LISTEN_FORM if decision.request.method == LISTEN else form
             _open(outlet, form, inbound.revision, result)
@@ -179,18 +185,6 @@ class Responder:
         """End a session."""
         decision.session.address.tell(Close(None))
         return NO_CONTENT
-
-
-def _run(request: Request, form: Form, outlet: Outlet) -> Answer | EagerTask | None:
-    """Run a handler until it ends or waits."""
-    inbound = request.inbound
-    request.opened = partial(_open, outlet, form, inbound.revision)
-    assert outlet.scope is not None  # noqa: S101 - otherwise it was started
-    # What an event stream needs, a stream knows.
-    result = request.run(outlet.scope, streaming=not form.json)
-    if result is None or isinstance(result, EagerTask):
-        return result
-    return _reply(inbound, form, result)
 
 
 def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream) -> None:

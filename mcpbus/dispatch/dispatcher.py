@@ -166,26 +166,28 @@ def _retry(bus: "Bus", inbound: Inbound, caller: Caller, handler: Handler, open_
         state = bus.parking.open(routing.request_state, Binding.of(request, inbound.principal))
     slot = bus.admission.admit(request.id, inbound.table(), inbound)
     parked = None
-    if state is not None:
-        try:
-            parked = _claim(bus, state, handler)
-        except BaseException:
-            slot.release()
-            raise
-    if parked is not None:
-        call = parked.call
-        call.carry_on(caller, request)
-    else:
-        call = Call(bus.system, bus=bus, caller=caller, request=request, handler=handler, rounds=True)
+    try:
         if state is not None:
-            answers = state.answers or {}
-            call.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
-            call.state = None if state.author is None else msgspec.json.decode(state.author)
-        call.answers |= responses
-    admitted = call.carrier = slot.request = Request(
-        bus.system, inbound=inbound, slot=slot, call=call, open_stream=open_stream
-    )
-    stream = admitted.start()
+            parked = _claim(bus, state, handler)
+        if parked is not None:
+            call = parked.call
+            call.carry_on(caller, request)
+        else:
+            call = Call(bus.system, bus=bus, caller=caller, request=request, handler=handler, rounds=True)
+            if state is not None:
+                answers = state.answers or {}
+                call.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
+                call.state = None if state.author is None else msgspec.json.decode(state.author)
+            call.answers |= responses
+        admitted = call.carrier = slot.request = Request(
+            bus.system, inbound=inbound, slot=slot, call=call, open_stream=open_stream
+        )
+        stream = admitted.start()
+    except BaseException:
+        slot.release()
+        if parked is not None:
+            parked.call.cancel()  # its round is used up: nobody can come back for it
+        raise
     if parked is not None:
         call.address.tell(Resume(responses))
     return stream

@@ -399,17 +399,29 @@ async def test_a_state_may_expire_while_it_is_claimed(autojump_clock, monkeypatc
         await it.assert_nothing_is_left()
 
 
-async def test_whatever_goes_wrong_while_a_state_is_claimed_gives_the_place_back(autojump_clock, monkeypatch):
+@pytest.mark.parametrize(
+    "place",
+    [
+        "mcpbus.asking.parking.Parking.claim",
+        "mcpbus.call.Call.carry_on",
+        "mcpbus.dispatch.dispatcher.Request",
+    ],
+)
+async def test_whatever_goes_wrong_while_a_call_is_carried_on_gives_the_place_back(
+    place, autojump_clock, monkeypatch
+):
     async with interviewed(greet) as it:
         result = (await it.ask().reply())["result"]
 
-        def claim(state):
+        def fail(*_, **__):
             raise MemoryError
 
-        monkeypatch.setattr(it.bus.parking, "claim", claim)
-        failed = (await it.ask(params=retry(result, ANSWER)).ended()).messages[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(place, fail)
+            failed = (await it.ask(params=retry(result, ANSWER)).ended()).messages[0]
         assert failed["error"]["code"] == -32603
-        assert it.bus.statistics().requests == 0
+        it.bus.parking.evict_all()
+        await it.assert_nothing_is_left()
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Line, Reason, Situation, absent, route
+from mcpbus.protocol.routes import Kind, Line, Reason, Situation, route
 from mcpbus.rounds import run_rounds
 from mcpbus.session import LogThreshold
 from mcpbus.signals import Abort, Answered, Cancel, CloseConnection, Drop, End, Ending, Purge
@@ -79,7 +79,6 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     _progress: float = float("-inf")
     _progress_opening: bytes | None = None
     _questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
-    _situation: Situation | None = None
     _parked: bool = False
     _over: bool = False
     _unsent: bytes | ProtocolError | None = None
@@ -172,10 +171,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             said.receipt.discard(way)
         else:
             message = Outgoing(kind, era, said.data, said.receipt, said.key, inbound.request.id)
-            if self._situation is None:
-                (self.stream or self.begin()).send(message)
-            else:
-                self._send(message)
+            (self.stream or self.begin()).send(message)
 
     def _report_progress(self, said: Progress) -> None:
         inbound = self.inbound
@@ -196,10 +192,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         text = said.message if revision.progress_message else b""
         data = b"%b%b%b}}" % (self._progress_opening, said.numbers, text)
         message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, inbound.request.id)
-        if self._situation is None:
-            (self.stream or self.begin()).send(message)
-        else:
-            self._send(message)
+        (self.stream or self.begin()).send(message)
 
     # -- asking the client -----------------------------------------------------------------------
 
@@ -278,8 +271,6 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     def _send(self, message: Outgoing) -> None:
         inbound = self.inbound
         way = route(message.kind, message.era, inbound.setting)
-        if self._situation is not None and isinstance(way, Line):
-            way = absent(message.kind, message.era, self._situation)
         if isinstance(way, Reason):
             message.discard(way)
             return
@@ -357,7 +348,6 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             self._finish(Reason.SESSION_ENDED)
         else:
             # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).
-            self._situation = Situation.DROPPED
             for ask, *_ in tuple((self._questions or {}).values()):
                 self._give_up(ask, cannot_ask(Situation.DROPPED.value))
             self.cell.after(self.call.bus.limits.abandoned_timeout, _Abandoned())
@@ -387,9 +377,6 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     def ended(self, reason: StopReason) -> None:
         """Give its place back, cancel its call, and have it answered if it was not."""
         self.slot.release()
-        if self._questions:
-            for question_id in tuple(self._questions):
-                self._forget(question_id)
         call, stream = self.call, self.stream
         if not self._parked:
             if call.account is not None:

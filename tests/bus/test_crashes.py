@@ -5,6 +5,7 @@ import trio
 from staging import HELLO, methods, staged, tool
 
 from actors import LazyActor, TaskEnded
+from mcpbus import Context
 from mcpbus.asking import CannotAskError
 from mcpbus.asking.ask import Ask
 from mcpbus.call import Call
@@ -15,6 +16,7 @@ from mcpbus.protocol.routes import Reason
 from mcpbus.request import Request
 from mcpbus.session import Unsubscribed
 from mcpbus.session_actor import SessionActor
+from mcpbus.signals import Answered
 from mcpbus.stream import Stream
 from mcpbus.subscription import SubscriptionActor
 
@@ -112,6 +114,53 @@ async def poke(stage, message):
         assert receipt.fate == Fate.discarded(Reason.FAILED)
     else:
         victim.finish()
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_request_that_crashes_when_it_has_been_answered_is_not_answered_again(
+    era, monkeypatch, autojump_clock
+):
+    ended = Request.HANDLERS[TaskEnded]
+
+    def boom(self, message):
+        ended(self, message)
+        raise BoomError("too late")
+
+    async with staged() as stage:
+        if era == "legacy":
+            post = (await stage.probe.initialize()).request("tools/call", tool("victim"))
+        else:
+            post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
+        victim = await stage.call("victim")
+        await victim.ctx.info("begun")
+        with monkeypatch.context() as patch:
+            patch.setitem(Request.HANDLERS, TaskEnded, boom)
+            victim.finish()
+            await post.ended()
+        assert ["result" in message for message in post.messages] == [False, True]
+        assert stage.books() == ({}, {})
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+async def test_a_request_that_crashes_withdraws_what_it_asked(crash, autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.tool
+        async def asks(ctx: Context) -> str:
+            return repr(await ctx.elicit("?", str))
+
+        session = await stage.probe.initialize(capabilities={"elicitation": {}})
+        post = session.request("tools/call", {"name": "asks"}, id=7)
+        question = await post.message()
+        crash(Request, Answered)
+        await session.answer(question["id"], {"action": "decline"}).ended()
+        withdrawn, reply = await post.message(), await post.message()
+        assert withdrawn["params"]["requestId"] == question["id"]
+        assert (reply["id"], reply["error"]["code"]) == (7, -32603)
+        assert stage.bus.sessions[session.id].questions == {}
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
 
 
 async def test_a_call_that_crashes_has_its_request_answered_with_an_internal_error(crash, autojump_clock):

@@ -1,5 +1,6 @@
 """Legacy clients are asked on the stream of the request that asks, and answer in a POST of their own."""
 
+import msgspec
 import pytest
 import trio
 from interview import EVERYTHING, LEGACY, ROOTS, SAMPLED, accept, interviewed, text
@@ -13,6 +14,8 @@ from mcpbus.asking import (
     ListRoots,
     Sample,
 )
+from mcpbus.dispatch import dispatcher
+from mcpbus.protocol.jsonrpc import Response
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 
@@ -312,6 +315,49 @@ async def test_a_handler_that_ends_while_a_part_of_it_asks_withdraws_the_questio
         call = session.request("tools/call", it.call, id=7)
         await call.reply()
         assert [m.get("method", m.get("id")) for m in call.messages] == ["roots/list", CANCELLED, 7]
+        await it.assert_nothing_is_left()
+
+
+async def test_a_part_of_a_handler_that_gives_up_leaves_the_questions_of_the_others(autojump_clock):
+    async def divided(ctx):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(impatient, ctx)
+            return (await ctx.elicit("?", str)).data
+
+    async def impatient(ctx):
+        with trio.move_on_after(2):
+            await ctx.list_roots()
+
+    async with interviewed(divided) as it:
+        session = await it.session()
+        call = session.request("tools/call", it.call)
+        asked = {
+            question["method"]: question["id"] for question in [await call.message(), await call.message()]
+        }
+        withdrawn = await call.message()
+        assert (withdrawn["method"], withdrawn["params"]["requestId"]) == (CANCELLED, asked["roots/list"])
+        await session.answer(asked["elicitation/create"], accept("x")).ended()
+        assert text((await call.reply())["result"]) == "x"
+        assert len(call.messages) == 4
+        await it.assert_nothing_is_left()
+
+
+async def test_of_two_answers_that_come_at_once_the_first_is_taken(autojump_clock):
+    async with interviewed(shown(lambda ctx: ctx.elicit("?", str))) as it:
+        session = await it.session()
+        call = session.request("tools/call", it.call)
+        question = await call.message()
+
+        def answer_twice():
+            for value in ("first", "second"):
+                result = msgspec.Raw(msgspec.json.encode(accept(value)))
+                dispatcher.answer(Response(question["id"], result), it.bus.sessions[session.id])
+
+        # While they are told, nothing is handled.
+        it.bus.system.dispatcher.busy = True
+        answer_twice()
+        it.bus.system.dispatcher.drain()
+        assert text((await call.reply())["result"]) == "Accepted(data='first')"
         await it.assert_nothing_is_left()
 
 

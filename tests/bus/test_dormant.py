@@ -129,6 +129,49 @@ async def test_what_the_client_does_not_want_is_discarded_without_an_actor(era, 
         await stage.assert_nothing_is_left()
 
 
+async def test_the_level_that_a_session_set_counts_from_then_on(autojump_clock):
+    async with staged() as stage:
+        receipts = []
+
+        @stage.server.tool
+        async def speaks(ctx: Context) -> str:
+            receipts.extend([await ctx.info("fine"), await ctx.warning("grave")])
+            return "done"
+
+        session = await stage.probe.initialize()
+        for level, heard in [("warning", ["grave"]), ("debug", ["fine", "grave"]), ("error", [])]:
+            await session.request("logging/setLevel", {"level": level}).reply()
+            post = await session.request("tools/call", {"name": "speaks"}).ended()
+            assert [message["params"]["data"] for message in post.messages[:-1]] == heard
+        reasons = [receipt.fate.reason for receipt in receipts]
+        assert reasons == [Reason.FILTERED, None, None, None, Reason.FILTERED, Reason.FILTERED]
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+@ERAS
+async def test_progress_that_does_not_increase_is_not_sent(era, autojump_clock):
+    async with staged() as stage:
+        receipts = []
+
+        @stage.server.tool
+        async def works(ctx: Context) -> str:
+            receipts.extend([await ctx.progress(value) for value in (0, 0, 2, 1, 3)])
+            return "done"
+
+        params = {"name": "works", "_meta": {"progressToken": "t"}}
+        if era == "legacy":
+            post = (await stage.probe.initialize()).request("tools/call", params)
+        else:
+            post = stage.probe.request("tools/call", params)
+        await post.ended()
+        assert [message["params"]["progress"] for message in post.messages[:-1]] == [0, 2, 3]
+        stale = Reason.NOT_INCREASING
+        assert [receipt.fate.reason for receipt in receipts] == [None, stale, None, stale, None]
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
 @ERAS
 @pytest.mark.parametrize(
     ("actor", "message"), [(Request, Emission), (Request, TaskEnded), (Stream, Outgoing)]

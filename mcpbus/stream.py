@@ -239,13 +239,12 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         """
         writer = Writer(self, connection)
         writer.granted = trio.Event()
-        if not self.stopped:
-            self.address.tell(TakeOver(writer))
-            try:
-                await writer.granted.wait()
-            except trio.Cancelled:
-                writer.__exit__()
-                raise
+        self.address.tell(TakeOver(writer))
+        try:
+            await writer.granted.wait()
+        except trio.Cancelled:
+            writer.__exit__()
+            raise
         return None if self.stopped else writer
 
     def conclude(self, fate: Fate) -> None:

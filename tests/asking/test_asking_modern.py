@@ -402,6 +402,41 @@ async def test_a_call_that_ended_while_it_was_parked_lapses_like_any_other(autoj
         await it.assert_nothing_is_left()
 
 
+async def test_of_two_that_are_asked_one_may_be_given_up_and_the_other_is_answered(autojump_clock):
+    got = []
+
+    async def forked(ctx):
+        async def impatient():
+            with trio.move_on_after(5):
+                await ctx.elicit("?", str, key="given up")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(impatient)
+            got.append((await ctx.elicit("?", str, key="k")).data)
+        return "done"
+
+    async with interviewed(forked) as it:
+        result = (await it.ask().reply())["result"]
+        await trio.sleep(10)
+        result = (await it.ask(params=retry(result, {"k": accept("x")})).reply())["result"]
+        assert (text(result), got) == ("done", ["x"])
+        await it.assert_nothing_is_left()
+
+
+async def test_a_call_that_its_client_came_back_to_is_not_given_up_later(autojump_clock):
+    async def slow(ctx):
+        answer = await ctx.elicit("?", str, key="k")
+        await trio.sleep(20)
+        return answer.data
+
+    async with interviewed(slow, limits={"parked_timeout": 10}) as it:
+        result = (await it.ask().reply())["result"]
+        await trio.sleep(5)
+        result = (await it.ask(params=retry(result, {"k": accept("x")})).reply())["result"]
+        assert text(result) == "x"
+        await it.assert_nothing_is_left()
+
+
 async def test_a_tools_time_runs_while_the_client_thinks(autojump_clock):
     async with interviewed(shown(lambda ctx: ctx.elicit("?", str, key="k")), tool={"timeout": 30}) as it:
         result = (await it.ask().reply())["result"]

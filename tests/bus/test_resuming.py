@@ -212,7 +212,7 @@ async def test_a_client_that_comes_back_to_a_get_stream_that_ended_gets_the_sess
         assert (await last.message())["method"] == "notifications/tools/list_changed"
 
 
-async def test_an_ended_get_stream_that_nothing_was_said_on_is_gone_on_from(autojump_clock):
+async def test_an_ended_get_stream_that_nothing_was_said_on_is_gone_on_from(autojump_clock, caplog):
     async with (
         open_bus(make_server(), event_store=MemoryEventStore()) as bus,
         open_probe(bus.asgi()) as probe,
@@ -223,6 +223,7 @@ async def test_an_ended_get_stream_that_nothing_was_said_on_is_gone_on_from(auto
         get.disconnect()
         await trio.sleep(bus.limits.abandoned_timeout + 1)
         assert bus.statistics().limits_reached == {"abandoned_timeout": 1}
+        assert caplog.messages == [], "such things end like this"
         again = await session.get(get.event_ids[-1]).begun()
         bus.tools_changed()
         assert (await again.message())["method"] == "notifications/tools/list_changed"

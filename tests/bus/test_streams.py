@@ -1,0 +1,260 @@
+"""A stream by itself, between those who speak on it and the writer of its connection."""
+
+import gc
+import weakref
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from mcpbus import DELIVERED, STORED, Fate, Reason, Server
+from mcpbus.budget import SHORT_BYTES
+from mcpbus.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Kind, Line
+from mcpbus.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
+from mcpbus.stores import MemoryEventStore
+from mcpbus.testing import open_bus, open_probe
+
+LOST = Fate.discarded(Reason.LOST)
+
+
+class Broken(MemoryEventStore):
+    async def append(self, *_args, **_named):
+        raise OSError("disk full")
+
+
+class Speaker:
+    """Speaks on a stream as the actors of a bus do, and has a scope for its connection."""
+
+    def __init__(self, bus, line, session=None):
+        self.bus = bus
+        self.stream = bus.open_stream(line, session)
+        self.connection = trio.CancelScope()
+
+    def say(self, kind=Kind.CUSTOM, *, size=0, **fields):
+        """Say something, and return its receipt."""
+        message = Outgoing(kind, Era.LEGACY, b"x" * size, self.bus.ledger.enter(kind.value), **fields)
+        self.stream.send(message)
+        return message.receipt
+
+    def tell(self, message):
+        self.stream.address.tell(message)
+
+    def lose(self):
+        """Attach a connection, and lose it at once."""
+        with self.stream.attach(self.connection):
+            pass
+
+
+@asynccontextmanager
+async def streaming(line=Line.LISTEN, store=None):
+    """A stream; with a store, one that its client could come back to."""
+    async with open_bus(Server("streams"), event_store=store, drain_seconds=0) as bus:
+        if store is None:
+            yield Speaker(bus, line)
+        else:
+            async with open_probe(bus.asgi()) as probe:
+                client = await probe.initialize("2025-11-25")
+                speaker = Speaker(bus, line, bus.sessions[client.id])
+                speaker.stream.log.offer()
+                yield speaker
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [Cut(), Supersede(), Finish()])
+async def test_what_is_said_to_a_stream_that_is_about_to_end_is_discarded_at_once(end, autojump_clock):
+    async with streaming() as speaker:
+        writer = speaker.stream.attach(speaker.connection)
+        speaker.say()
+        writer.take_now()  # and is not done with it
+        speaker.tell(end)
+        assert speaker.say().fate == Fate.discarded(Reason.FINISHED)
+        assert not speaker.stream.stopped
+
+
+@pytest.mark.parametrize("kind", [Kind.CUSTOM, Kind.LIST_CHANGED])
+async def test_what_is_said_to_a_stream_that_has_ended_is_discarded(kind, autojump_clock):
+    async with streaming(Line.GET) as speaker:
+        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        assert speaker.stream.stopped
+        assert speaker.say(kind).fate == Fate.discarded(Reason.NO_STREAM)
+
+
+@pytest.mark.parametrize(("request_id", "gone"), [(1, [1]), (None, [1, 2, None])])
+async def test_of_a_request_that_ends_what_waits_is_discarded_and_nothing_else(
+    request_id, gone, autojump_clock
+):
+    async with streaming() as speaker:
+        speaker.stream.owed = 2
+        said = {owner: speaker.say(request_id=owner) for owner in (1, 2, None)}
+        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED, request_id))
+        assert [owner for owner, receipt in said.items() if receipt.fate] == gone
+
+
+async def test_a_dormant_stream_is_not_counted_among_those_that_are_open(autojump_clock):
+    async with streaming(Line.OWN) as speaker:
+        speaker.say()
+        speaker.stream.stop()
+        assert not speaker.stream.active
+        assert speaker.bus.statistics().actors == 0
+        with trio.fail_after(1):
+            await speaker.bus._streams.wait_none()
+
+
+# -- how much waits --------------------------------------------------------------------------------
+
+
+async def test_what_is_being_written_counts_with_what_waits(autojump_clock):
+    async with streaming() as speaker:
+        writer, size = speaker.stream.attach(), SHORT_BYTES - OVERHEAD_BYTES
+        speaker.say(size=size)
+        writer.take_now()
+        assert speaker.bus.budget.held == 0, "a little is not worth it"
+        speaker.say(size=size)
+        assert speaker.bus.budget.held == 3 * SHORT_BYTES
+        writer.written()
+        assert speaker.bus.budget.held == SHORT_BYTES
+
+
+async def test_what_is_purged_counts_no_longer(autojump_clock):
+    async with streaming() as speaker:
+        speaker.say(size=2 * SHORT_BYTES)
+        assert speaker.bus.budget.held
+        speaker.tell(Purge(lambda _: True, Reason.CANCELLED))
+        assert speaker.bus.budget.held == 0
+
+
+async def test_who_waits_for_less_to_wait_goes_on_when_the_stream_ends(autojump_clock):
+    async with streaming() as speaker, trio.open_nursery() as nursery:
+        nursery.start_soon(speaker.stream.relieved)
+        await wait_all_tasks_blocked()
+        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        nursery.cancel_scope.deadline = trio.current_time() + 1
+    assert not nursery.cancel_scope.cancelled_caught
+
+
+async def test_a_stream_that_has_ended_is_not_left_to_the_garbage_collector(autojump_clock):
+    class Connection:
+        def cancel(self):
+            pass
+
+    async with open_bus(Server("streams")) as bus:
+        gc.disable()
+        try:
+            speaker = Speaker(bus, Line.LISTEN)
+            speaker.say(size=2 * SHORT_BYTES)
+            connection = Connection()
+            speaker.stream.attach(connection)
+            known = weakref.ref(connection)
+            speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+            del speaker, connection
+            await wait_all_tasks_blocked()
+            assert known() is None
+        finally:
+            gc.enable()
+
+
+# -- its writer ------------------------------------------------------------------------------------
+
+
+async def test_a_writer_without_a_task_is_told_what_is_the_last(autojump_clock):
+    async with streaming() as speaker:
+        told = []
+        speaker.stream.attach().notify = told.append
+        speaker.say()
+        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        assert told[0] is False
+        assert told[-1] is True
+
+
+async def test_a_writer_that_waits_is_told_to_close_its_connection(autojump_clock):
+    async with streaming(store=MemoryEventStore()) as speaker, trio.open_nursery() as nursery:
+        writer, taken = speaker.stream.attach(), []
+
+        async def take():
+            taken.append(await writer.take())
+
+        nursery.start_soon(take)
+        await wait_all_tasks_blocked()
+        speaker.tell(CloseConnection(0.5))
+        await wait_all_tasks_blocked()
+        assert (taken, writer.retry) == ([[]], 0.5)
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_said_within_a_turn_is_taken_soon(autojump_clock):
+    async with streaming() as speaker, trio.open_nursery() as nursery:
+
+        async def speak():
+            speaker.say()
+
+        nursery.start_soon(speak)
+        writer = speaker.stream.attach()
+        assert len(await writer.take_soon()) == 1
+
+
+# -- coming back -----------------------------------------------------------------------------------
+
+
+async def test_nobody_comes_back_to_a_stream_that_has_ended(autojump_clock):
+    async with streaming(store=MemoryEventStore()) as speaker:
+        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        with trio.fail_after(1):
+            assert await speaker.stream.resume(speaker.connection) is None
+
+
+async def test_who_comes_back_while_the_stream_ends_is_not_kept_waiting(autojump_clock):
+    async with streaming(store=MemoryEventStore()) as speaker, trio.open_nursery() as nursery:
+        speaker.stream.attach(speaker.connection)  # which does not let go
+        resumed = []
+
+        async def resume():
+            resumed.append(await speaker.stream.resume(trio.CancelScope()))
+
+        nursery.start_soon(resume)
+        await wait_all_tasks_blocked()
+        assert resumed == []
+        assert speaker.connection.cancel_called
+        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        await wait_all_tasks_blocked()
+        assert resumed == [None]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_stream_whose_last_message_is_lost_ends_at_once(autojump_clock):
+    async with streaming(store=MemoryEventStore()) as speaker:
+        with speaker.stream.attach(speaker.connection) as writer:
+            last = speaker.say(Kind.REPLY, final=True)
+            writer.take_now()
+        assert last.fate == LOST
+        assert speaker.stream.stopped
+
+
+async def test_a_stream_that_its_client_has_come_back_to_can_be_cut(autojump_clock):
+    async with streaming(store=MemoryEventStore()) as speaker:
+        speaker.lose()
+        kept = speaker.say()
+        await wait_all_tasks_blocked()
+        assert kept.fate == STORED
+        again = trio.CancelScope()
+        with await speaker.stream.resume(again) as writer:
+            said = speaker.say()
+            await writer.take()
+            writer.written()
+            assert said.fate == DELIVERED
+            speaker.tell(Cut())
+            assert again.cancel_called
+        assert speaker.stream.stopped
+
+
+async def test_a_stream_that_can_no_longer_be_kept_ends_while_its_client_is_away(autojump_clock):
+    async with streaming(store=Broken()) as speaker:
+        speaker.lose()
+        said = speaker.say()
+        await wait_all_tasks_blocked()
+        assert speaker.stream.stopped
+        assert said.fate == LOST

@@ -198,9 +198,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     def _ask(self, ask: Ask) -> None:
         session, era = self.inbound.legacy_session, self.inbound.revision.era
-        if session is None:
-            ask.fail(cannot_ask(Reason.NO_STREAM.value))
-            return
+        assert session is not None  # noqa: S101 - a client without a session has declared nothing, and is not asked
         if self._questions is None:
             self._questions = {}
         for key in ask.open:

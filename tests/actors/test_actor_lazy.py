@@ -314,6 +314,14 @@ async def test_no_turns_are_taken_within_its_own_where_the_system_is_behind(auto
         assert lazy.log == [False, "mine"]
 
 
+@pytest.mark.parametrize("wakes", [False, True])
+async def test_where_the_system_is_not_behind_a_turn_leaves_it_so(wakes, autojump_clock):
+    async with stage() as (system, _, _):
+        lazy = make(system)
+        lazy.tell((lambda lazy: lazy.address) if wakes else "mine")
+        assert (lazy.active, system.dispatcher.behind, system.dispatcher.busy) == (wakes, False, False)
+
+
 # -- dormant and active are alike ----------------------------------------------------------------
 
 says = st.tuples(st.just("say"), st.integers(0, 9))

@@ -138,20 +138,19 @@ async def test_who_waits_for_less_to_wait_goes_on_when_the_stream_ends(autojump_
 
 
 async def test_a_stream_that_has_ended_is_not_left_to_the_garbage_collector(autojump_clock):
-    class Connection:
-        def cancel(self):
-            pass
+    class Owner:
+        pass
 
     async with open_bus(Server("streams")) as bus:
         gc.disable()
         try:
             speaker = Speaker(bus, Line.LISTEN)
+            owner = speaker.stream.owner = Owner()
             speaker.say(size=2 * SHORT_BYTES)
-            connection = Connection()
-            speaker.stream.attach(connection)
-            known = weakref.ref(connection)
+            speaker.stream.attach()
+            known = weakref.ref(owner)
             speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
-            del speaker, connection
+            del speaker, owner
             await wait_all_tasks_blocked()
             assert known() is None
         finally:
@@ -223,6 +222,25 @@ async def test_who_comes_back_while_the_stream_ends_is_not_kept_waiting(autojump
         await wait_all_tasks_blocked()
         assert resumed == [None]
         nursery.cancel_scope.cancel()
+
+
+async def test_who_comes_first_to_a_stream_that_nobody_writes_has_it_at_once(autojump_clock):
+    async with streaming(store=MemoryEventStore()) as speaker:
+        with trio.fail_after(1):
+            assert await speaker.stream.resume(speaker.connection) is not None
+
+
+async def test_who_gives_up_coming_back_takes_nothing_from_who_still_writes(autojump_clock):
+    async with streaming(store=MemoryEventStore()) as speaker:
+        writer = speaker.stream.attach(speaker.connection)
+        said = speaker.say()
+        writer.take_now()
+        with trio.move_on_after(1) as impatience:
+            await speaker.stream.resume(trio.CancelScope())
+        assert impatience.cancelled_caught
+        assert said.fate is None
+        writer.written()
+        assert said.fate == DELIVERED
 
 
 async def test_a_stream_whose_last_message_is_lost_ends_at_once(autojump_clock):

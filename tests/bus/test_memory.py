@@ -295,6 +295,41 @@ async def test_of_two_requests_that_are_too_much_together_one_is_ended(sizes, sh
         assert bus.statistics().held_bytes < max(sizes) + LARGE, "what was ended counts no more"
 
 
+@pytest.mark.parametrize("shell", ["asgi", "http1"])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_handler_that_is_ended_in_its_own_turn_harms_no_other(waits, shell, autojump_clock):
+    server = Server("s", version="1")
+    ended = trio.Event()
+
+    @server.tool
+    async def greedy(data: str) -> str:
+        account = bus.budget.account("a thing")
+        account.hold(100_000)  # with which the request is the largest of what is too much
+        try:
+            if waits:
+                await trio.sleep_forever()
+            return "done"
+        finally:
+            account.close()
+            ended.set()
+
+    @server.tool
+    async def nap() -> str:
+        await trio.sleep(1)
+        return "slept"
+
+    async with (
+        open_bus(server, limits=Limits(memory_bytes=1_000_000)) as bus,
+        open_probe(bus.asgi(), shell=shell) as probe,
+    ):
+        largest = probe.request("tools/call", {"name": "greedy", "arguments": {"data": "x" * 900_000}})
+        other = probe.request("tools/call", {"name": "nap", "arguments": {}})
+        assert "too much" in (await largest.reply())["error"]["message"]
+        assert (await other.reply())["result"]["content"][0]["text"] == "slept"
+        await ended.wait()
+        assert bus.statistics().requests == 0
+
+
 async def test_a_session_that_could_not_be_registered_gives_back_what_was_counted_for_it(autojump_clock):
     async with staged() as stage:
 

@@ -12,8 +12,8 @@ from typing import ClassVar, Protocol
 
 import msgspec
 import trio
+from mcpbus_actors import Address
 
-from actors import Address
 from mcpbus.budget import Budget
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import RequestId

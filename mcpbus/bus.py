@@ -15,8 +15,8 @@ from typing import Any, Unpack
 
 import attrs
 import trio
+from mcpbus_actors import Address, DeadLetter, System, open_system
 
-from actors import Address, DeadLetter, System, open_system
 from mcpbus import mailboxes
 from mcpbus.admission import Admission, overloaded
 from mcpbus.asking.parking import Parking

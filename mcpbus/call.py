@@ -1,7 +1,7 @@
 """One run of an author's handler, and the questions that it asks.
 
 As long as the handler neither asks its client nor becomes a task there is nothing to decide, and the call is dormant, see
-`actors.LazyActor`: its request owns the handler's task. Once it is active, it owns that itself. What the handler says reaches
+`mcpbus_actors.LazyActor`: its request owns the handler's task. Once it is active, it owns that itself. What the handler says reaches
 a client through the request that carries the call at the moment, which the handler's `Context` finds here.
 
 A legacy request carries its call to the end, and questions go out on its stream. In the modern era a question
@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
-
-from actors import (
+from mcpbus_actors import (
     Address,
     Cell,
     Failed,
@@ -29,6 +28,7 @@ from actors import (
     TaskEnded,
     Timer,
 )
+
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.parking import Parked
 from mcpbus.budget import Account, weigh

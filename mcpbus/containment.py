@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import NoReturn
 
 import msgspec
-
-from actors import split_failure
+from mcpbus_actors import split_failure
 
 
 class Contained(msgspec.Struct):

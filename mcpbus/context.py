@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import trio
+from mcpbus_actors import LazyActor
 
-from actors import LazyActor
 from mcpbus import emission
 from mcpbus.asking.ask import Ask, Withdraw
 from mcpbus.call import Call

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from actors import Address
+from mcpbus_actors import Address
 
 _Address = Address[object]
 _ENTRY_BYTES: Final = 512

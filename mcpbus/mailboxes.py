@@ -7,10 +7,11 @@ reply, a handler for an answer, a session for its end. It needs no bound of its 
 - replies, ends, cancels, and what calls and questions say to their requests: the requests that are admitted;
 - what a connection's writer says: one connection for each stream, and one batch that is being written;
 - what a client says beside requests: the bytes that are read in one turn of the scheduler, after which the rest waits in
-  its connection until the mailboxes have been worked off; see `actors.Address.tell`.
+  its connection until the mailboxes have been worked off; see `mcpbus_actors.Address.tell`.
 """
 
-from actors import DeadLetter, Discard
+from mcpbus_actors import DeadLetter, Discard
+
 from mcpbus.asking.ask import Ask
 from mcpbus.emission import Emission, Progress
 from mcpbus.features.asking.errors import cannot_ask

@@ -5,7 +5,7 @@ the request: a cancel that comes later finds nobody. Whatever ends a request, it
 place at admission is given back.
 
 Most handlers end without ever waiting. Nothing else runs meanwhile, so nothing can be said to the request, and nothing it
-says can be in anybody's way: until then it is dormant, see `actors.LazyActor`. Its stream is opened when there is something to
+says can be in anybody's way: until then it is dormant, see `mcpbus_actors.LazyActor`. Its stream is opened when there is something to
 say on it before the reply; a reply without one goes back to whoever runs the request.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import msgspec
 import trio
+from mcpbus_actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
 
-from actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
 from mcpbus.admission import Slot
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.call import Call, Finished, read_outcome
@@ -91,7 +91,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         """Run the handler here until it waits, or ends. No schedule point.
 
         Args:
-            scope: That of whoever asks; see `actors.EagerTask`.
+            scope: That of whoever asks; see `mcpbus_actors.EagerTask`.
             streaming: Whether the stream is opened first, whatever comes of the handler.
 
         Returns:

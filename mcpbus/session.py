@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import trio
+from mcpbus_actors import Address
 
-from actors import Address
 from mcpbus import emission
 from mcpbus.admission import InFlight
 from mcpbus.emission import Emission

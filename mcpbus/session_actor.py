@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import trio
+from mcpbus_actors import Cell, Stopped, StopReason
 
-from actors import Cell, Stopped, StopReason
 from mcpbus.emission import Emission
 from mcpbus.held import Held
 from mcpbus.interest import covers
@@ -76,7 +76,7 @@ class SessionActor:
                 cell.after(limits.initialize_timeout, _EndSilence())
 
     def handle(self, message: object) -> None:
-        """Handle one message; see `actors.Actor`."""
+        """Handle one message; see `mcpbus_actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
     # -- life ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """One logical stream to a client: what waits for its connection, and what becomes of it when that goes.
 
 The bus's actors `send` to a stream; the connection that carries it drains it through a `Writer`. The answer of one request is
-dormant, see `actors.LazyActor`, for as long as nobody but its request knows of it: most end before that.
+dormant, see `mcpbus_actors.LazyActor`, for as long as nobody but its request knows of it: most end before that.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import msgspec
 import trio
+from mcpbus_actors import Address, Cell, LazyActor, Stopped, StopReason, System, Task, TaskEnded, Timer
 
-from actors import Address, Cell, LazyActor, Stopped, StopReason, System, Task, TaskEnded, Timer
 from mcpbus.budget import SHORT_BYTES, Account, Budget
 from mcpbus.fate import Fate, settle_all
 from mcpbus.open_streams import OpenStreams

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from actors import Address, Cell, Stopped, StopReason
+from mcpbus_actors import Address, Cell, Stopped, StopReason
+
 from mcpbus.admission import Slot
 from mcpbus.emission import Emission
 from mcpbus.fate import Receipt
@@ -75,7 +76,7 @@ class SubscriptionActor:
         return self._cell.address
 
     def handle(self, message: object) -> None:
-        """Handle one message; see `actors.Actor`."""
+        """Handle one message; see `mcpbus_actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
     def _change(self, said: Emission) -> None:

@@ -15,8 +15,8 @@ from typing import Protocol, Self
 
 import msgspec
 import trio
+from mcpbus_actors import Address
 
-from actors import Address
 from mcpbus.budget import Account
 from mcpbus.fate import DELIVERED, STORED, Fate
 from mcpbus.outbox import Outbox, Outgoing

@@ -2,8 +2,8 @@
 
 import pytest
 import trio
+from mcpbus_actors import EagerTask, LazyActor
 
-from actors import EagerTask, LazyActor
 from mcpbus.testing import probe
 from mcpbus.transport import endpoint, memory
 

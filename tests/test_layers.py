@@ -62,7 +62,7 @@ def room_of(module):
     """The room of a module: that which names it, or else that of its package."""
     inside = module.removeprefix("mcpbus.")
     places = {name: room for room, names in {"roof": ROOF, **ELSEWHERE}.items() for name in names.split()}
-    package = module.split(".")[0] if module.split(".")[0] == "actors" else inside.split(".")[0]
+    package = "actors" if module.split(".")[0] == "mcpbus_actors" else inside.split(".")[0]
     matching = sorted((name for name in places if fnmatch(inside, name)), key=len)
     room = places[matching[-1]] if matching else package
     assert room in BELOW, f"{module} is in no room"
@@ -112,9 +112,12 @@ def violations(sources):
 
 
 def tree():
-    files = [file for package in ("actors", "mcpbus") for file in (HERE.parent / package).rglob("*.py")]
-    names = [".".join(file.relative_to(HERE.parent).with_suffix("").parts) for file in files]
-    return {name.removesuffix(".__init__"): file.read_text() for name, file in zip(names, files, strict=True)}
+    modules = {}
+    for folder, package in ((HERE.parent / "actors", "mcpbus_actors"), (HERE.parent, "mcpbus")):
+        for file in (folder / package).rglob("*.py"):
+            name = ".".join(file.relative_to(folder).with_suffix("").parts)
+            modules[name.removesuffix(".__init__")] = file.read_text()
+    return modules
 
 
 def test_nothing_breaks_the_rule_but_what_is_listed():
@@ -141,8 +144,8 @@ def test_the_tables_name_no_module_that_has_moved():
             {"mcpbus.protocol.b (protocol) imports mcpbus.core.a (core)"},
         ),
         (
-            {"mcpbus.protocol.b": "def f():\n    import actors", "actors": ""},
-            {"mcpbus.protocol.b (protocol) imports actors (actors)"},
+            {"mcpbus.protocol.b": "def f():\n    import mcpbus_actors", "mcpbus_actors": ""},
+            {"mcpbus.protocol.b (protocol) imports mcpbus_actors (actors)"},
         ),
         (
             {"mcpbus.core.a": "if TYPE_CHECKING:\n    import mcpbus.bus", "mcpbus.bus": ""},
@@ -150,12 +153,12 @@ def test_the_tables_name_no_module_that_has_moved():
         ),
         (
             {
-                "actors.a": "import actors.b",
-                "actors.b": "import actors.c",
-                "actors.c": "import actors.a",
-                "actors.d": "import actors.a",
+                "mcpbus_actors.a": "import mcpbus_actors.b",
+                "mcpbus_actors.b": "import mcpbus_actors.c",
+                "mcpbus_actors.c": "import mcpbus_actors.a",
+                "mcpbus_actors.d": "import mcpbus_actors.a",
             },
-            {f"actors.{name} is in a circle" for name in "abc"},
+            {f"mcpbus_actors.{name} is in a circle" for name in "abc"},
         ),
         (
             {"mcpbus.features.a": "import trio\nimport re"},

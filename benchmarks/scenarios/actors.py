@@ -10,9 +10,9 @@ import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
+import mcpbus_actors as actors
 import trio
 
-import actors
 from benchmarks.scenarios.scenario import Figures, Inside, Metric
 
 ROUNDS = 7

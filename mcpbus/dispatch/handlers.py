@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Never
 
 import msgspec
+from mcpbus_actors import split_failure
 
-from actors import split_failure
 from mcpbus.call import Call
 from mcpbus.context import Context
 from mcpbus.features.arguments import InvalidArgumentsError

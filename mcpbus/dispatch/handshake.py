@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import trio
+from mcpbus_actors import split_failure
 
-from actors import split_failure
 from mcpbus.budget import weigh
 from mcpbus.call import Call
 from mcpbus.dispatch.methods import initialize_result

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import msgspec
+from mcpbus_actors import AskFailedError, AskRefusedError, AskTimeoutError
 
-from actors import AskFailedError, AskRefusedError, AskTimeoutError
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.task_extension import declares, undeclared, unknown_task
 from mcpbus.tasks.task import CancelTask, Task, Update

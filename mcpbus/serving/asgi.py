@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
-from actors import EagerTask
+from mcpbus_actors import EagerTask
+
 from mcpbus.budget import Budget
 from mcpbus.fate import Fate, Receipt
 from mcpbus.options import Limits

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 import trio
+from mcpbus_actors import split_failure
 
-from actors import split_failure
 from mcpbus.serving.asgi import AsgiApp, Message
 from mcpbus.serving.errors import LifespanError
 

@@ -5,7 +5,8 @@ from collections import deque
 from contextvars import Context
 from typing import Final
 
-from actors import Cell, Failed, System, TaskEnded
+from mcpbus_actors import Cell, Failed, System, TaskEnded
+
 from mcpbus.stores.protocol import EventStore
 
 _log = logging.getLogger("mcpbus")
@@ -54,7 +55,7 @@ class _Forgetter:
         self._next()
 
     def handle(self, message: TaskEnded | _Again) -> None:
-        """Handle one message; see `actors.Actor`."""
+        """Handle one message; see `mcpbus_actors.Actor`."""
         if isinstance(message, TaskEnded) and isinstance(message.outcome, Failed):
             if not self._failing:
                 _log.error("the event store could not forget a session", exc_info=message.outcome.exception)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
+from mcpbus_actors import Address
 
-from actors import Address
 from mcpbus.admission import Overloaded, overloaded
 from mcpbus.call import Call, HandOver, Park
 from mcpbus.emission import TASK_STATUS, Emission

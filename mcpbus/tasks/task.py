@@ -13,10 +13,10 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
+import mcpbus_actors
 import msgspec
+from mcpbus_actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
 
-import actors
-from actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
 from mcpbus.asking.ask import Ask, Withdraw
 from mcpbus.call import Call, Finished
 from mcpbus.emission import Emission, Progress
@@ -128,9 +128,9 @@ class TaskActor:
         self._call = call
         self._asked: dict[str, tuple[Ask, str]] = {}
         self._issued: set[str] = set()
-        self._writing: actors.Task | None = None
-        self._deleting: actors.Task | None = None
-        self._reading: dict[actors.Task, Address[object]] = {}
+        self._writing: mcpbus_actors.Task | None = None
+        self._deleting: mcpbus_actors.Task | None = None
+        self._reading: dict[mcpbus_actors.Task, Address[object]] = {}
         self._expired = False
         self._closing = False
         task.address = cell.address
@@ -141,7 +141,7 @@ class TaskActor:
             self._fail(ProtocolError(INTERNAL_ERROR, lost))
 
     def handle(self, message: object) -> None:
-        """Handle one message; see `actors.Actor`."""
+        """Handle one message; see `mcpbus_actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
     # -- the call speaks -------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class TaskActor:
 
     # -- the client speaks -----------------------------------------------------------------------
 
-    def _update(self, query: "actors.Ask[Any]") -> None:
+    def _update(self, query: "mcpbus_actors.Ask[Any]") -> None:
         """Take answers. Those to questions that are not open are ignored, as SEP-2663 has it."""
         fitting = {key: answer for key, answer in query.message.answers.items() if key in self._asked}
         try:
@@ -341,7 +341,7 @@ class TaskActor:
         Ask: _ask,
         Withdraw: _withdraw,
         Finished: _finished,
-        actors.Ask: _update,
+        mcpbus_actors.Ask: _update,
         CancelTask: _cancel,
         Follow: _follow,
         TaskEnded: _task_ended,

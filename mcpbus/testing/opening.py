@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
+from mcpbus_actors.testing import settle as _settle
 
-from actors.testing import settle as _settle
 from mcpbus.protocol.revisions import LATEST
 
 if TYPE_CHECKING:

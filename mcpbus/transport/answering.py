@@ -40,7 +40,7 @@ class Outlet(Protocol):
 
     @property
     def scope(self) -> trio.CancelScope | None:
-        """Encloses the task that may run the request's handler itself, see `actors.EagerTask`; None if it may not."""
+        """Encloses the task that may run the request's handler itself, see `mcpbus_actors.EagerTask`; None if it may not."""
 
     def open(self, opened: Opened) -> None:
         """Write what comes on a stream, from now on. No schedule point."""

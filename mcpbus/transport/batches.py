@@ -13,8 +13,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
+from mcpbus_actors import Cell, Failed, Stopped, TaskEnded
 
-from actors import Cell, Failed, Stopped, TaskEnded
 from mcpbus.dispatch import dispatcher
 from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
@@ -152,7 +152,7 @@ class BatchActor:
         cell.start_task(_begin_all, origin, context=copy_context())
 
     def handle(self, message: object) -> None:
-        """Handle one message; see `actors.Actor`."""
+        """Handle one message; see `mcpbus_actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
     def _all_begun(self, message: TaskEnded) -> None:

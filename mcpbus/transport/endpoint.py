@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
+from mcpbus_actors import EagerTask
 
-from actors import EagerTask
 from mcpbus.admission import Overloaded
 from mcpbus.budget import SHORT_BYTES, Account, Budget
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 import trio
+from mcpbus_actors import Cell, Directive, EagerTask, Failed, System, TaskEnded
 
-from actors import Cell, Directive, EagerTask, Failed, System, TaskEnded
 from mcpbus.dispatch.methods import METHODS
 from mcpbus.protocol.revisions import Era
 
@@ -168,7 +168,7 @@ class _Owner:
         self._tasks = 0
 
     def handle(self, message: object) -> None:
-        """Handle one message; see `actors.Actor`."""
+        """Handle one message; see `mcpbus_actors.Actor`."""
         if isinstance(message, _Start):
             self._tasks += 1
             self._cell.start_task(self._hosts.run, context=Context(), name="host of calls in process")

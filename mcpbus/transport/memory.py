@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
+from mcpbus_actors import EagerTask
 
-from actors import EagerTask
 from mcpbus.dispatch import dispatcher
 from mcpbus.fate import DELIVERED
 from mcpbus.nursery import background

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 import msgspec
+from mcpbus_actors import EagerTask
 
-from actors import EagerTask
 from mcpbus.admission import Overloaded
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN

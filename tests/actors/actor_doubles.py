@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 from typing import Any
 
+import mcpbus_actors as actors
 import trio
-
-import actors
-from actors import testing
+from mcpbus_actors import testing
 
 
 class Recorder:

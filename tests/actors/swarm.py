@@ -14,13 +14,12 @@ from typing import Any
 from unittest import mock
 
 import attrs
+import mcpbus_actors as actors
+import mcpbus_actors.testing
 import trio
 import trio.testing
+from mcpbus_actors import _dispatch
 from swarm_programs import STRATEGIES
-
-import actors
-import actors.testing
-from actors import _dispatch
 
 
 class CrashError(Exception):
@@ -295,7 +294,7 @@ class Swarm:
     def run(self, program: list[list[tuple[Any, ...]]], budget: int = 3) -> "Swarm":
         """Run a program to its end, and collect what surfaced and what was logged."""
         handler = _Collector(self.seen)
-        logger = logging.getLogger("actors")
+        logger = logging.getLogger("mcpbus.actors")
         logger.addHandler(handler)
         propagate, logger.propagate = logger.propagate, False
         try:

@@ -2,9 +2,8 @@
 
 from typing import Any
 
+import mcpbus_actors as actors
 from hypothesis import strategies as st
-
-import actors
 
 NAMES = ("alpha", "beta", "gamma")
 STRATEGIES = {

@@ -2,13 +2,12 @@ import contextvars
 import copy
 import pickle
 
+import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import Recorder, Restless, stage, stop
-
-import actors
-from actors import Discard, _dispatch
-from actors._dispatch import CATCH_UP
+from mcpbus_actors import Discard, _dispatch
+from mcpbus_actors._dispatch import CATCH_UP
 
 
 async def test_tell_to_an_idle_actor_is_handled_before_it_returns():

@@ -1,9 +1,8 @@
+import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import Recorder, Restless, restart, stage, stop
-
-import actors
-from actors import Ask, Discard, testing
+from mcpbus_actors import Ask, Discard, testing
 
 
 class Librarian:

@@ -2,13 +2,12 @@ import contextvars
 import gc
 import weakref
 
+import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import Recorder, boom, restart, stage, stop
-
-import actors
-from actors import StopReason, testing
-from actors._mailbox import NOBODY
+from mcpbus_actors import StopReason, testing
+from mcpbus_actors._mailbox import NOBODY
 
 
 async def test_children_end_before_their_parent_the_youngest_first():

@@ -1,13 +1,12 @@
 import contextvars
 import signal
 
+import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import Recorder, boom, stage, stop
-
-import actors
-from actors import testing
-from actors._dispatch import BUDGET
+from mcpbus_actors import testing
+from mcpbus_actors._dispatch import BUDGET
 
 
 async def test_a_turn_runs_to_completion_before_the_next_begins():

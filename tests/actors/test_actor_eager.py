@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from actor_doubles import FAULTS, Recorder, stage, stray_cancelled
-
-from actors import EagerTask, Failed, LifecycleError, Succeeded, TaskCancelled, TaskEnded, testing
+from mcpbus_actors import EagerTask, Failed, LifecycleError, Succeeded, TaskCancelled, TaskEnded, testing
 
 VARIABLE = contextvars.ContextVar("variable", default="outside")
 

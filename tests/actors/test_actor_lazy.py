@@ -8,8 +8,7 @@ import trio
 from actor_doubles import Recorder, Restless, stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from actors import Discard, Failed, LazyActor, LifecycleError, Stopped, StopReason, TaskEnded, testing
+from mcpbus_actors import Discard, Failed, LazyActor, LifecycleError, Stopped, StopReason, TaskEnded, testing
 
 BOTH = pytest.mark.parametrize("awake", [False, True], ids=["dormant", "active"])
 

@@ -1,8 +1,7 @@
 """The life of an actor, walked through its table."""
 
 import pytest
-
-from actors._lifecycle import TRANSITIONS, Event, State
+from mcpbus_actors._lifecycle import TRANSITIONS, Event, State
 
 
 @pytest.mark.parametrize(

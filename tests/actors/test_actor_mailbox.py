@@ -2,8 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from actors._mailbox import added, removed
+from mcpbus_actors._mailbox import added, removed
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=30))

@@ -1,7 +1,6 @@
+import mcpbus_actors as actors
 import pytest
 from actor_doubles import Recorder, boom, stage, stop
-
-import actors
 
 
 @pytest.mark.parametrize("end", [stop, boom])

@@ -1,11 +1,10 @@
 import logging
 
+import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import FAULTS, Recorder, boom, escalate, restart, stage, stop, stray_cancelled
-
-import actors
-from actors import Directive, Discard, StopReason
+from mcpbus_actors import Directive, Discard, StopReason
 
 
 async def test_by_default_an_actor_that_raised_is_stopped_and_all_hear_of_it(caplog):
@@ -19,7 +18,7 @@ async def test_by_default_an_actor_that_raised_is_stopped_and_all_hear_of_it(cap
         assert letters[1].message == "waits"
         assert system.statistics().failures == 1
     (record,) = caplog.records
-    assert (record.name, record.levelno) == ("actors", logging.ERROR)
+    assert (record.name, record.levelno) == ("mcpbus.actors", logging.ERROR)
     assert record.getMessage() == "unlucky raised and is stopped"
     assert record.exc_info[0] is ValueError
 

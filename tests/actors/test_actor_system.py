@@ -1,10 +1,9 @@
 import attrs
+import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import Recorder, boom, stage
-
-import actors
-from actors import Discard, StopReason
+from mcpbus_actors import Discard, StopReason
 
 
 async def test_leaving_the_block_ends_everything_the_youngest_first(autojump_clock):

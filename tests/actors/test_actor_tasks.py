@@ -3,12 +3,11 @@ import gc
 import logging
 import weakref
 
+import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import FAULTS, Recorder, Restless, boom, restart, stage, stop
-
-import actors
-from actors import Discard, Failed, StopReason, Succeeded, TaskCancelled, TaskEnded, testing
+from mcpbus_actors import Discard, Failed, StopReason, Succeeded, TaskCancelled, TaskEnded, testing
 
 EMPTY = contextvars.Context()
 
@@ -167,7 +166,7 @@ async def test_a_failure_that_nobody_hears_is_logged_and_a_dead_letter(caplog):
         assert letter.reason is Discard.STOPPED
         assert isinstance(letter.message.outcome.exception, ValueError)
     (record,) = caplog.records
-    assert record.name == "actors"
+    assert record.name == "mcpbus.actors"
     assert record.levelno == logging.ERROR
     assert record.getMessage() == "a task of owner raised, unheard"
     assert record.exc_info[0] is ValueError

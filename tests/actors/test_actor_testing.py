@@ -1,9 +1,8 @@
+import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import Recorder, stage
-
-import actors
-from actors import testing
+from mcpbus_actors import testing
 
 
 async def test_a_probe_waits_for_the_next_message_and_insists_on_its_type(autojump_clock):

@@ -3,10 +3,9 @@ import math
 import pytest
 import trio
 from actor_doubles import Recorder, boom, restart, stage, stop
-
-from actors import testing
-from actors._dispatch import BUDGET
-from actors._timers import SLACK
+from mcpbus_actors import testing
+from mcpbus_actors._dispatch import BUDGET
+from mcpbus_actors._timers import SLACK
 
 
 def after(seconds, message):

@@ -3,16 +3,15 @@
 import contextlib
 from unittest import mock
 
+import mcpbus_actors as actors
 import pytest
 import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcpbus_actors import _dispatch
 from swarm import Swarm
 from swarm_programs import programs
-
-import actors
-from actors import _dispatch
 
 thorough = settings(max_examples=120, deadline=None)
 

@@ -2,9 +2,9 @@
 
 import pytest
 import trio
+from mcpbus_actors import LazyActor, TaskEnded
 from staging import HELLO, methods, staged, tool
 
-from actors import LazyActor, TaskEnded
 from mcpbus import Context
 from mcpbus.asking import CannotAskError
 from mcpbus.asking.ask import Ask

@@ -5,9 +5,9 @@ import weakref
 
 import pytest
 import trio
+from mcpbus_actors import TaskEnded
 from staging import staged
 
-from actors import TaskEnded
 from mcpbus import Context, Elicit, InputRequired, ToolError
 from mcpbus.emission import Emission
 from mcpbus.fate import DELIVERED

@@ -1,8 +1,8 @@
 """What no actor of the bus handled has a fate all the same."""
 
 import pytest
+from mcpbus_actors import DeadLetter, Discard
 
-from actors import DeadLetter, Discard
 from mcpbus import mailboxes
 from mcpbus.emission import Emission
 from mcpbus.fate import DELIVERED, Fate, Ledger, Verdict

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import trio
+from mcpbus_actors import Discard
 from staging import CLAIM, staged, tool
 
-from actors import Discard
 from mcpbus import Context, mailboxes
 from mcpbus.asking import CannotAskError
 from mcpbus.dispatch import dispatcher

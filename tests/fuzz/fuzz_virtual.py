@@ -46,10 +46,9 @@ def play(main: Callable[..., Awaitable[None]], *arguments: object) -> None:
     def counted(_: int | None = None) -> str:
         return f"token-{next(numbers)}"
 
-    loggers = [logging.getLogger(name) for name in ("actors", "mcpbus")]
-    for logger in loggers:
-        logger.addHandler(watch)
-        logger.propagate = False
+    logger = logging.getLogger("mcpbus")
+    logger.addHandler(watch)
+    logger.propagate = False
     try:
         with (
             mock.patch.object(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
@@ -57,9 +56,8 @@ def play(main: Callable[..., Awaitable[None]], *arguments: object) -> None:
         ):
             trio.run(main, *arguments, clock=trio.testing.MockClock(autojump_threshold=0))
     finally:
-        for logger in loggers:
-            logger.removeHandler(watch)
-            logger.propagate = True
+        logger.removeHandler(watch)
+        logger.propagate = True
     assert watch.faults == []
 
 

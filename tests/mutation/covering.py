@@ -9,7 +9,7 @@ import pytest
 DATA = "MUTATION_DATA"
 """The environment variable that names the file into which it is written."""
 
-_SOURCES = ["actors", "mcpbus"]
+_SOURCES = ["mcpbus_actors", "mcpbus"]
 
 
 class _Covering:

@@ -103,10 +103,9 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         random.seed(self.program.seed)
         trio._core._run._r.seed(self.program.seed)
         watch = _Watch(self)
-        loggers = [logging.getLogger(name) for name in ("actors", "mcpbus")]
-        for logger in loggers:
-            logger.addHandler(watch)
-            logger.propagate = False
+        logger = logging.getLogger("mcpbus")
+        logger.addHandler(watch)
+        logger.propagate = False
         try:
             with (
                 mock.patch.object(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
@@ -118,9 +117,8 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         except Exception as error:  # noqa: BLE001 - a crash and a standstill are faults like others
             self.fault("0", "".join(traceback.format_exception(error))[-1500:])
         finally:
-            for logger in loggers:
-                logger.removeHandler(watch)
-                logger.propagate = True
+            logger.removeHandler(watch)
+            logger.propagate = True
         return self
 
     async def _main(self) -> None:

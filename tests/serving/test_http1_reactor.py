@@ -5,8 +5,8 @@ from contextvars import ContextVar, copy_context
 import pytest
 import trio
 import trio.testing
+from mcpbus_actors import EagerTask
 
-from actors import EagerTask
 from mcpbus.serving.http1 import reactor
 from mcpbus.serving.http1.reactor import Pace, Reactor
 

@@ -3,11 +3,11 @@
 import contextvars
 from contextlib import asynccontextmanager
 
+import mcpbus_actors as actors
 import pytest
 import trio
+from mcpbus_actors import EagerTask, testing
 
-import actors
-from actors import EagerTask, testing
 from mcpbus.transport.hosts import Hosts
 
 

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, Final
 
 import trio
+from mcpbus_actors import EagerTask
 
-from actors import EagerTask
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1.lane import Lane

@@ -16,8 +16,8 @@ from typing import Final, Protocol
 
 import msgspec
 import trio
+from mcpbus_actors import EagerTask
 
-from actors import EagerTask
 from mcpbus.serving.write_coalescer import Writer
 
 Turn = Callable[[], EagerTask | None]

@@ -4,7 +4,7 @@
 `AskError` is the other side's: the question was proper and no answer came.
 """
 
-from actors._messages import Discard
+from mcpbus_actors._messages import Discard
 
 
 class ActorError(Exception):

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import trio
 
-from actors._dispatch import BUDGET, Dispatcher
-from actors._mailbox import Mailbox, removed
+from mcpbus_actors._dispatch import BUDGET, Dispatcher
+from mcpbus_actors._mailbox import Mailbox, removed
 
 SLACK: Final = 32
 """Cancelled timers that are not worth rebuilding the heap for."""

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import trio
 import trio.testing
 
-from actors._address import Address
-from actors._cell import Cell
-from actors._mailbox import CAPACITY
-from actors._messages import StopReason
-from actors.system import System
+from mcpbus_actors._address import Address
+from mcpbus_actors._cell import Cell
+from mcpbus_actors._mailbox import CAPACITY
+from mcpbus_actors._messages import StopReason
+from mcpbus_actors.system import System
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from actors._dispatch import Dispatcher
-from actors._lifecycle import STOPPED
-from actors._mailbox import Mailbox
-from actors._messages import REFUSALS, Discard, StopReason
+from mcpbus_actors._dispatch import Dispatcher
+from mcpbus_actors._lifecycle import STOPPED
+from mcpbus_actors._mailbox import Mailbox
+from mcpbus_actors._messages import REFUSALS, Discard, StopReason
 
 M_co = TypeVar("M_co", covariant=True)
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from actors._lifecycle import STOPPED
-from actors._mailbox import Home, Mailbox
-from actors._messages import REFUSALS, Discard, StopReason
+from mcpbus_actors._lifecycle import STOPPED
+from mcpbus_actors._mailbox import Home, Mailbox
+from mcpbus_actors._messages import REFUSALS, Discard, StopReason
 
 
 class Tombstone(Mailbox[Any]):

@@ -8,16 +8,16 @@ from typing import Any, NoReturn, TypeVar
 
 import trio
 
-from actors._address import Address, Stopped
-from actors._dead_letters import DeadLetters
-from actors._dispatch import Dispatcher, anything
-from actors._errors import LifecycleError
-from actors._lifecycle import STARTING
-from actors._mailbox import NOBODY, Actor, Few, Mailbox, removed
-from actors._messages import Directive, Discard, StopReason
-from actors._registry import Registry
-from actors._timers import Timers
-from actors._tombstone import Tombstone
+from mcpbus_actors._address import Address, Stopped
+from mcpbus_actors._dead_letters import DeadLetters
+from mcpbus_actors._dispatch import Dispatcher, anything
+from mcpbus_actors._errors import LifecycleError
+from mcpbus_actors._lifecycle import STARTING
+from mcpbus_actors._mailbox import NOBODY, Actor, Few, Mailbox, removed
+from mcpbus_actors._messages import Directive, Discard, StopReason
+from mcpbus_actors._registry import Registry
+from mcpbus_actors._timers import Timers
+from mcpbus_actors._tombstone import Tombstone
 
 M = TypeVar("M")
 

@@ -1,11 +1,11 @@
 """A small actor library on trio: actors decide, tasks wait."""
 
-from actors._address import Address, Stopped
-from actors._ask import Ask
-from actors._cell import Cell
-from actors._dead_letters import DeadLetter
-from actors._eager import EagerTask
-from actors._errors import (
+from mcpbus_actors._address import Address, Stopped
+from mcpbus_actors._ask import Ask
+from mcpbus_actors._cell import Cell
+from mcpbus_actors._dead_letters import DeadLetter
+from mcpbus_actors._eager import EagerTask
+from mcpbus_actors._errors import (
     ActorError,
     AskError,
     AskFailedError,
@@ -14,11 +14,11 @@ from actors._errors import (
     LifecycleError,
     NameTakenError,
 )
-from actors._failures import split_failure
-from actors._lazy import LazyActor
-from actors._life import Strategy
-from actors._mailbox import Actor
-from actors._messages import (
+from mcpbus_actors._failures import split_failure
+from mcpbus_actors._lazy import LazyActor
+from mcpbus_actors._life import Strategy
+from mcpbus_actors._mailbox import Actor
+from mcpbus_actors._messages import (
     Directive,
     Discard,
     Failed,
@@ -27,10 +27,10 @@ from actors._messages import (
     Succeeded,
     TaskCancelled,
 )
-from actors._registry import Registry
-from actors._tasks import Task, TaskEnded
-from actors._timers import Timer
-from actors.system import Statistics, System, open_system
+from mcpbus_actors._registry import Registry
+from mcpbus_actors._tasks import Task, TaskEnded
+from mcpbus_actors._timers import Timer
+from mcpbus_actors.system import Statistics, System, open_system
 
 __all__ = [
     "Actor",

@@ -8,15 +8,15 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import trio
 
-from actors import _ending, _supervision, _tasks
-from actors._address import Address, Stopped
-from actors._errors import LifecycleError, wrong_thread
-from actors._life import Life, Services, Strategy
-from actors._lifecycle import RUNNING, STARTED, STARTING, STOPPED, STOPPING, TRANSITIONS
-from actors._mailbox import CAPACITY, Actor, added, removed
-from actors._messages import StopReason
-from actors._tasks import Task
-from actors._timers import Timer
+from mcpbus_actors import _ending, _supervision, _tasks
+from mcpbus_actors._address import Address, Stopped
+from mcpbus_actors._errors import LifecycleError, wrong_thread
+from mcpbus_actors._life import Life, Services, Strategy
+from mcpbus_actors._lifecycle import RUNNING, STARTED, STARTING, STOPPED, STOPPING, TRANSITIONS
+from mcpbus_actors._mailbox import CAPACITY, Actor, added, removed
+from mcpbus_actors._messages import StopReason
+from mcpbus_actors._tasks import Task
+from mcpbus_actors._timers import Timer
 
 M = TypeVar("M")
 C = TypeVar("C")

@@ -8,14 +8,14 @@ from typing import Any, TypeVar, TypeVarTuple
 import attrs
 import trio
 
-from actors import _cell, _ending
-from actors._address import Address
-from actors._cell import Cell
-from actors._dead_letters import DeadLetter
-from actors._dispatch import anything
-from actors._life import Services, Strategy
-from actors._mailbox import CAPACITY, Actor
-from actors._messages import Discard, StopReason
+from mcpbus_actors import _cell, _ending
+from mcpbus_actors._address import Address
+from mcpbus_actors._cell import Cell
+from mcpbus_actors._dead_letters import DeadLetter
+from mcpbus_actors._dispatch import anything
+from mcpbus_actors._life import Services, Strategy
+from mcpbus_actors._mailbox import CAPACITY, Actor
+from mcpbus_actors._messages import Discard, StopReason
 
 M = TypeVar("M")
 Args = TypeVarTuple("Args")

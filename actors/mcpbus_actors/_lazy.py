@@ -22,18 +22,18 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 import msgspec
 import trio
 
-from actors import _ending, _supervision
-from actors._address import Address
-from actors._cell import Cell, entombed
-from actors._errors import LifecycleError
-from actors._lifecycle import STOPPED
-from actors._mailbox import CAPACITY
-from actors._messages import Discard, StopReason
-from actors.system import System
+from mcpbus_actors import _ending, _supervision
+from mcpbus_actors._address import Address
+from mcpbus_actors._cell import Cell, entombed
+from mcpbus_actors._errors import LifecycleError
+from mcpbus_actors._lifecycle import STOPPED
+from mcpbus_actors._mailbox import CAPACITY
+from mcpbus_actors._messages import Discard, StopReason
+from mcpbus_actors.system import System
 
 M = TypeVar("M")
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("mcpbus.actors")
 
 
 class _Life(enum.Enum):
@@ -76,7 +76,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
     """What handles a message, by its type. What takes a cell, such as a timer, is done with `cell`."""
 
     def handle(self, message: M, /) -> None:
-        """Handle a message; see `actors.Actor`."""
+        """Handle a message; see `mcpbus_actors.Actor`."""
         self.HANDLERS[type(message)](self, message)
 
     def activated(self, cell: Cell[M], /) -> None:

@@ -7,12 +7,12 @@ from typing import Any, Generic, NoReturn, TypeVar
 import msgspec
 import trio
 
-from actors._ask import Ask
-from actors._dispatch import Dispatcher
-from actors._errors import AskFailedError, AskRefusedError, AskTimeoutError, wrong_thread
-from actors._lifecycle import RUNNING, STOPPING
-from actors._mailbox import Mailbox
-from actors._messages import Discard, StopReason
+from mcpbus_actors._ask import Ask
+from mcpbus_actors._dispatch import Dispatcher
+from mcpbus_actors._errors import AskFailedError, AskRefusedError, AskTimeoutError, wrong_thread
+from mcpbus_actors._lifecycle import RUNNING, STOPPING
+from mcpbus_actors._mailbox import Mailbox
+from mcpbus_actors._messages import Discard, StopReason
 
 M_contra = TypeVar("M_contra", contravariant=True)
 
@@ -48,7 +48,7 @@ class Address(Generic[M_contra]):
         Returns:
             None if the message was accepted. Otherwise why it was not: `Discard.STOPPED`, `FAILED`
             or `CLOSED` if the actor is gone, `FULL` if its queue is and the message is one that may be
-            refused for that; see `actors.open_system`.
+            refused for that; see `mcpbus_actors.open_system`.
 
         Raises:
             RuntimeError: Called from a thread that trio does not run in.

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import trio
 
-from actors._address import Address
-from actors._messages import Outcome, Succeeded
-from actors._tasks import Task, judge
+from mcpbus_actors._address import Address
+from mcpbus_actors._messages import Outcome, Succeeded
+from mcpbus_actors._tasks import Task, judge
 
 
 async def _sleep_on() -> None:

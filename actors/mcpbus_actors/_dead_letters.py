@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import trio
 
-from actors._address import Address
-from actors._ask import Ask
-from actors._messages import Discard, Failed
-from actors._tasks import TaskEnded
+from mcpbus_actors._address import Address
+from mcpbus_actors._ask import Ask
+from mcpbus_actors._messages import Discard, Failed
+from mcpbus_actors._tasks import TaskEnded
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("mcpbus.actors")
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -4,12 +4,12 @@
 import logging
 from typing import Any
 
-from actors._address import Address
-from actors._life import Life, Services
-from actors._lifecycle import ENDED, STOP_ASKED, STOPPED, STOPPING, TRANSITIONS
-from actors._messages import StopReason
+from mcpbus_actors._address import Address
+from mcpbus_actors._life import Life, Services
+from mcpbus_actors._lifecycle import ENDED, STOP_ASKED, STOPPED, STOPPING, TRANSITIONS
+from mcpbus_actors._messages import StopReason
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("mcpbus.actors")
 
 
 def ask_to_stop(address: Address[Any], reason: StopReason) -> None:

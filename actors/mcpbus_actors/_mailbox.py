@@ -1,15 +1,15 @@
 """What an address points to: the state of an actor, how much waits for it, and who is to hear of its end.
 
 This is all that is known of an actor where messages are told and handled. What else it has while it lives is added by
-`actors._life.Life`, and the powers that it is given by `actors.Cell`.
+`mcpbus_actors._life.Life`, and the powers that it is given by `mcpbus_actors.Cell`.
 """
 
 from abc import ABC, abstractmethod
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from actors._errors import LifecycleError
-from actors._lifecycle import State
-from actors._messages import Discard, StopReason
+from mcpbus_actors._errors import LifecycleError
+from mcpbus_actors._lifecycle import State
+from mcpbus_actors._messages import Discard, StopReason
 
 M = TypeVar("M")
 T = TypeVar("T")

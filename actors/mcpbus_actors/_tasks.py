@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from actors._address import Address
-from actors._failures import split_failure
-from actors._mailbox import Mailbox, added, removed
-from actors._messages import Failed, Outcome, Succeeded, TaskCancelled
+from mcpbus_actors._address import Address
+from mcpbus_actors._failures import split_failure
+from mcpbus_actors._mailbox import Mailbox, added, removed
+from mcpbus_actors._messages import Failed, Outcome, Succeeded, TaskCancelled
 
 CANCELLED: Final = TaskCancelled()
 

@@ -29,10 +29,10 @@ from typing import Any, Final
 
 import trio
 
-from actors._errors import wrong_thread
-from actors._lifecycle import RUNNING
-from actors._mailbox import Mailbox
-from actors._messages import Discard, StopReason
+from mcpbus_actors._errors import wrong_thread
+from mcpbus_actors._lifecycle import RUNNING
+from mcpbus_actors._mailbox import Mailbox
+from mcpbus_actors._messages import Discard, StopReason
 
 BUDGET: Final = 256
 """Turns taken on one stack, or at least by the task between two checkpoints; about half a millisecond of work."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import trio
 
-from actors._address import Address
-from actors._errors import LifecycleError, NameTakenError
+from mcpbus_actors._address import Address
+from mcpbus_actors._errors import LifecycleError, NameTakenError
 
 
 class Registry(Mapping[Hashable, Address[Any]]):

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import trio
 
-from actors import _ending
-from actors._ask import Ask
-from actors._failures import split_failure
-from actors._life import Life
-from actors._lifecycle import RAISED, RESTARTED, STARTED, STOPPING, TRANSITIONS
-from actors._messages import Directive, Discard, StopReason
+from mcpbus_actors import _ending
+from mcpbus_actors._ask import Ask
+from mcpbus_actors._failures import split_failure
+from mcpbus_actors._life import Life
+from mcpbus_actors._lifecycle import RAISED, RESTARTED, STARTED, STOPPING, TRANSITIONS
+from mcpbus_actors._messages import Directive, Discard, StopReason
 
-logger = logging.getLogger("actors")
+logger = logging.getLogger("mcpbus.actors")
 
 RESTARTS: Final = 3
 """Restarts that are granted within `WINDOW`; the next failure escalates instead."""

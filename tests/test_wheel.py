@@ -1,0 +1,83 @@
+"""What is installed: it claims no name that a user's own modules may have."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+PROGRAM = """
+import actors
+import mcpbus, mcpbus_actors
+from mcpbus import Server
+
+server = Server("mine")
+
+@server.tool
+async def where() -> list[str]:
+    return [actors.MINE, mcpbus.__file__, mcpbus_actors.__file__]
+
+server.run("stdio")
+"""
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {
+        "name": "where",
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    [built] = folder.glob("*.whl")
+    return built
+
+
+def test_it_installs_two_packages_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name.split("/")[0] for name in archive.namelist()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {"mcpbus", "mcpbus_actors"}
+
+
+def test_a_server_runs_beside_a_module_of_its_author_that_is_called_actors(wheel, tmp_path):
+    installed, own = tmp_path / "installed", tmp_path / "own"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    own.mkdir()
+    (own / "actors.py").write_text("MINE = 'stage and screen'")
+    (own / "server.py").write_text(PROGRAM)
+    with subprocess.Popen(
+        [sys.executable, own / "server.py"],
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        cwd=own,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as server:
+        server.stdin.write(json.dumps(CALL) + "\n")
+        server.stdin.flush()
+        reply = json.loads(server.stdout.readline())
+        server.stdin.close()
+    assert server.returncode == 0
+    mine, *packages = reply["result"]["structuredContent"]
+    assert mine == "stage and screen"
+    assert [Path(file).parent for file in packages] == [installed / "mcpbus", installed / "mcpbus_actors"]

@@ -11,7 +11,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("mcpbus", "trio", "hypercorn", "httptools", "h11", "h2", "msgspec", "attrs", "uvicorn", "uvloop")
+PACKAGES = (
+    "mcpbus-server",
+    "trio",
+    "hypercorn",
+    "httptools",
+    "h11",
+    "h2",
+    "msgspec",
+    "attrs",
+    "uvicorn",
+    "uvloop",
+)
 
 
 _CHECKOUT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]

@@ -52,6 +52,8 @@ from mcpbus.session import Session
 from mcpbus.statistics import Statistics
 from mcpbus.sync_context import SyncContext
 
+__version__ = "0.1.0"
+
 __all__ = [
     "DELIVERED",
     "STORED",
@@ -113,5 +115,6 @@ __all__ = [
     "ToolUseResult",
     "Unauthorized",
     "Verdict",
+    "__version__",
     "shutdown_on_signals",
 ]

@@ -1,8 +1,11 @@
+import json
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import attrs
@@ -10,8 +13,11 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+import mcpbus
 from mcpbus import Server
-from mcpbus.cli import load_server, main
+from mcpbus.cli import main
+from mcpbus.cli.logs import JsonFormatter
+from mcpbus.cli.targets import load_server
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.serving import ServeOptions
 
@@ -32,9 +38,12 @@ def weather(tmp_path, monkeypatch):
     (tmp_path / "weather.py").write_text(WEATHER)
     (tmp_path / "broken.py").write_text("import a_library_that_is_not_installed")
     (tmp_path / "bare.py").write_text("")
+    (tmp_path / "several.py").write_text(
+        "from mcpbus import Server\nfirst = Server('1')\nsecond = Server('2')"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
-    for name in ("weather", "broken", "bare"):
+    for name in ("weather", "broken", "bare", "several"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
@@ -44,19 +53,39 @@ def run(*arguments):
     return result.exit_code, " ".join(result.output.split())
 
 
-def test_a_target_is_found_in_the_current_directory(weather, capsys):
-    assert load_server("weather:server").name == "weather"
+@pytest.mark.parametrize("target", ["weather:server", "weather", "weather.py", "weather.py:server"])
+def test_a_target_is_a_module_or_a_file_with_its_server_named_or_not(target, weather, capsys):
+    assert load_server(target).name == "weather"
     assert "noise" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("suffix", ["", ":server"])
+def test_a_file_is_found_wherever_it_is_and_so_is_what_it_imports_from_beside_it(
+    suffix, weather, monkeypatch
+):
+    (weather / "station.py").write_text("from weather import server")
+    monkeypatch.delitem(sys.modules, "station", raising=False)
+    monkeypatch.chdir("/")
+    assert load_server(f"{weather / 'station.py'}{suffix}").name == "weather"
+
+
+def test_one_server_of_two_names_is_one(weather):
+    (weather / "several.py").write_text("from mcpbus import Server\nfirst = Server('1')\nsecond = first")
+    assert load_server("several.py").name == "1"
 
 
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("weather", "'weather' does not name a server: write MODULE:ATTRIBUTE"),
-        (":server", "write MODULE:ATTRIBUTE"),
+        (":server", "it names neither a file nor a module: write one, such as weather.py or weather"),
+        ("weather:", "'weather:' names no server: write weather, or weather:NAME"),
+        ("bare", "bare has no server; make one with: server = mcpbus.Server('name')"),
+        ("several.py", "several.py has several servers: name one of several.py:first, several.py:second"),
         ("wether:server", "there is no module 'wether', neither in"),
         ("weather.inner:server", "there is no module 'weather.inner'"),
-        ("weather.py:server", "'weather.py' is a file: name the module, 'weather'"),
+        ("wether.py", "there is no file 'wether.py'"),
+        ("sub/wether.py:server", "there is no file 'sub/wether.py'"),
+        ("weather.py:sever", "weather.py has no 'sever'; it has weather.py:server"),
         ("weather:sever", "weather has no 'sever'; it has weather:server"),
         ("weather:app", "weather:app is of type object, not a mcpbus.Server; it has weather:server"),
         ("bare:server", "bare has no 'server'; make one with: server = mcpbus.Server('name')"),
@@ -113,6 +142,55 @@ def test_what_is_given_is_what_the_server_is_run_with(weather, monkeypatch):
         "options": ServeOptions(max_connections=500),
         "trusted_proxies": ("10.0.0.0/8", "unix"),
     }
+
+
+def test_options_are_environment_variables_too(weather, monkeypatch):
+    ran = []
+    monkeypatch.setattr(Server, "run", lambda _, **given: ran.append(given))
+    monkeypatch.setenv("MCPBUS_SERVE_BIND", "127.0.0.1:9001")
+    assert run("serve", "weather")[0] == 0
+    assert ran[0]["bind"] == ("127.0.0.1:9001",)
+
+
+def test_stdio_says_how_long_its_requests_may_go_on(weather, monkeypatch):
+    ran = []
+    monkeypatch.setattr(Server, "run", lambda _, transport, **given: ran.append((transport, given)))
+    assert run("stdio", "weather", "--drain", "2")[0] == run("stdio", "weather")[0] == 0
+    assert ran == [("stdio", {"drain_seconds": 2.0}), ("stdio", {})]
+
+
+def test_the_log_is_of_the_level_and_the_form_that_were_asked_for(weather):
+    (weather / "talks.py").write_text(
+        "import logging\nfrom mcpbus import Server\nserver = Server('talks')\n"
+        "logging.getLogger('mine').debug('said %d', 1)\nlogging.getLogger('mine').debug('not \\n a line')"
+    )
+    with Process("stdio", "talks", "--log-level", "debug", "--log-format", "json") as cli:
+        _, told = cli.process.communicate("", timeout=10)
+    lines = [json.loads(line) for line in told.splitlines()]
+    mine = [line for line in lines if line["logger"] == "mine"]
+    assert [(line["level"], line["message"]) for line in mine] == [
+        ("debug", "said 1"),
+        ("debug", "not \n a line"),
+    ]
+    with Process("stdio", "talks") as cli:
+        assert cli.process.communicate("", timeout=10)[1] == ""
+
+
+def test_an_exception_is_one_field_of_its_line():
+    try:
+        {}["wrong"]
+    except KeyError:
+        record = logging.LogRecord("mine", logging.ERROR, "", 0, "failed", None, sys.exc_info())
+    line = json.loads(JsonFormatter().format(record))
+    assert line["exception"].endswith("KeyError: 'wrong'")
+    assert datetime.fromisoformat(line["time"]).tzinfo is UTC
+
+
+def test_the_version_is_told_and_the_module_is_the_command():
+    told = subprocess.run(
+        [sys.executable, "-m", "mcpbus", "--version"], check=True, capture_output=True, text=True
+    )
+    assert told.stdout == f"mcpbus, version {mcpbus.__version__}\n"
 
 
 def test_the_defaults_that_help_states_are_those_of_the_options():

@@ -25,7 +25,7 @@ BELOW = {
 }
 """The rooms, and from which others each may import."""
 
-ROOF = "mcpbus asking blocked bus cli examples* http_keywords program server standard_error stores tasks testing*"
+ROOF = "mcpbus asking __main__ blocked bus cli* examples* http_keywords program server standard_error stores tasks testing*"
 """What may know everything: the public faces, and what makes a program of it all."""
 
 ELSEWHERE = {
@@ -39,7 +39,7 @@ ELSEWHERE = {
 
 DOORS = {
     "attrs": ["*"],
-    "click": ["mcpbus.cli", "mcpbus.program"],
+    "click": ["mcpbus.cli*", "mcpbus.program"],
     "cryptography": ["mcpbus.protocol.request_state"],
     "h11": ["serving", "mcpbus.examples.client"],
     "h2": ["serving"],

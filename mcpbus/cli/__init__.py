@@ -1,17 +1,15 @@
 """The command line: `mcpbus serve | stdio | demo | routes`."""
 
-import importlib
-import logging
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
-from pathlib import Path
-from types import ModuleType
+from functools import wraps
 from typing import Any, TypeVar, get_args
 
 import attrs
 import click
 
+from mcpbus import __version__
+from mcpbus.cli.logs import log_options
+from mcpbus.cli.targets import load_server
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.routes import render
 from mcpbus.server import Server
@@ -26,58 +24,28 @@ _HTTP = HttpOptions()
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
-def _load(_: click.Context, __: click.Parameter, target: str) -> Server:
-    try:
-        return load_server(target)
-    except LookupError as error:
-        raise click.BadParameter(error.args[0]) from error
+def _server_argument(command: _Command) -> _Command:
+    """Give a command the server that its one argument names."""
+
+    @click.argument("target")
+    @wraps(command)
+    def with_server(target: str, **given: Any) -> None:
+        try:
+            server = load_server(target)
+        except LookupError as error:
+            raise click.BadParameter(error.args[0], param_hint="TARGET") from error
+        command(server, **given)
+
+    return with_server  # type: ignore[return-value]  # it has the same arguments to whoever calls it by click
 
 
-_server_argument = click.argument("server", metavar="MODULE:ATTRIBUTE", callback=_load)
-
-
-def load_server(target: str) -> Server:
-    """Import the server that `MODULE:ATTRIBUTE` names; the current directory is searched first.
-
-    What a module prints while it is imported goes to standard error, because standard output may be the protocol's.
-
-    Raises:
-        LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.
-    """
-    module_name, _, attribute = target.partition(":")
-    if not module_name or not attribute:
-        raise LookupError(
-            f"{target!r} does not name a server: write MODULE:ATTRIBUTE, such as weather:server"
-        )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    with redirect_stdout(sys.stderr):
-        module = _import(module_name)
-    found = getattr(module, attribute, None)
-    if isinstance(found, Server):
-        return found
-    servers = [name for name, value in vars(module).items() if isinstance(value, Server)]
-    hint = (
-        f"it has {', '.join(f'{module_name}:{name}' for name in servers)}"
-        if servers
-        else "make one with: server = mcpbus.Server('name')"
-    )
-    if found is None:
-        raise LookupError(f"{module_name} has no {attribute!r}; {hint}")
-    raise LookupError(f"{target} is of type {type(found).__name__}, not a mcpbus.Server; {hint}")
-
-
-def _import(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and lacks another one
-        if name.endswith(".py"):
-            raise LookupError(f"{name!r} is a file: name the module, {name.removesuffix('.py')!r}") from error
-        raise LookupError(
-            f"there is no module {error.name!r}, neither in {Path.cwd()} nor installed"
-        ) from error
+_drain_option = click.option(
+    "--drain",
+    "drain_seconds",
+    type=float,
+    metavar="SECONDS",
+    help=f"How long requests may go on after SIGTERM. [default: {_SERVING.drain_seconds:g}]",
+)
 
 
 def _yes_no(value: bool) -> str:
@@ -163,13 +131,7 @@ def _http_options(command: _Command) -> _Command:
                 type=click.Choice(["lane", "hypercorn"]),
                 help=f"Who reads HTTP/1.1; the lane is several times faster. [default: {_SERVING.http1}]",
             ),
-            click.option(
-                "--drain",
-                "drain_seconds",
-                type=float,
-                metavar="SECONDS",
-                help=f"How long requests may go on after SIGTERM. [default: {_SERVING.drain_seconds:g}]",
-            ),
+            _drain_option,
             click.option(
                 "--write-deadline",
                 "write_deadline_seconds",
@@ -191,14 +153,18 @@ def _http_options(command: _Command) -> _Command:
     return command
 
 
-@click.group()
-@click.version_option(package_name="mcpbus")
+@click.group(context_settings={"auto_envvar_prefix": "MCPBUS"})
+@click.version_option(__version__)
 def main() -> None:
-    """Serve the Model Context Protocol over a bus of actors."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    """Serve the Model Context Protocol over a bus of actors.
+
+    TARGET is a file or a module, weather.py or weather, and with a name after a colon one of its servers: weather.py:server. Each
+    option is an environment variable too: MCPBUS_SERVE_BIND is --bind of serve.
+    """
 
 
 @main.command()
+@log_options
 @_server_argument
 @_http_options
 def serve(server: Server, **given: Any) -> None:
@@ -207,6 +173,7 @@ def serve(server: Server, **given: Any) -> None:
 
 
 @main.command()
+@log_options
 @_http_options
 def demo(**given: Any) -> None:
     """Serve the demonstration server over HTTP."""
@@ -214,10 +181,13 @@ def demo(**given: Any) -> None:
 
 
 @main.command()
+@log_options
 @_server_argument
-def stdio(server: Server) -> None:
+@_drain_option
+def stdio(server: Server, drain_seconds: float | None) -> None:
     """Serve a server over standard input and output."""
-    server.run("stdio")
+    given = {} if drain_seconds is None else {"drain_seconds": drain_seconds}
+    server.run("stdio", **given)
 
 
 @main.command()

@@ -1,0 +1,61 @@
+"""The log of a program that the command line runs: how much of it, and in which form."""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_LEVELS = ("debug", "info", "warning", "error")
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `time` (UTC), `level`, `logger`, `message`, and `exception` where one is told."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; see `logging.Formatter`."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+def log_options(command: _Command) -> _Command:
+    """Give a command the options of the log, and set the log up before it runs."""
+
+    @wraps(command)
+    def logging_command(*args: Any, log_level: str, log_format: str, **given: Any) -> Any:
+        handler = logging.StreamHandler()
+        handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
+        logging.basicConfig(level=log_level.upper(), handlers=[handler])
+        return command(*args, **given)
+
+    for option in (
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            help="The form of a line of the log.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(_LEVELS, case_sensitive=False),
+            default="info",
+            show_default=True,
+            help="From which level on lines are logged, on standard error.",
+        ),
+    ):
+        logging_command = option(logging_command)
+    return logging_command  # type: ignore[return-value]  # it has the same arguments to whoever calls it by click

@@ -1,0 +1,98 @@
+"""Which server a command line means: `weather.py`, `weather.py:server`, `weather` or `weather:server`."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+
+from mcpbus.server import Server
+
+
+def load_server(target: str) -> Server:
+    """Import the server that a file or a module has; a module is searched in the current directory first.
+
+    What it prints while it is imported goes to standard error, because standard output may be the protocol's.
+
+    Args:
+        target: A file or a module; with a colon and a name after it if it has several servers.
+
+    Raises:
+        LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.
+    """
+    place, colon, name = target.rpartition(":")
+    if colon and name.isidentifier():
+        return _named(_load(place), place, name)
+    if colon and not name:
+        raise LookupError(
+            f"{target!r} names no server: write {place or 'weather.py'}, or {place or 'weather.py'}:NAME"
+        )
+    return _only(_load(target), target)
+
+
+def _named(module: ModuleType, place: str, name: str) -> Server:
+    found = getattr(module, name, None)
+    if isinstance(found, Server):
+        return found
+    servers = _servers(module, place)
+    hint = f"it has {', '.join(servers)}" if servers else _MAKE_ONE
+    if found is None:
+        raise LookupError(f"{place} has no {name!r}; {hint}")
+    raise LookupError(f"{place}:{name} is of type {type(found).__name__}, not a mcpbus.Server; {hint}")
+
+
+def _only(module: ModuleType, place: str) -> Server:
+    servers = _servers(module, place)
+    different = {id(server): server for server in servers.values()}
+    if len(different) == 1:
+        return next(iter(different.values()))
+    if servers:
+        raise LookupError(f"{place} has several servers: name one of {', '.join(servers)}")
+    raise LookupError(f"{place} has no server; {_MAKE_ONE}")
+
+
+def _servers(module: ModuleType, place: str) -> dict[str, Server]:
+    return {f"{place}:{name}": value for name, value in vars(module).items() if isinstance(value, Server)}
+
+
+def _load(place: str) -> ModuleType:
+    if not place:
+        raise LookupError("it names neither a file nor a module: write one, such as weather.py or weather")
+    with redirect_stdout(sys.stderr):
+        if place.endswith(".py") or os.sep in place:
+            return _load_file(Path(place))
+        return _load_module(place)
+
+
+def _load_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise LookupError(f"there is no file {str(file)!r}")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise LookupError(f"{str(file)!r} is no Python file")
+    _search(file.resolve().parent)
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    _search(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and lacks another one
+        raise LookupError(
+            f"there is no module {error.name!r}, neither in {Path.cwd()} nor installed"
+        ) from error
+
+
+def _search(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+_MAKE_ONE = "make one with: server = mcpbus.Server('name')"

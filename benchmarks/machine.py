@@ -4,15 +4,16 @@ import datetime as dt
 import os
 import platform
 import resource
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import mcpbus
+
 PACKAGES = (
-    "mcpbus-server",
+    "mcpbus",
     "trio",
     "hypercorn",
     "httptools",
@@ -23,9 +24,6 @@ PACKAGES = (
     "uvicorn",
     "uvloop",
 )
-
-
-_CHECKOUT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 
 
 def cores() -> tuple[set[int], set[int]]:
@@ -71,11 +69,12 @@ def describe() -> dict[str, Any]:
 
 def version_of(package: str) -> str:
     """Return the version of a package that is installed, or say that it is not."""
+    if package == mcpbus.__name__:
+        return mcpbus.__version__
     try:
         return version(package)
     except PackageNotFoundError:
-        # A checkout that is only on the path has no metadata, but says itself what it is.
-        return str(_CHECKOUT["version"]) if package == _CHECKOUT["name"] else "not installed"
+        return "not installed"
 
 
 def _processor() -> str:

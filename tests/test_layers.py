@@ -41,6 +41,7 @@ DOORS = {
     "attrs": ["*"],
     "click": ["mcpbus.cli*", "mcpbus.program"],
     "cryptography": ["mcpbus.protocol.request_state"],
+    "docstring_parser": ["mcpbus.features.docstrings"],
     "h11": ["serving", "mcpbus.examples.client"],
     "h2": ["serving"],
     "hpack": ["serving"],

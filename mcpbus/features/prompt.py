@@ -15,7 +15,6 @@ from mcpbus.features.signature import (
     Parameter,
     check_convertible,
     check_function,
-    describe,
     name_of,
     read_signature,
 )
@@ -119,7 +118,7 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
         name,
         Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
         options.get("title"),
-        options.get("description", describe(function)),
+        options.get("description", signature.description),
         tuple(options.get("icons", ())),
         options.get("meta"),
     )

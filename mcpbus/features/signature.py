@@ -15,6 +15,7 @@ import attrs
 import msgspec
 
 from mcpbus.features.asking.input_required import InputRequired
+from mcpbus.features.docstrings import read_docstring
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.features.schemas import jsontypes
@@ -60,6 +61,8 @@ class Signature:
     returns: Any
     """The return annotation without `InputRequired`, `MISSING` where nothing is written."""
     asynchronous: bool
+    description: str | None
+    """What the docstring says, but for what it says of parameters."""
 
     @property
     def only_parameter(self) -> Parameter:
@@ -130,6 +133,7 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
         )
     asynchronous = inspect.iscoroutinefunction(code)
     hints = _hints(code, owner)
+    docstring = read_docstring(_innermost(function))
     parameters = []
     context = None
     for given in inspect.signature(function).parameters.values():
@@ -149,10 +153,13 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
             context = given.name
         else:
             _check_nearly_context(annotation, given.name, owner)
+            annotation = _with_description(annotation, docstring.parameters.get(given.name))
             annotation = _gather_meta(annotation, f"{owner}, parameter {given.name!r}")
             parameters.append(Parameter(given.name, annotation, given.default))
     returns = _final(hints.get("return", MISSING))
-    return Signature(function, owner, tuple(parameters), context, returns, asynchronous)
+    return Signature(
+        function, owner, tuple(parameters), context, returns, asynchronous, docstring.description
+    )
 
 
 def _final(returns: Any) -> Any:
@@ -268,6 +275,14 @@ def _check_context(annotation: Any, owner: str, *, asynchronous: bool) -> None:
         f"{owner}: is a plain function and takes a Context, whose methods it cannot await; "
         f"annotate SyncContext, or write async def"
     )
+
+
+def _with_description(annotation: Any, description: str | None) -> Any:
+    """An annotation that says what the docstring says, unless it says something itself."""
+    if description is None:
+        return annotation
+    bare, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    return Annotated[(bare, description, *extras)]
 
 
 def _gather_meta(annotation: Any, owner: str) -> Any:

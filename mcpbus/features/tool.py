@@ -163,7 +163,9 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         arguments,
         read_output(signature, options.get("output_schema")),
         options.get("title"),
-        options.get("description", describe(function)),
+        options.get(
+            "description", describe(function) if "input_schema" in options else signature.description
+        ),
         annotations,
         tuple(options.get("icons", ())),
         options.get("meta"),

@@ -2,9 +2,13 @@
 
 import contextlib
 import dataclasses
+import datetime as dt
 import enum
 import functools
+from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
+from uuid import UUID
 
 import attrs
 import msgspec
@@ -79,6 +83,18 @@ def made(annotation: Any, *default: Any) -> Any:
         (Node, {"$ref": "#/$defs/Node"}, '{"value":1}', Node(1), '{"value":1,"children":[{}]}'),
         (Box, {"$ref": "#/$defs/Box"}, '{"width":1.5}', Box(1.5), '{"width":null}'),
         (Span, {"$ref": "#/$defs/Span"}, '{"start":1,"end":2}', Span(1, 2), "[1,2]"),
+        (Path, {"type": "string", "format": "path"}, '"a/b"', Path("a/b"), "1"),
+        (list[Path], {"type": "array", "items": {"type": "string", "format": "path"}}, "[]", [], "[null]"),
+        (
+            Annotated[dt.datetime, msgspec.Meta(tz=True)],
+            {"type": "string", "format": "date-time"},
+            '"2026-07-28T12:00:00Z"',
+            dt.datetime(2026, 7, 28, 12, tzinfo=dt.UTC),
+            '"noon"',
+        ),
+        (dt.date, {"type": "string", "format": "date"}, '"2026-07-28"', dt.date(2026, 7, 28), '"28.7."'),
+        (UUID, {"type": "string", "format": "uuid"}, f'"{UUID(int=7)}"', UUID(int=7), '"7"'),
+        (Decimal, {"type": "string", "format": "decimal"}, '"1.10"', Decimal("1.10"), '"a"'),
         (Any, {}, '{"a":[1]}', {"a": [1]}, None),
         (Annotated[int, msgspec.Meta(ge=1)], {"type": "integer", "minimum": 1}, "1", 1, "0"),
         (Annotated[int, "How many"], {"type": "integer", "description": "How many"}, "1", 1, '"1"'),

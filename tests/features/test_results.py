@@ -2,7 +2,7 @@
 
 import dataclasses
 import datetime as dt
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
@@ -167,6 +167,7 @@ LINK = ResourceLink(uri="x://a", name="a", description="An a", icons=[Icon("data
         ("a", [{"type": "text", "text": "a"}]),
         ({"a": 1}, [{"type": "text", "text": '{"a":1}'}]),
         (["a", "b"], [{"type": "text", "text": '["a","b"]'}]),
+        ([PurePosixPath("a/b")], [{"type": "text", "text": '["a/b"]'}]),
         (Image(b"\0\1"), [PNG]),
         (
             ["a", Image(b"\0\1"), {"n": 1}],

@@ -1,4 +1,4 @@
-"""What lies between Python types and JSON: msgspec, with pydantic models taught to it where pydantic is installed.
+"""What lies between Python types and JSON: msgspec, with paths taught to it, and pydantic models where pydantic is installed.
 
 `schema_of` gives the JSON Schema of a type in the form the protocol wants: an object's schema is at the root and
 not behind a ``$ref``, because clients look for ``type: object`` there; what it refers to is under ``$defs``.
@@ -9,6 +9,7 @@ import re
 import sys
 import types
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, Union, get_args, get_origin
 
 import msgspec
@@ -26,7 +27,7 @@ def decoder_for(kind: Any) -> "msgspec.json.Decoder[Any]":
     Raises:
         TypeError: `kind` cannot be told from JSON.
     """
-    return msgspec.json.Decoder(kind, dec_hook=_decode_model)
+    return msgspec.json.Decoder(kind, dec_hook=_decode_other)
 
 
 def check_convertible(kind: Any) -> None:
@@ -45,7 +46,7 @@ def convert(value: Any, kind: Any) -> Any:
     Raises:
         msgspec.ValidationError: it is not one.
     """
-    return msgspec.convert(value, kind, strict=False, dec_hook=_decode_model)
+    return msgspec.convert(value, kind, strict=False, dec_hook=_decode_other)
 
 
 def convert_strictly(value: Any, kind: Any) -> Any:
@@ -55,12 +56,12 @@ def convert_strictly(value: Any, kind: Any) -> Any:
         msgspec.ValidationError: it is not one.
     """
     try:
-        return msgspec.convert(value, kind, dec_hook=_decode_model)
+        return msgspec.convert(value, kind, dec_hook=_decode_other)
     except msgspec.ValidationError as error:
         if not wants_whole_numbers(error):
             raise
     return msgspec.convert(
-        msgspec.json.decode(with_whole_numbers(encode(value))), kind, dec_hook=_decode_model
+        msgspec.json.decode(with_whole_numbers(encode(value))), kind, dec_hook=_decode_other
     )
 
 
@@ -91,7 +92,7 @@ _whole_numbers = msgspec.json.Decoder(Any, float_hook=_read_number)
 
 def to_builtins(value: Any) -> Any:
     """`value` as JSON would show it, in plain dicts, lists and scalars."""
-    return msgspec.to_builtins(value, enc_hook=_encode_model)
+    return msgspec.to_builtins(value, enc_hook=_encode_other)
 
 
 def schema_of(kind: Any, *, serialized: bool = False) -> dict[str, Any]:
@@ -102,7 +103,9 @@ def schema_of(kind: Any, *, serialized: bool = False) -> dict[str, Any]:
     """
     models: dict[str, Any] = {}
 
-    def describe_model(unknown: Any) -> dict[str, Any]:
+    def describe_other(unknown: Any) -> dict[str, Any]:
+        if _is_path(unknown):
+            return {"type": "string", "format": "path"}
         if not _is_model(unknown):
             raise TypeError(f"{unknown!r} is nothing that JSON can say")
         # A generic model is called "Page[int]", and brackets have no place in a reference.
@@ -116,7 +119,7 @@ def schema_of(kind: Any, *, serialized: bool = False) -> dict[str, Any]:
                 raise TypeError(f"two different pydantic models are called {qualified}")
         return schema
 
-    root, definitions = _components(kind, describe_model)
+    root, definitions = _components(kind, describe_other)
     definitions = {**definitions, **models}
     schema = root
     if "$ref" in schema:
@@ -165,7 +168,15 @@ def _is_model(kind: Any) -> bool:
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
 
 
-def _decode_model(kind: Any, value: Any) -> Any:
+def _is_path(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, PurePath)
+
+
+def _decode_other(kind: Any, value: Any) -> Any:
+    if _is_path(kind):
+        if not isinstance(value, str):
+            raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
+        return kind(value)
     if not _is_model(kind):
         raise NotImplementedError
     try:
@@ -177,7 +188,9 @@ def _decode_model(kind: Any, value: Any) -> Any:
         raise ValueError(told) from error
 
 
-def _encode_model(value: Any) -> Any:
+def _encode_other(value: Any) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
     if _is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     if inspect.iscoroutine(value):
@@ -186,5 +199,5 @@ def _encode_model(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 
-encode = msgspec.json.Encoder(enc_hook=_encode_model).encode
+encode = msgspec.json.Encoder(enc_hook=_encode_other).encode
 """Encode any value that a function may return; raises TypeError for what JSON cannot hold."""

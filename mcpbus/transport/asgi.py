@@ -17,10 +17,10 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.reached import ReachedLimits
 from mcpbus.transport.answering import Host
 from mcpbus.transport.answers import HeaderList
+from mcpbus.transport.asgi_websocket import AsgiWebSocket
 from mcpbus.transport.endpoint import Endpoint
 from mcpbus.transport.responding import ResponseMode
 from mcpbus.transport.unfinished import Unfinished, take_turn
-from mcpbus.transport.websocket import WebSockets
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -48,7 +48,6 @@ class AsgiApp:
     def __init__(self, bus: "Bus", options: HttpOptions, response: ResponseMode) -> None:
         self._bus = bus
         self._endpoint = Endpoint(bus, options, response)
-        self._websockets = WebSockets(bus, self._endpoint.exchange)
         self._remembered = Remembered[Hashable, _Known]()
 
     @property
@@ -81,7 +80,7 @@ class AsgiApp:
             await _pass_lifespan(receive, send)
         else:
             head = _head(scope, "GET", scope["headers"])
-            await self._websockets.serve(scope, head, _peer(scope), receive, send)
+            await AsgiWebSocket(self._endpoint.websockets, scope, receive, send).serve(head, _peer(scope))
 
     def _read(self, scope: Scope) -> "_Known":
         """Read the head of a request, or recall it: clients send the same few for ever."""

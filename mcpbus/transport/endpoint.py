@@ -37,6 +37,7 @@ from mcpbus.transport.hosts import NEVER_ENTERED, may_wait
 from mcpbus.transport.http_sse import HttpSse
 from mcpbus.transport.responding import Responder, ResponseMode
 from mcpbus.transport.resuming import resume
+from mcpbus.transport.websocket import WebSockets
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
@@ -52,6 +53,11 @@ class Endpoint:
         options: How the endpoint is served.
         response: The form of answers: chosen late for each ("auto"), always JSON, or always an SSE stream.
 
+    Attributes:
+        options: The same.
+        exchange: Judges requests.
+        websockets: The same endpoint for WebSockets.
+
     Raises:
         ValueError: There is no such form.
     """
@@ -59,6 +65,7 @@ class Endpoint:
     def __init__(self, bus: "Bus", options: HttpOptions, response: ResponseMode) -> None:
         self.options = options
         self.exchange: Exchange[Session] = Exchange(options, bus)
+        self.websockets = WebSockets(bus, self.exchange)
         self._proxied = self.exchange.proxies is not None
         self._bus = bus
         stateless = options.sessions == "stateless"

@@ -36,16 +36,16 @@ from mcpbus.features.asking.errors import InvalidAnswerError, cannot_ask
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import ProtocolError, internal_error
-from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.request_state import Binding
+from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason
 from mcpbus.protocol.task_extension import TaskSupport
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
-    from mcpbus.inbound import Caller
+    from mcpbus.request_context import RequestContext
     from mcpbus.stream import Stream
 
 _log = logging.getLogger("mcpbus")
@@ -117,6 +117,10 @@ class Handler(Protocol):
         """Whether it may be run again from the top where a run that waited for the client is lost."""
 
     @property
+    def rounds(self) -> bool:
+        """Whether its request may be answered with questions, where the revision has that."""
+
+    @property
     def task_support(self) -> TaskSupport | None:
         """How the call may become a task; None if it may not."""
 
@@ -151,10 +155,8 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     Attributes:
         bus: The bus.
-        caller: Who asks.
-        request: What they ask.
+        context: What is asked, and by whom.
         handler: What answers it.
-        rounds: Whether the request can be answered with questions.
         carrier: The request by which it speaks to its client, or the task that it is; or why what is said reaches nobody.
             None before it has begun.
         stream: Where what is said leaves; None if nothing was said yet, or nobody is reached any more.
@@ -168,10 +170,8 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     """
 
     bus: "Bus"
-    caller: "Caller"
-    request: Request
+    context: "RequestContext"
     handler: Handler
-    rounds: bool
     carrier: LazyActor[object] | Address[object] | Reason | None = None
     stream: "Stream | None" = None
     task: Task | None = None
@@ -196,12 +196,12 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             end: Ends it, where it has no actor of its own.
             asked: Bytes of the questions that its client is to come back with answers to.
         """
-        params = self.request.params
+        params = self.context.request.params
         if self.account is None:
             if len(params) + asked <= _SHORT_BYTES:
                 return
             self.account = self.bus.budget.account(
-                "a call", lambda: self.cancel() or end(), owner=self.caller.owner
+                "a call", lambda: self.cancel() or end(), owner=self.context.owner
             )
         self.account.hold_now(weigh(params) + asked)
 
@@ -215,10 +215,10 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         if self.account is not None:
             self.account.close()
 
-    def carry_on(self, caller: "Caller", request: Request) -> None:
-        """Serve another request from now on, which can be answered with questions as well."""
-        self.caller = caller
-        self.request = request
+    @property
+    def tail(self) -> Tail:
+        """What ends each result for its client."""
+        return self.bus.server.tails[self.context.revision]
 
     @property
     def speechless(self) -> bool:
@@ -228,7 +228,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     @property
     def direct(self) -> bool:
         """Whether questions go to who carries it when they are asked; otherwise the request is answered with them."""
-        return self.caller.revision.era is Era.LEGACY or (self.task_id is not None and not self.beginning)
+        return self.context.revision.era is Era.LEGACY or (self.task_id is not None and not self.beginning)
 
     def engage(self, message: object) -> bool:
         """Tell it something, and return whether it took it: not once it has ended, or its request without it."""
@@ -256,11 +256,11 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def meta(self) -> dict[str, Any]:
         """Decode the request's ``_meta``."""
-        return decode_params(_WithMeta, self.request.params).meta
+        return decode_params(_WithMeta, self.context.request.params).meta
 
     def binding(self) -> Binding:
         """Make what a state for this request is bound to."""
-        return Binding.of(self.request, self.caller.principal)
+        return Binding.of(self.context.request, self.context.principal)
 
     def unique(self, key: str) -> str:
         """Return a key that was not used in this run: the second ``name`` is ``name-2``.
@@ -321,7 +321,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     def _lapse(self, message: _Lapse) -> None:
         self.bus.reached.note(
             "parked_timeout",
-            self.caller.owner,
+            self.context.owner,
             "a call that waited for its client was given up",
             usual=True,
         )
@@ -388,9 +388,9 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             for key in ask.open
         }
         body: dict[str, Any] = {"inputRequests": requests} if requests else {}
-        result = jsontypes.encode(body | {"requestState": sealed})[:-1] + self.caller.tail.input_required
+        result = jsontypes.encode(body | {"requestState": sealed})[:-1] + self.tail.input_required
         if not again:
-            parked = Parked(name, self, self._give_way, self.caller.owner)
+            parked = Parked(name, self, self._give_way, self.context.owner)
             self.bus.parking.park(self._name, parked)
             self.count(self._give_way, len(result))
         return result

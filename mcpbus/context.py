@@ -68,31 +68,31 @@ class Context(Asking, HandlerContext):
     @property
     def request_id(self) -> RequestId:
         """The JSON-RPC id of the request, a string or an integer; a retry's once it has come."""
-        return self._call.request.id
+        return self._call.context.request.id
 
     @property
     def revision(self) -> Revision:
         """The protocol revision that the request is served under."""
-        return self._call.caller.revision
+        return self._call.context.revision
 
     @property
     def client(self) -> Client:
         """What the client says of itself."""
-        caller = self._call.caller
+        context = self._call.context
         # Other requests of the same client share what was read of it; a copy is the handler's own.
         return Client(
-            msgspec.to_builtins(caller.client_info or {}), msgspec.to_builtins(caller.client_capabilities)
+            msgspec.to_builtins(context.client_info), msgspec.to_builtins(context.client_capabilities)
         )
 
     @property
     def principal(self) -> Any:
         """Whom `authenticate` found behind the request; None without authentication."""
-        return self._call.caller.principal
+        return self._call.context.principal
 
     @property
     def session(self) -> "Session | None":
         """The legacy session of the request; None in revision 2026-07-28 and in stateless serving."""
-        return self._call.caller.session
+        return self._call.context.legacy_session
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class Context(Asking, HandlerContext):
             retry: After how many seconds the client may come back.
         """
         call = self._call
-        if isinstance(call.carrier, LazyActor) and call.caller.revision.priming:
+        if isinstance(call.carrier, LazyActor) and call.context.revision.priming:
             call.carrier.tell(CloseConnection(retry))
         await trio.lowlevel.checkpoint()
 
@@ -239,37 +239,37 @@ class Context(Asking, HandlerContext):
             CannotAskError: The revision does not have one of them, or the client did not declare that it can be asked.
             TypeError: One of them holds what is not JSON.
         """
-        caller = self._call.caller
-        if caller.revision.era is Era.MODERN and not self._call.rounds:
+        context = self._call.context
+        if context.revision.era is Era.MODERN and not self._call.handler.rounds:
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
         required: dict[str, Any] = {}
         for question in questions.values():
-            if (foreign := question.foreign(caller.revision)) is not None:
-                raise cannot_ask(f"revision {caller.revision.name} has no {foreign}")
-            for name, needed in question.lacks(caller.client_capabilities, caller.revision).items():
+            if (foreign := question.foreign(context.revision)) is not None:
+                raise cannot_ask(f"revision {context.revision.name} has no {foreign}")
+            for name, needed in question.lacks(context.client_capabilities, context.revision).items():
                 required[name] = required.get(name, {}) | needed
         if required:
-            raise undeclared(required, caller.revision)
-        return Ask(questions, caller.revision)
+            raise undeclared(required, context.revision)
+        return Ask(questions, context.revision)
 
     async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
-        call, caller = self._call, self._call.caller
-        modern = caller.revision.era is Era.MODERN
+        call, context = self._call, self._call.context
+        modern = context.revision.era is Era.MODERN
         ask = self.prepare({call.unique(key or q.label): q for key, q in questions.items()})
         call.fill(ask)
         ceiling = self._bus.limits.ask_timeout
         seconds = ceiling if timeout is None else min(timeout, ceiling)
         try:
             with trio.fail_after(float("inf") if modern else seconds):
-                if caller.session is not None:
-                    await caller.session.until_initialized()
+                if context.legacy_session is not None:
+                    await context.legacy_session.until_initialized()
                 if ask.open and not call.engage(ask):
                     await trio.lowlevel.checkpoint_if_cancelled()  # its client has gone, as a rule
                     raise cannot_ask("its request has ended")
                 return list((await ask.wait()).values())
         except trio.TooSlowError:
             if seconds == ceiling:
-                self._bus.reached.note("ask_timeout", caller.owner, "a question was withdrawn")
+                self._bus.reached.note("ask_timeout", context.owner, "a question was withdrawn")
             raise timed_out(seconds) from None
         finally:
             if ask.open:

@@ -25,7 +25,6 @@ from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Receipt
 from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask
 from mcpbus.features.schemas import jsontypes
-from mcpbus.inbound import Inbound, OpenStream
 from mcpbus.outbox import Outgoing, Withdrawal
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import (
@@ -39,6 +38,7 @@ from mcpbus.protocol.jsonrpc import (
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Line, Reason, Situation, route
+from mcpbus.request_context import OpenStream, RequestContext
 from mcpbus.rounds import run_rounds
 from mcpbus.session import LogThreshold
 from mcpbus.signals import Abort, Answered, Cancel, CloseConnection, Drop, End, Ending, Purge
@@ -59,7 +59,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     """An admitted request; see the module. To be told to `run`, or to `start`, once.
 
     Attributes:
-        inbound: The request as its transport handed it over.
+        context: The request as its transport handed it over.
         slot: Its place at admission.
         call: The run of its handler.
         open_stream: Opens the stream for its reply.
@@ -68,7 +68,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         stream: Where what it says goes, and its reply; None as long as nothing was said.
     """
 
-    inbound: Inbound
+    context: RequestContext
     slot: Slot
     call: Call
     open_stream: OpenStream
@@ -84,6 +84,10 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     _unsent: bytes | ProtocolError | None = None
 
     # -- the beginning ---------------------------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        """Carry its call, and be found in its place."""
+        self.call.carrier = self.slot.request = self
 
     def run(
         self, scope: trio.CancelScope, *, streaming: bool = False
@@ -122,16 +126,20 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     def start(self) -> Stream:
         """Run the handler in a task of its own, or carry on a call that has waited; return the stream on which the reply comes."""
-        self.address  # noqa: B018 - it is active from now on
-        return self.begin()
+        try:
+            self.address  # noqa: B018 - it is active from now on
+            return self.begin()
+        except BaseException:
+            self.slot.release()
+            raise
 
     def begin(self) -> Stream:
         """Open the stream, if it is not there, and return it."""
         if self.stream is not None:
             return self.stream
-        inbound = self.inbound
-        stream = self.stream = self.call.stream = self.open_stream(_OWN, inbound.session)
-        stream.owner = inbound.owner
+        context = self.context
+        stream = self.stream = self.call.stream = self.open_stream(_OWN, context.session)
+        stream.owner = context.owner
         if not self.active and stream.line is _OWN:
             stream.maker = self
         # The task outlives its connection, which is not to wait for the garbage collector with it.
@@ -158,25 +166,25 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     # -- what its handler says -------------------------------------------------------------------
 
     def _say(self, said: Emission) -> None:
-        inbound = self.inbound
-        kind, era = said.kind, inbound.revision.era
-        way = route(kind, era, inbound.setting)
+        context = self.context
+        kind, era = said.kind, context.revision.era
+        way = route(kind, era, context.setting)
         if said.level is not None:
             if self._threshold is None:
-                self._threshold = inbound.threshold(self.call.bus)
+                self._threshold = context.threshold(self.call.bus.limits.log_level)
             least = self._threshold.level
             if least is None or said.level < least:
                 way = Reason.FILTERED
         if isinstance(way, Reason):
             said.receipt.discard(way)
         else:
-            message = Outgoing(kind, era, said.data, said.receipt, said.key, inbound.request.id)
+            message = Outgoing(kind, era, said.data, said.receipt, said.key, context.request.id)
             (self.stream or self.begin()).send(message)
 
     def _report_progress(self, said: Progress) -> None:
-        inbound = self.inbound
-        token, revision = inbound.routing.meta.progress_token, inbound.revision
-        way = route(_PROGRESS, revision.era, inbound.setting)
+        context = self.context
+        token, revision = context.routing.meta.progress_token, context.revision
+        way = route(_PROGRESS, revision.era, context.setting)
         if token is None:
             way = Reason.NO_TOKEN
         elif said.progress <= self._progress:
@@ -191,13 +199,13 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             self._progress_opening = _PROGRESS_OPENING % encode_id(token)
         text = said.message if revision.progress_message else b""
         data = b"%b%b%b}}" % (self._progress_opening, said.numbers, text)
-        message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, inbound.request.id)
+        message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
         (self.stream or self.begin()).send(message)
 
     # -- asking the client -----------------------------------------------------------------------
 
     def _ask(self, ask: Ask) -> None:
-        session, era = self.inbound.legacy_session, self.inbound.revision.era
+        session, era = self.context.legacy_session, self.context.revision.era
         assert session is not None  # noqa: S101 - a client without a session has declared nothing, and is not asked
         if self._questions is None:
             self._questions = {}
@@ -251,14 +259,14 @@ class Request(LazyActor[object], kw_only=True, eq=False):
                 params = {"requestId": question_id, "reason": "The answer is no longer needed"}
                 data = encode_notification("notifications/cancelled", params)
                 receipt = self.call.bus.ledger.enter("notifications/cancelled")
-                era = self.inbound.revision.era
+                era = self.context.revision.era
                 self._send(Withdrawal(Kind.WITHDRAWAL, era, data, receipt, question=question))
 
     def _forget(self, question_id: RequestId | None) -> tuple[Ask, str, Receipt] | None:
         if not self._questions or question_id is None:
             return None
-        if self.inbound.legacy_session is not None:
-            self.inbound.legacy_session.questions.pop(question_id, None)
+        if self.context.legacy_session is not None:
+            self.context.legacy_session.questions.pop(question_id, None)
         return self._questions.pop(question_id, None)
 
     # -- what goes out ---------------------------------------------------------------------------
@@ -267,12 +275,12 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         self.begin().address.tell(message)
 
     def _send(self, message: Outgoing) -> None:
-        inbound = self.inbound
-        way = route(message.kind, message.era, inbound.setting)
+        context = self.context
+        way = route(message.kind, message.era, context.setting)
         if isinstance(way, Reason):
             message.discard(way)
             return
-        message.request_id = inbound.request.id
+        message.request_id = context.request.id
         (self.stream or self.begin()).send(message)
 
     def _reply(self, result: bytes | ProtocolError) -> None:
@@ -287,7 +295,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     def _encode_reply(self, result: bytes | ProtocolError, stream: Stream) -> Outgoing:
         """Make the reply, with an encoded result object or an error."""
-        request, revision = self.inbound.request, self.inbound.revision
+        request, revision = self.context.request, self.context.revision
         code = None
         if isinstance(result, ProtocolError):
             error = revision.admissible(result)
@@ -333,13 +341,13 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         self._silence(Ending.SESSION_ENDED, Reason.SESSION_ENDED)
 
     def _silence(self, ending: Ending, reason: Reason) -> None:
-        stream, request_id = self.begin(), self.inbound.request.id
+        stream, request_id = self.begin(), self.context.request.id
         own = stream.line is _OWN
         stream.address.tell(Abort(ending, reason, request_id) if own else Purge.request(request_id))
         self._finish(reason)
 
     def _stream_stopped(self, _message: Stopped) -> None:
-        if self.inbound.revision.era is Era.MODERN or self.session_id is not None:
+        if self.context.revision.era is Era.MODERN or self.session_id is not None:
             # An initialize that nobody waits for would leave a session that nobody knows of.
             self._finish(Reason.CANCELLED)
         elif self.begin().line is Line.SHARED:
@@ -351,8 +359,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             self.cell.after(self.call.bus.limits.abandoned_timeout, _Abandoned())
 
     def _abandoned(self, _message: _Abandoned) -> None:
-        call, method = self.call, self.inbound.request.method
-        call.bus.reached.note("abandoned_timeout", call.caller.owner, f"{method} was cancelled")
+        call, method = self.call, self.context.request.method
+        call.bus.reached.note("abandoned_timeout", call.context.owner, f"{method} was cancelled")
         self._finish(Reason.CANCELLED)
 
     def _finish(self, reason: Reason) -> None:

@@ -13,7 +13,6 @@ from mcpbus_actors import Address, Cell, Stopped, StopReason
 from mcpbus.admission import Slot
 from mcpbus.emission import Emission
 from mcpbus.fate import Receipt
-from mcpbus.inbound import Inbound
 from mcpbus.interest import weigh_uri
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import internal_error
@@ -21,6 +20,7 @@ from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_n
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.routes import Kind, Line
+from mcpbus.request_context import RequestContext
 from mcpbus.signals import Cancel, Drop, End, Purge
 from mcpbus.stream import Stream
 from mcpbus.tasks.task import Follow
@@ -36,19 +36,19 @@ _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 class SubscriptionActor:
     """See the module."""
 
-    __slots__ = ("_account", "_bus", "_cell", "_granted", "_inbound", "_slot", "_stream")
+    __slots__ = ("_account", "_bus", "_cell", "_context", "_granted", "_slot", "_stream")
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
         cell: Cell[object],
-        inbound: Inbound,
+        context: RequestContext,
         slot: Slot,
         stream: Stream,
         granted: SubscriptionFilter,
         bus: "Bus",
     ) -> None:
         self._cell = cell
-        self._inbound = inbound
+        self._context = context
         self._slot = slot
         self._stream = stream
         self._granted = granted
@@ -80,21 +80,21 @@ class SubscriptionActor:
         self._HANDLERS[type(message)](self, message)
 
     def _change(self, said: Emission) -> None:
-        listen, era = self._inbound.request.id, self._inbound.revision.era
+        listen, era = self._context.request.id, self._context.revision.era
         data = stamped(said.data, listen)
         self._stream.send(Outgoing(said.kind, era, data, said.receipt, said.key, listen))
 
     def _meta(self) -> dict[str, Any]:
-        return {SUBSCRIPTION_ID: self._inbound.request.id}
+        return {SUBSCRIPTION_ID: self._context.request.id}
 
     def _end(self, _message: End) -> None:
         """End the subscription in good order, with its result."""
-        tail = self._bus.server.tails[self._inbound.revision].with_meta(self._meta())
-        self._answer(encode_result(self._inbound.request.id, b"{" + tail.removeprefix(b",")))
+        tail = self._bus.server.tails[self._context.revision].with_meta(self._meta())
+        self._answer(encode_result(self._context.request.id, b"{" + tail.removeprefix(b",")))
         self._cell.stop()
 
     def _cancel(self, _message: Cancel | Drop) -> None:
-        self._stream.address.tell(Purge.request(self._inbound.request.id))
+        self._stream.address.tell(Purge.request(self._context.request.id))
         self._cell.stop()
 
     def _stream_stopped(self, _message: Stopped) -> None:
@@ -104,7 +104,7 @@ class SubscriptionActor:
         self._send(kind, encode_notification(method, params), self._bus.ledger.enter(method))
 
     def _send(self, kind: Kind, data: bytes, receipt: Receipt, *, final: bool = False) -> None:
-        era, listen = self._inbound.revision.era, self._inbound.request.id
+        era, listen = self._context.revision.era, self._context.request.id
         self._stream.send(Outgoing(kind, era, data, receipt, None, listen, final))
 
     def _ended(self, reason: StopReason) -> None:
@@ -118,10 +118,10 @@ class SubscriptionActor:
             tasks=granted.task_ids,
         )
         if reason is StopReason.FAILED:
-            self._answer(encode_error(self._inbound.request.id, internal_error()))
+            self._answer(encode_error(self._context.request.id, internal_error()))
 
     def _answer(self, data: bytes) -> None:
-        receipt = self._bus.ledger.enter(self._inbound.request.method)
+        receipt = self._bus.ledger.enter(self._context.request.method)
         self._send(Kind.LISTEN_RESULT, data, receipt, final=self._stream.line is not Line.SHARED)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {

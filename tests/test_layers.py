@@ -30,7 +30,7 @@ ROOF = "mcpbus asking __main__ blocked bus cli* examples* http_keywords program 
 
 ELSEWHERE = {
     "core": "admission asking.ask asking.parking budget call containment context emission fate features.threads held"
-    " inbound interest mailboxes nursery open_streams options outbox pace reached request resumable rounds session"
+    " interest mailboxes nursery open_streams options outbox pace reached request request_context resumable rounds session"
     " session_actor shares signals statistics stores.* stream subscription sync_context tasks.directory"
     " tasks.record tasks.stores* tasks.task turns writer",
     "transports": "transport transport.*",

@@ -108,7 +108,7 @@ class Parking:
 
     def _owner_of(self, call: str) -> Owner | None:
         parked = self._calls.get(call)
-        return None if parked is None else Owner(parked.call.caller.principal)
+        return None if parked is None else Owner(parked.call.context.principal)
 
     def claim(self, state: RoundState) -> Parked | None:
         """Use up a round, and return the call that waits for it; None if that is gone.

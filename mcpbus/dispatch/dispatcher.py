@@ -7,7 +7,7 @@ what does. The transports differ only in the stream that the reply goes to.
 import logging
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,6 @@ from mcpbus.budget import weigh
 from mcpbus.call import Call, Handler, Resume
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.dispatch.methods import METHODS
-from mcpbus.inbound import Caller, Inbound, OpenStream
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import Notification, Response
 from mcpbus.protocol.large import LARGE_BYTES
@@ -35,6 +34,7 @@ from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Line, Setting
 from mcpbus.protocol.task_extension import declares, undeclared
 from mcpbus.request import Request
+from mcpbus.request_context import OpenStream, RequestContext
 from mcpbus.session import CancelRequest, Initialized, Session
 from mcpbus.signals import Answered
 from mcpbus.stream import Stream
@@ -50,7 +50,7 @@ LISTEN = "subscriptions/listen"
 INITIALIZE = "initialize"
 
 
-def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream:
+def serve(bus: "Bus", context: RequestContext, open_stream: OpenStream) -> bytes | Stream:
     """Serve a request, `initialize` apart; its handler has a task of its own.
 
     Returns:
@@ -59,22 +59,23 @@ def serve(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stre
     Raises:
         ProtocolError: What to answer instead; anything else that went wrong has been logged.
     """
-    admitted = admit(bus, inbound, open_stream)
-    if not isinstance(admitted, Request):
-        return admitted
+    admitted = admit(bus, context, open_stream)
+    return _start(admitted) if isinstance(admitted, Request) else admitted
+
+
+def _start(request: Request) -> Stream:
     try:
-        return admitted.start()
+        return request.start()
     except Exception as error:
-        admitted.slot.release()
-        raise _failed(inbound, error) from error
+        raise _failed(request.context, error) from error
 
 
-def admit(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream | Request:
+def admit(bus: "Bus", context: RequestContext, open_stream: OpenStream) -> bytes | Stream | Request:
     """Admit a request, `initialize` apart, whose handler is run by whoever has it admitted.
 
     Args:
         bus: The bus.
-        inbound: The request.
+        context: The request.
         open_stream: Opens the stream for its reply, or returns the channel that has it; called only once
             nothing can be refused any more.
 
@@ -85,29 +86,26 @@ def admit(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stre
     Raises:
         ProtocolError: What to answer instead; anything else that went wrong has been logged.
     """
-    request, session, slot = inbound.request, inbound.session, None
+    request, session, slot = context.request, context.session, None
     try:
         if session is not None:
             session.touch()
         method = METHODS.get(request.method)
         if method is None:
-            return _serve_apart(bus, inbound, open_stream)
-        large = len(request.params) >= LARGE_BYTES and _fits(bus, inbound)
-        caller = inbound.caller(bus)
-        method.check(caller)
+            return _serve_apart(bus, context, open_stream)
+        large = len(request.params) >= LARGE_BYTES and _fits(bus, context)
+        features = bus.features if session is None or context.claim is not None else session.features
+        method.check(context.revision, features)
         params = decode_params(method.params, request.params)
         if method.answer is not None:
-            return method.answer(params, caller)
+            return method.answer(params, context, features, bus.server)
         assert method.prepare is not None  # noqa: S101 - a method has the one or the other
-        handler = method.prepare(params, caller)
-        rounds = method.rounds and inbound.claim is not None
-        if rounds and inbound.routing.is_retry():
-            return _retry(bus, inbound, caller, handler, open_stream)
-        slot = bus.admission.admit(request.id, inbound.table(), inbound)
-        call = Call(bus.system, bus=bus, caller=caller, request=request, handler=handler, rounds=rounds)
-        admitted = call.carrier = slot.request = Request(
-            bus.system, inbound=inbound, slot=slot, call=call, open_stream=open_stream
-        )
+        handler = method.prepare(params, context, features)
+        if context.claim is not None and handler.rounds and context.routing.is_retry():
+            return _retry(bus, context, handler, open_stream)
+        slot = bus.admission.admit(request.id, context.table(), context)
+        call = Call(bus.system, bus=bus, context=context, handler=handler)
+        admitted = Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream)
         if large:
             _count(admitted)
     except (ProtocolError, KeyboardInterrupt):
@@ -115,19 +113,19 @@ def admit(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stre
     except BaseException as error:  # of the author's, such as how a principal compares; or there is no memory
         if slot is not None:
             slot.release()
-        raise _failed(inbound, error) from error
+        raise _failed(context, error) from error
     return admitted
 
 
-def _failed(inbound: Inbound, error: BaseException) -> ProtocolError:
+def _failed(context: RequestContext, error: BaseException) -> ProtocolError:
     """Log what went wrong before a request had begun, and return what its client is told."""
-    _log.error("%s failed", inbound.request.method, exc_info=error)
+    _log.error("%s failed", context.request.method, exc_info=error)
     return internal_error()
 
 
-def _fits(bus: "Bus", inbound: Inbound) -> bool:
+def _fits(bus: "Bus", context: RequestContext) -> bool:
     """Return whether there may be a request that brings so much; raises what to answer if not."""
-    bus.budget.check(weigh(inbound.request.params), inbound.owner)
+    bus.budget.check(weigh(context.request.params), context.owner)
     return True
 
 
@@ -141,20 +139,20 @@ def _count(request: Request) -> None:
         raise Overloaded("Too much is kept in memory, and this request would be the largest; try again later")
 
 
-def _serve_apart(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> bytes | Stream:
+def _serve_apart(bus: "Bus", context: RequestContext, open_stream: OpenStream) -> bytes | Stream:
     """Serve what no features stand behind: what concerns a session or a stream."""
-    method, session = inbound.request.method, inbound.legacy_session
-    if method == LISTEN and inbound.revision.era is Era.MODERN:
-        return _listen(bus, inbound, open_stream)
+    method, session = context.request.method, context.legacy_session
+    if method == LISTEN and context.revision.era is Era.MODERN:
+        return _listen(bus, context, open_stream)
     of_session = _SESSION_METHODS.get(method)
     if of_session is None or session is None:
         raise method_not_found(method)
-    return of_session(session, inbound)
+    return of_session(session, context)
 
 
-def _retry(bus: "Bus", inbound: Inbound, caller: Caller, handler: Handler, open_stream: OpenStream) -> Stream:
+def _retry(bus: "Bus", context: RequestContext, handler: Handler, open_stream: OpenStream) -> Stream:
     """Serve a request that brings answers, and perhaps the state of an earlier round."""
-    request, routing = inbound.request, inbound.routing
+    request, routing = context.request, context.routing
     responses = {} if routing.input_responses is msgspec.UNSET else routing.input_responses
     if not isinstance(responses, dict):
         raise invalid_params("expected an object of answers by key - at `params.inputResponses`")
@@ -163,26 +161,19 @@ def _retry(bus: "Bus", inbound: Inbound, caller: Caller, handler: Handler, open_
         raise invalid_params(f"expected {bound} - at `params.inputResponses`")
     state = None
     if routing.request_state is not msgspec.UNSET:
-        state = bus.parking.open(routing.request_state, Binding.of(request, inbound.principal))
-    slot = bus.admission.admit(request.id, inbound.table(), inbound)
+        state = bus.parking.open(routing.request_state, Binding.of(request, context.principal))
+    slot = bus.admission.admit(request.id, context.table(), context)
     parked = None
     try:
         if state is not None:
             parked = _claim(bus, state, handler)
         if parked is not None:
             call = parked.call
-            call.carry_on(caller, request)
+            call.context = context
         else:
-            call = Call(bus.system, bus=bus, caller=caller, request=request, handler=handler, rounds=True)
-            if state is not None:
-                answers = state.answers or {}
-                call.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
-                call.state = None if state.author is None else msgspec.json.decode(state.author)
-            call.answers |= responses
-        admitted = call.carrier = slot.request = Request(
-            bus.system, inbound=inbound, slot=slot, call=call, open_stream=open_stream
-        )
-        stream = admitted.start()
+            call = Call(bus.system, bus=bus, context=context, handler=handler)
+            _bring_answers(call, state, responses)
+        stream = Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream).start()
     except BaseException:
         slot.release()
         if parked is not None:
@@ -191,6 +182,15 @@ def _retry(bus: "Bus", inbound: Inbound, caller: Caller, handler: Handler, open_
     if parked is not None:
         call.address.tell(Resume(responses))
     return stream
+
+
+def _bring_answers(call: Call, state: RoundState | None, responses: Mapping[str, Any]) -> None:
+    """Give a call that is run anew the answers so far."""
+    if state is not None:
+        answers = state.answers or {}
+        call.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
+        call.state = None if state.author is None else msgspec.json.decode(state.author)
+    call.answers |= responses
 
 
 def _claim(bus: "Bus", state: RoundState, handler: Handler) -> Parked | None:
@@ -215,34 +215,30 @@ def answer(response: Response, session: Session) -> None:
 
 
 def register(
-    bus: "Bus", inbound: Inbound, registration: Registration, open_stream: OpenStream
+    bus: "Bus", context: RequestContext, registration: Registration, open_stream: OpenStream
 ) -> bytes | Stream:
     """Serve `initialize` in a session that was opened for it; as `serve` in all else."""
     if not bus.server.session_hooks:
         return registration.complete()
     # Over HTTP the session's own table is no place for it: its id is in nobody's way yet, and what ends the
     # session must not silence the answer that says so.
-    table = inbound.table() if inbound.setting is Setting.SHARED else None
+    shared = context.setting is Setting.SHARED
     try:
-        slot = bus.admission.admit(inbound.request.id, table, inbound)
-    except ProtocolError:
+        slot = bus.admission.admit(context.request.id, context.table() if shared else None, context)
+        request = Request(
+            bus.system,
+            context=context,
+            slot=slot,
+            call=Call(bus.system, bus=bus, context=context, handler=registration),
+            # Not a stream of its session's: nobody comes back for its answer.
+            open_stream=lambda line, _session: open_stream(line, None),
+        )
+        if not shared and context.session is not None:
+            request.session_id = context.session.id
+        return _start(request)
+    except BaseException:
         registration.abandon()
         raise
-    caller = inbound.caller(bus)
-    call = Call(
-        bus.system, bus=bus, caller=caller, request=inbound.request, handler=registration, rounds=False
-    )
-    request = call.carrier = slot.request = Request(
-        bus.system,
-        inbound=inbound,
-        slot=slot,
-        call=call,
-        # Not a stream of its session's: nobody comes back for its answer.
-        open_stream=lambda line, _session: open_stream(line, None),
-    )
-    if inbound.setting is not Setting.SHARED and inbound.session is not None:
-        request.session_id = inbound.session.id
-    return request.start()
 
 
 def notify(notification: Notification, session: Session | None) -> None:
@@ -260,12 +256,12 @@ def notify(notification: Notification, session: Session | None) -> None:
         session.address.tell(CancelRequest(params.request_id))
 
 
-def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
-    request = inbound.request
+def _listen(bus: "Bus", context: RequestContext, open_stream: OpenStream) -> Stream:
+    request = context.request
     asked = decode_params(ListenParams, request.params).notifications
     limit = bus.limits.max_listened_resources
     if max(len(asked.resource_subscriptions), len(asked.task_ids)) > limit:
-        bus.reached.note("max_listened_resources", inbound.owner, "a listen was refused")
+        bus.reached.note("max_listened_resources", context.owner, "a listen was refused")
     if len(asked.resource_subscriptions) > limit:
         raise invalid_params(
             f"a listen may name at most {limit} resources - at `params.notifications.resourceSubscriptions`"
@@ -273,14 +269,14 @@ def _listen(bus: "Bus", inbound: Inbound, open_stream: OpenStream) -> Stream:
     if len(asked.task_ids) > limit:
         raise invalid_params(f"a listen may name at most {limit} tasks - at `params.notifications.taskIds`")
     if asked.task_ids and bus.features.offers("tasks"):
-        claim = inbound.claim
-        if claim is None or not declares(claim.client_capabilities, inbound.revision):
+        claim = context.claim
+        if claim is None or not declares(claim.client_capabilities, context.revision):
             raise undeclared()
-    granted = grant(bus, asked, inbound.principal)
-    slot = bus.listens.admit(request.id, inbound.table(), CountedTo(inbound.owner))
-    stream = open_stream(Line.LISTEN, inbound.session)
-    stream.owner = inbound.owner
-    bus.system.spawn(SubscriptionActor, inbound, slot, stream, granted, bus)
+    granted = grant(bus, asked, context.principal)
+    slot = bus.listens.admit(request.id, context.table(), CountedTo(context.owner))
+    stream = open_stream(Line.LISTEN, context.session)
+    stream.owner = context.owner
+    bus.system.spawn(SubscriptionActor, context, slot, stream, granted, bus)
     return stream
 
 
@@ -306,15 +302,15 @@ def _lists(tools: bool, prompts: bool, resources: bool) -> SubscriptionFilter:
     return SubscriptionFilter(tools, prompts, resources)
 
 
-def _set_level(session: Session, inbound: Inbound) -> bytes:
-    session.threshold.level = decode_params(SetLevelParams, inbound.request.params).level
+def _set_level(session: Session, context: RequestContext) -> bytes:
+    session.threshold.level = decode_params(SetLevelParams, context.request.params).level
     return _EMPTY
 
 
-def _subscribe(session: Session, inbound: Inbound) -> bytes:
+def _subscribe(session: Session, context: RequestContext) -> bytes:
     if not session.features.offers("resources"):
-        raise method_not_found(inbound.request.method)
-    uri = decode_params(SubscribeParams, inbound.request.params).uri
+        raise method_not_found(context.request.method)
+    uri = decode_params(SubscribeParams, context.request.params).uri
     limit = session.bus.limits.max_subscriptions_per_session
     if uri not in session.subscriptions and len(session.subscriptions) >= limit:
         session.bus.reached.note("max_subscriptions_per_session", session.owner, "a subscription was refused")
@@ -325,14 +321,14 @@ def _subscribe(session: Session, inbound: Inbound) -> bytes:
     return _EMPTY
 
 
-def _unsubscribe(session: Session, inbound: Inbound) -> bytes:
+def _unsubscribe(session: Session, context: RequestContext) -> bytes:
     if not session.features.offers("resources"):
-        raise method_not_found(inbound.request.method)
-    session.unsubscribe(decode_params(SubscribeParams, inbound.request.params).uri)
+        raise method_not_found(context.request.method)
+    session.unsubscribe(decode_params(SubscribeParams, context.request.params).uri)
     return _EMPTY
 
 
-_SESSION_METHODS: Mapping[str, Callable[[Session, Inbound], bytes]] = {
+_SESSION_METHODS: Mapping[str, Callable[[Session, RequestContext], bytes]] = {
     "logging/setLevel": _set_level,
     "resources/subscribe": _subscribe,
     "resources/unsubscribe": _unsubscribe,

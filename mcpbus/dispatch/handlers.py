@@ -21,7 +21,6 @@ from mcpbus.features.function import sole_cause
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.resource import Resource
 from mcpbus.features.tool import Tool, error_result
-from mcpbus.inbound import Caller
 from mcpbus.protocol.errors import (
     INTERNAL_ERROR,
     ProtocolError,
@@ -29,19 +28,21 @@ from mcpbus.protocol.errors import (
     invalid_params,
     resource_not_found,
 )
-from mcpbus.protocol.revisions import InvalidArguments
+from mcpbus.protocol.results import Tail
+from mcpbus.protocol.revisions import InvalidArguments, Revision
 from mcpbus.protocol.task_extension import TaskSupport
 
 _log = logging.getLogger("mcpbus")
 
 
-# None of these is kept from the garbage collector: see `mcpbus.inbound.Caller`.
+# None of these is kept from the garbage collector: what a tool has in its closure may know the contexts of its calls.
 class ToolCall(msgspec.Struct, frozen=True):
     """tools/call of one tool."""
 
-    caller: Caller
     tool: Tool
     arguments: msgspec.Raw
+
+    rounds = True
 
     @property
     def label(self) -> str:
@@ -60,8 +61,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     async def run(self, call: Call) -> bytes | InputRequired:
         """See `Handler.run`; what goes wrong in the tool is a result, which the model gets to see."""
-        tool, caller = self.tool, self.caller
-        revision, tail = caller.revision, caller.tail
+        tool, revision = self.tool, call.context.revision
         try:
             arguments = tool.arguments.decode(self.arguments)
             if tool.task is not None and not tool.task.deferred:
@@ -69,21 +69,21 @@ class ToolCall(msgspec.Struct, frozen=True):
             value = await call.bus.runner.call(tool.function, call, "tools/call", tool.name, arguments)
             if isinstance(value, InputRequired):
                 return value
-            return tool.encode_result(value, revision, tail)
+            return tool.encode_result(value, revision, call.tail)
         except InvalidArgumentsError as error:
             text = f"Invalid arguments for tool {tool.name}: {error}"
             if revision.invalid_arguments is InvalidArguments.ERROR:
                 raise invalid_params(text) from error
-            return error_result(text, tail)
+            return error_result(text, call.tail)
         except BaseException as error:  # noqa: BLE001  # told apart there
-            return self._tell(_failure(error, self.label))
+            return self._tell(_failure(error, self.label), call.tail)
 
-    def _tell(self, error: BaseException) -> bytes:
+    def _tell(self, error: BaseException, tail: Tail) -> bytes:
         """Tell what the tool raised to the model, to the client, or to the log.
 
         Not where it was caught: with a name there, exception and frame would keep each other for the garbage collector.
         """
-        name, tail, cause = self.tool.name, self.caller.tail, sole_cause(error)
+        name, cause = self.tool.name, sole_cause(error)
         if isinstance(cause, ToolError):
             return error_result(str(cause), tail)
         if isinstance(cause, CallTimeoutError):
@@ -97,11 +97,11 @@ class ToolCall(msgspec.Struct, frozen=True):
 class PromptGet(msgspec.Struct, frozen=True):
     """prompts/get of one prompt."""
 
-    caller: Caller
     prompt: Prompt
     arguments: Mapping[str, Any]
 
     replayable = True
+    rounds = True
     task_support = None
 
     @property
@@ -111,14 +111,14 @@ class PromptGet(msgspec.Struct, frozen=True):
 
     async def run(self, call: Call) -> bytes | InputRequired:
         """See `Handler.run`."""
-        prompt, caller = self.prompt, self.caller
+        prompt = self.prompt
         try:
             value = await call.bus.runner.call(
                 prompt.function, call, "prompts/get", prompt.name, self.arguments
             )
             if isinstance(value, InputRequired):
                 return value
-            return prompt.encode_result(value, caller.revision, caller.tail)
+            return prompt.encode_result(value, call.context.revision, call.tail)
         except BaseException as error:  # noqa: BLE001  # translated
             _raise_translated(_failure(error, self.label), self.label)
 
@@ -126,12 +126,12 @@ class PromptGet(msgspec.Struct, frozen=True):
 class ResourceRead(msgspec.Struct, frozen=True):
     """resources/read of one URI."""
 
-    caller: Caller
     resource: Resource
     uri: str
     variables: Mapping[str, str | list[str]]
 
     replayable = True
+    rounds = True
     task_support = None
 
     @property
@@ -141,33 +141,33 @@ class ResourceRead(msgspec.Struct, frozen=True):
 
     async def run(self, call: Call) -> bytes | InputRequired:
         """See `Handler.run`."""
-        resource, caller = self.resource, self.caller
+        resource, revision = self.resource, call.context.revision
         try:
             value = await call.bus.runner.call(
                 resource.function, call, "resources/read", self.uri, resource.bind(self.variables)
             )
             if isinstance(value, InputRequired):
                 return value
-            return resource.encode_result(value, self.uri, caller.revision, caller.tail)
+            return resource.encode_result(value, self.uri, revision, call.tail)
         except BaseException as error:  # noqa: BLE001  # translated
-            self._raise_translated(_failure(error, self.label))
+            self._raise_translated(_failure(error, self.label), revision)
 
-    def _raise_translated(self, error: BaseException) -> Never:
+    def _raise_translated(self, error: BaseException, revision: Revision) -> Never:
         if isinstance(sole_cause(error), ResourceNotFoundError):
-            raise resource_not_found(self.uri, self.caller.revision.resource_not_found) from error
+            raise resource_not_found(self.uri, revision.resource_not_found) from error
         _raise_translated(error, self.label)
 
 
 class Complete(msgspec.Struct, frozen=True):
     """completion/complete of one argument; without a function there is nothing to propose."""
 
-    caller: Caller
     ref: str
     completer: Completer | None
     value: str
     chosen: dict[str, str]
 
     replayable = False
+    rounds = False
     task_support = None
 
     @property
@@ -177,15 +177,15 @@ class Complete(msgspec.Struct, frozen=True):
 
     async def run(self, call: Call) -> bytes | InputRequired:
         """See `Handler.run`."""
-        completer, caller = self.completer, self.caller
+        completer = self.completer
         if completer is None:
-            return encode_completion(NOTHING, caller.tail)
+            return encode_completion(NOTHING, call.tail)
         try:
             arguments = completer.bind(self.value, self.chosen)
             value = await call.bus.runner.call(
                 completer.function, call, "completion/complete", self.ref, arguments
             )
-            return completer.encode_result(value, caller.tail)
+            return completer.encode_result(value, call.tail)
         except BaseException as error:  # noqa: BLE001  # translated
             _raise_translated(_failure(error, self.label), self.label)
 

@@ -30,6 +30,7 @@ class Registration:
     """
 
     replayable = False
+    rounds = False
     task_support = None
 
     def __init__(self, bus: "Bus", session: Session, params: InitializeParams, revision: Revision) -> None:

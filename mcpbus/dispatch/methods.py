@@ -5,6 +5,7 @@ that concern a session or a stream are not here: they belong to the actors.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -25,16 +26,16 @@ from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.definition import Definition
 from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.schemas import jsontypes
-from mcpbus.inbound import Caller
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
 from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, resource_not_found
 from mcpbus.protocol.results import CacheScope, tail_for
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.protocol.task_extension import TASKS, declares, undeclared
+from mcpbus.request_context import RequestContext
 
-Answer: TypeAlias = Callable[[Any, Caller], bytes]
-Prepare: TypeAlias = Callable[[Any, Caller], Handler]
+Answer: TypeAlias = Callable[[Any, RequestContext, Features, Definition], bytes]
+Prepare: TypeAlias = Callable[[Any, RequestContext, Features], Handler]
 
 _BOTH = frozenset(Era)
 _LEGACY = frozenset({Era.LEGACY})
@@ -49,7 +50,8 @@ class NoParams(msgspec.Struct, frozen=True):
 class Method:
     """One method; it has either `answer` or `prepare`.
 
-    Both take the decoded params, once `check` has passed, and raise ProtocolError for what cannot be served.
+    Both take the decoded params, the request with all that is known of it, and what its client is offered, once `check` has
+    passed; and raise ProtocolError for what cannot be served.
     """
 
     name: str
@@ -58,27 +60,18 @@ class Method:
     capability: Capability | None
     """What the server must offer; None for what every server does."""
     eras: frozenset[Era] = _BOTH
-    rounds: bool = attrs.field(default=False, kw_only=True)
-    """Whether it may be answered with input_required (2026-07-28, Multi Round-Trip Requests, "Supported Requests")."""
     answer: Answer | None = attrs.field(default=None, kw_only=True)
     """Returns the encoded result object."""
     prepare: Prepare | None = attrs.field(default=None, kw_only=True)
 
-    def check(self, caller: Caller) -> None:
-        """Refuse a caller for whom there is no such method.
+    def check(self, revision: Revision, features: Features) -> None:
+        """Refuse a client for which there is no such method.
 
         Raises:
-            ProtocolError: -32601: it is not of their era, or the server does not offer its capability.
+            ProtocolError: -32601: it is not of its era, or the server does not offer its capability.
         """
-        if caller.revision.era not in self.eras or not (
-            self.capability is None or caller.features.offers(self.capability)
-        ):
+        if revision.era not in self.eras or not (self.capability is None or features.offers(self.capability)):
             raise method_not_found(self.name)
-
-
-def empty_result(server: Definition, revision: Revision) -> bytes:
-    """The encoded result object of a method that has nothing to say."""
-    return b"{" + server.tails[revision].plain.removeprefix(b",")
 
 
 def initialize_result(
@@ -126,107 +119,98 @@ def server_capabilities(features: Features, revision: Revision, *, stateless: bo
     return declared
 
 
-def _discover(_params: NoParams, caller: Caller) -> bytes:
-    server = caller.server
+def _discover(_params: NoParams, context: RequestContext, features: Features, server: Definition) -> bytes:
+    revision = context.revision
     body: dict[str, Any] = {
         "supportedVersions": MODERN_VERSIONS,
-        "capabilities": server_capabilities(caller.features, caller.revision, stateless=False),
+        "capabilities": server_capabilities(features, revision, stateless=False),
     }
     if server.instructions is not None:
         body["instructions"] = server.instructions
-    tail = tail_for(server.identity(caller.revision), caller.revision)
-    return jsontypes.encode(body)[:-1] + tail.cacheable(server.list_ttl, _scope(caller))
+    tail = tail_for(server.identity(revision), revision)
+    return jsontypes.encode(body)[:-1] + tail.cacheable(server.list_ttl, _scope(features, server))
 
 
-def _ping(_params: NoParams, caller: Caller) -> bytes:
-    return empty_result(caller.server, caller.revision)
-
-
-def _list_tools(params: wire.ListParams, caller: Caller) -> bytes:
-    features = caller.features
-    return _list("tools", params, caller, features.tools, features.visible_tools(caller.principal))
-
-
-def _list_prompts(params: wire.ListParams, caller: Caller) -> bytes:
-    return _list("prompts", params, caller, caller.features.prompts)
-
-
-def _list_resources(params: wire.ListParams, caller: Caller) -> bytes:
-    return _list("resources", params, caller, caller.features.resources)
-
-
-def _list_templates(params: wire.ListParams, caller: Caller) -> bytes:
-    return _list("resourceTemplates", params, caller, caller.features.templates)
+def _ping(_params: NoParams, context: RequestContext, _features: Features, server: Definition) -> bytes:
+    return server.tails[context.revision].alone
 
 
 def _list(
     member: str,
-    params: wire.ListParams,
-    caller: Caller,
-    registry: Registry[Any],
-    seen: Sequence[Entry[Any]] | None = None,
-) -> bytes:
-    """Encode one page of a registry, or of those of its entries that the caller has `seen`."""
-    cursor, revision, server = params.cursor, caller.revision, caller.server
+    registry_of: Callable[[Features], Registry[Any]],
+    seen_by: Callable[[Features, Any], Sequence[Entry[Any]] | None] = lambda *_: None,
+) -> Answer:
+    """Make what answers with one page of a registry, or of those of its entries that a principal sees."""
+    opening = b'{"%b":' % member.encode()
 
-    def build() -> bytes:
-        entries = registry.entries() if seen is None else seen
-        page = paginate(entries, cursor, server.page_size, list_name=member, position=_position)
-        described = jsontypes.encode([entry.item.describe(revision) for entry in page.items])
-        more = b"" if page.next_cursor is None else b',"nextCursor":%b' % jsontypes.encode(page.next_cursor)
-        end = caller.tail.cacheable(server.list_ttl, _scope(caller))
-        return b'{"%b":%b%b%b' % (member.encode(), described, more, end)
+    def answer(
+        params: wire.ListParams, context: RequestContext, features: Features, server: Definition
+    ) -> bytes:
+        cursor, revision = params.cursor, context.revision
+        registry, seen = registry_of(features), seen_by(features, context.principal)
 
-    if cursor is not None:
-        # Only first pages are kept: they are what nearly every client asks for, and a client cannot make up more of them.
-        return build()
-    return registry.kept((revision.name, None if seen is None else tuple(map(_position, seen))), build)
+        def build() -> bytes:
+            entries = registry.entries() if seen is None else seen
+            page = paginate(entries, cursor, server.page_size, list_name=member, position=_position)
+            described = jsontypes.encode([entry.item.describe(revision) for entry in page.items])
+            more = (
+                b"" if page.next_cursor is None else b',"nextCursor":%b' % jsontypes.encode(page.next_cursor)
+            )
+            end = server.tails[revision].cacheable(server.list_ttl, _scope(features, server))
+            return b"%b%b%b%b" % (opening, described, more, end)
+
+        if cursor is not None:
+            # Only first pages are kept: they are what nearly every client asks for, and a client cannot make up more of them.
+            return build()
+        return registry.kept((revision.name, None if seen is None else tuple(map(_position, seen))), build)
+
+    return answer
 
 
 def _position(entry: Entry[Any]) -> int:
     return entry.position
 
 
-def _scope(caller: Caller) -> CacheScope:
+def _scope(features: Features, server: Definition) -> CacheScope:
     """Who may reuse a list: only its principal, if there are principals."""
-    return "private" if caller.server.authenticate is not None or caller.features.selective else "public"
+    return "private" if server.authenticate is not None or features.selective else "public"
 
 
-def _call_tool(call: wire.CallToolParams, caller: Caller) -> Handler:
-    tool = caller.features.find_tool(call.name, caller.principal)
+def _call_tool(call: wire.CallToolParams, context: RequestContext, features: Features) -> Handler:
+    tool = features.find_tool(call.name, context.principal)
     if tool is None:
         raise invalid_params(f"unknown tool {quoted(call.name)} - at `params.name`")
     if (
         tool.task is not None
         and tool.task.required
-        and caller.revision.era is Era.MODERN
-        and not declares(caller.client_capabilities, caller.revision)
+        and context.revision.era is Era.MODERN
+        and not declares(context.client_capabilities, context.revision)
     ):
         raise undeclared()
-    return ToolCall(caller, tool, call.arguments)
+    return ToolCall(tool, call.arguments)
 
 
-def _get_prompt(get: wire.GetPromptParams, caller: Caller) -> Handler:
-    prompt = caller.features.prompts.get(get.name)
+def _get_prompt(get: wire.GetPromptParams, _context: RequestContext, features: Features) -> Handler:
+    prompt = features.prompts.get(get.name)
     if prompt is None:
         raise invalid_params(f"unknown prompt {quoted(get.name)} - at `params.name`")
     try:
-        return PromptGet(caller, prompt, prompt.bind(get.arguments or {}))
+        return PromptGet(prompt, prompt.bind(get.arguments or {}))
     except InvalidArgumentsError as error:
         raise invalid_params(f"{error} - at `params.arguments`") from error
 
 
-def _read_resource(read: wire.ReadResourceParams, caller: Caller) -> Handler:
+def _read_resource(read: wire.ReadResourceParams, context: RequestContext, features: Features) -> Handler:
     uri = read.uri
-    found = caller.features.find_resource(uri)
+    found = features.find_resource(uri)
     if found is None:
-        raise resource_not_found(uri, caller.revision.resource_not_found)
+        raise resource_not_found(uri, context.revision.resource_not_found)
     resource, variables = found
-    return ResourceRead(caller, resource, uri, variables)
+    return ResourceRead(resource, uri, variables)
 
 
-def _complete(complete: wire.CompleteParams, caller: Caller) -> Handler:
-    features, argument = caller.features, complete.argument
+def _complete(complete: wire.CompleteParams, _context: RequestContext, features: Features) -> Handler:
+    argument = complete.argument
     match complete.ref:
         case wire.PromptReference(name=ref):
             known = features.prompt_arguments(ref)
@@ -239,7 +223,7 @@ def _complete(complete: wire.CompleteParams, caller: Caller) -> Handler:
             f"{quoted(ref)} has no argument {quoted(argument.name)} - at `params.argument.name`"
         )
     chosen = (complete.context.arguments if complete.context is not None else None) or {}
-    return Complete(caller, ref, features.completers.get((ref, argument.name)), argument.value, chosen)
+    return Complete(ref, features.completers.get((ref, argument.name)), argument.value, chosen)
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -248,15 +232,30 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         for row in (
             Method("server/discover", NoParams, None, _MODERN, answer=_discover),
             Method("ping", NoParams, None, _LEGACY, answer=_ping),
-            Method("tools/list", wire.ListParams, "tools", answer=_list_tools),
-            Method("tools/call", wire.CallToolParams, "tools", prepare=_call_tool, rounds=True),
-            Method("resources/list", wire.ListParams, "resources", answer=_list_resources),
-            Method("resources/templates/list", wire.ListParams, "resources", answer=_list_templates),
             Method(
-                "resources/read", wire.ReadResourceParams, "resources", prepare=_read_resource, rounds=True
+                "tools/list",
+                wire.ListParams,
+                "tools",
+                answer=_list("tools", attrgetter("tools"), Features.visible_tools),
             ),
-            Method("prompts/list", wire.ListParams, "prompts", answer=_list_prompts),
-            Method("prompts/get", wire.GetPromptParams, "prompts", prepare=_get_prompt, rounds=True),
+            Method("tools/call", wire.CallToolParams, "tools", prepare=_call_tool),
+            Method(
+                "resources/list",
+                wire.ListParams,
+                "resources",
+                answer=_list("resources", attrgetter("resources")),
+            ),
+            Method(
+                "resources/templates/list",
+                wire.ListParams,
+                "resources",
+                answer=_list("resourceTemplates", attrgetter("templates")),
+            ),
+            Method("resources/read", wire.ReadResourceParams, "resources", prepare=_read_resource),
+            Method(
+                "prompts/list", wire.ListParams, "prompts", answer=_list("prompts", attrgetter("prompts"))
+            ),
+            Method("prompts/get", wire.GetPromptParams, "prompts", prepare=_get_prompt),
             Method("completion/complete", wire.CompleteParams, "completions", prepare=_complete),
             Method("tasks/get", TaskParams, "tasks", _MODERN, prepare=prepare_get),
             Method("tasks/update", UpdateTaskParams, "tasks", _MODERN, prepare=prepare_update),

@@ -111,7 +111,7 @@ class Runner:
         run = partial(function.signature.function, **arguments)
         if self.inline or not function.thread:
             return run()
-        place: Any = self.workers().place(call.caller.owner, call.bus.reached)
+        place: Any = self.workers().place(call.context.owner, call.bus.reached)
         return await trio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=place)
 
     def workers(self) -> Threads:

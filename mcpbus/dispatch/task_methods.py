@@ -12,7 +12,8 @@ from mcpbus.tasks.task import CancelTask, Task, Update
 
 if TYPE_CHECKING:
     from mcpbus.call import Call
-    from mcpbus.inbound import Caller
+    from mcpbus.features.catalogue import Features
+    from mcpbus.request_context import RequestContext
 
 _ANSWER_SECONDS = 30.0
 
@@ -34,10 +35,10 @@ class UpdateTaskParams(msgspec.Struct, frozen=True, rename="camel"):
 class _TaskRequest:
     """What these methods have in common; see `mcpbus.call.Handler`."""
 
-    caller: "Caller"
     params: Any
 
     replayable: ClassVar[bool] = False
+    rounds: ClassVar[bool] = False
     task_support: ClassVar[None] = None
 
     def find(self, call: "Call") -> Task:
@@ -46,15 +47,10 @@ class _TaskRequest:
         Raises:
             ProtocolError: -32602: there is none, or it is somebody else's.
         """
-        task = call.bus.tasks.find(self.params.task_id, self.caller.principal)
+        task = call.bus.tasks.find(self.params.task_id, call.context.principal)
         if task is None:
             raise unknown_task()
         return task
-
-    @property
-    def acknowledgement(self) -> bytes:
-        """The result that says nothing."""
-        return b"{" + self.caller.tail.plain.removeprefix(b",")
 
 
 class TaskGet(_TaskRequest):
@@ -62,7 +58,7 @@ class TaskGet(_TaskRequest):
 
     async def run(self, call: "Call") -> bytes:
         """See `Handler.run`."""
-        return (await call.bus.tasks.detail(self.find(call)))[:-1] + self.caller.tail.plain
+        return (await call.bus.tasks.detail(self.find(call)))[:-1] + call.tail.plain
 
 
 class TaskUpdate(_TaskRequest):
@@ -78,7 +74,7 @@ class TaskUpdate(_TaskRequest):
             raise internal_error() from None
         if fault is not None:
             raise fault
-        return self.acknowledgement
+        return call.tail.alone
 
 
 class TaskCancel(_TaskRequest):
@@ -87,31 +83,31 @@ class TaskCancel(_TaskRequest):
     async def run(self, call: "Call") -> bytes:
         """See `Handler.run`."""
         self.find(call).address.tell(CancelTask())
-        return self.acknowledgement
+        return call.tail.alone
 
 
-def prepare_get(params: TaskParams, caller: "Caller") -> TaskGet:
+def prepare_get(params: TaskParams, context: "RequestContext", _features: "Features") -> TaskGet:
     """Prepare tasks/get.
 
     Raises:
         ProtocolError: -32021: the request did not declare the extension.
     """
-    _require_extension(caller)
-    return TaskGet(caller, params)
+    _require_extension(context)
+    return TaskGet(params)
 
 
-def prepare_update(params: UpdateTaskParams, caller: "Caller") -> TaskUpdate:
+def prepare_update(params: UpdateTaskParams, context: "RequestContext", _features: "Features") -> TaskUpdate:
     """Prepare tasks/update; raises as `prepare_get`."""
-    _require_extension(caller)
-    return TaskUpdate(caller, params)
+    _require_extension(context)
+    return TaskUpdate(params)
 
 
-def prepare_cancel(params: TaskParams, caller: "Caller") -> TaskCancel:
+def prepare_cancel(params: TaskParams, context: "RequestContext", _features: "Features") -> TaskCancel:
     """Prepare tasks/cancel; raises as `prepare_get`."""
-    _require_extension(caller)
-    return TaskCancel(caller, params)
+    _require_extension(context)
+    return TaskCancel(params)
 
 
-def _require_extension(caller: "Caller") -> None:
-    if not declares(caller.client_capabilities, caller.revision):
+def _require_extension(context: "RequestContext") -> None:
+    if not declares(context.client_capabilities, context.revision):
         raise undeclared()

@@ -25,6 +25,11 @@ class Tail:
     _revision: Revision
     _meta: MetaObject
 
+    @property
+    def alone(self) -> bytes:
+        """A whole result, which says nothing."""
+        return b"{" + self.plain.removeprefix(b",")
+
     def with_meta(self, meta: MetaObject) -> bytes:
         """As `plain`, with a ``_meta`` of the result's own."""
         return self._end(b"", {**self._meta, **meta}) if meta else self.plain

@@ -127,14 +127,14 @@ class TaskDirectory:
         support = call.handler.task_support
         if call.task_id is not None:
             return True
-        if support is None or not declares(call.caller.client_capabilities, call.caller.revision):
+        if support is None or not declares(call.context.client_capabilities, call.context.revision):
             return False
         if call.speechless or call.beginning:
             await trio.lowlevel.checkpoint_if_cancelled()  # a request that was cancelled has ended as well
             raise RuntimeError(
                 "begin_task(): this call waits for its client, or begins already, in another of its tasks"
             )
-        owner = call.caller.owner
+        owner = call.context.owner
         try:
             self._make_room(owner)
         except Overloaded:
@@ -157,7 +157,7 @@ class TaskDirectory:
                 raise internal_error() from error
             return False
         call.task_id = task.record.id
-        created = task.record.encode()[:-1] + call.caller.tail.task
+        created = task.record.encode()[:-1] + call.tail.task
         self._bus.system.spawn(TaskActor, task, self, call)
         call.address.tell(HandOver(task.address, created))
         return True
@@ -214,7 +214,7 @@ class TaskDirectory:
         limits = self._bus.limits
         ttl = limits.task_ttl if support.ttl is None else support.ttl
         poll = limits.task_poll_interval if support.poll_interval is None else support.poll_interval
-        owner, now = Owner(call.caller.principal), time.time()
+        owner, now = Owner(call.context.principal), time.time()
         task_id = secrets.token_urlsafe(24)
         record = TaskRecord(
             id=task_id,

@@ -16,7 +16,6 @@ import attrs
 from mcpbus_actors import Cell, Failed, Stopped, TaskEnded
 
 from mcpbus.dispatch import dispatcher
-from mcpbus.inbound import Inbound
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.messages import (
@@ -32,6 +31,7 @@ from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Line, Reason, Setting
+from mcpbus.request_context import RequestContext
 from mcpbus.session import Session
 from mcpbus.signals import Abort, Ending
 from mcpbus.stream import Stream
@@ -115,11 +115,11 @@ class _Origin:
     def begin(self, member: Serve[Session]) -> None:
         """Begin one request; what is answered at once joins the replies of the others on their stream."""
         request, revision, setting = member.request, member.revision, self.setting
-        inbound = Inbound(
+        context = RequestContext(
             request, member.routing, revision, setting, self.peer, None, member.session, self.principal
         )
         try:
-            result = dispatcher.serve(self.bus, inbound, lambda _line, _session: self.stream)
+            result = dispatcher.serve(self.bus, context, lambda _line, _session: self.stream)
         except ProtocolError as error:
             self.answer(request.id, request.method, encode_error(request.id, revision.admissible(error)))
         else:

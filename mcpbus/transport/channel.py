@@ -15,7 +15,6 @@ import trio
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
 from mcpbus.dispatch.handshake import Registration
-from mcpbus.inbound import Inbound, OpenStream
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import (
     ProtocolError,
@@ -39,6 +38,7 @@ from mcpbus.protocol.owners import IN_PROCESS, Peer
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
 from mcpbus.protocol.routes import Kind, Line, Setting
 from mcpbus.request import Request as Admitted
+from mcpbus.request_context import OpenStream, RequestContext
 from mcpbus.session import Close, Session, Stage
 from mcpbus.stream import Stream
 
@@ -57,7 +57,7 @@ _SHARED = Setting.SHARED
 
 _SLICE: Final = 64 * 1024
 
-Serve = Callable[["Bus", Inbound, OpenStream], bytes | Stream | Admitted]
+Serve = Callable[["Bus", RequestContext, OpenStream], bytes | Stream | Admitted]
 """`dispatcher.serve`, or `dispatcher.admit`."""
 
 Send = Callable[[list[bytes]], Awaitable[None]]
@@ -325,10 +325,10 @@ class Channel:
                     self._used = True
                     self._bus.shares.establish(self.session)
                 session = self.session
-                inbound = Inbound(
+                context = RequestContext(
                     request, routing, revision, _SHARED, self._peer, claim, session, session.principal
                 )
-                return revision, serve(self._bus, inbound, self._open)
+                return revision, serve(self._bus, context, self._open)
             if request.method == INITIALIZE:
                 return revision, self._initialize(request, routing)
             return revision, self._legacy(request, routing, revision, serve)
@@ -344,8 +344,10 @@ class Channel:
                 f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
             )
         principal = self.session.principal
-        inbound = Inbound(request, routing, revision, _SHARED, self._peer, None, self.session, principal)
-        return serve(self._bus, inbound, self._open)
+        context = RequestContext(
+            request, routing, revision, _SHARED, self._peer, None, self.session, principal
+        )
+        return serve(self._bus, context, self._open)
 
     def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
         if self.session.stage is not Stage.CONNECTED:
@@ -353,9 +355,11 @@ class Channel:
         params = decode_initialize(request.params)
         revision = negotiate(params.protocol_version)
         principal = self.session.principal
-        inbound = Inbound(request, routing, revision, _SHARED, self._peer, None, self.session, principal)
+        context = RequestContext(
+            request, routing, revision, _SHARED, self._peer, None, self.session, principal
+        )
         registration = Registration(self._bus, self.session, params, revision)
-        return dispatcher.register(self._bus, inbound, registration, self._open)
+        return dispatcher.register(self._bus, context, registration, self._open)
 
     def _open(self, _line: Line, _session: Session | None) -> Stream:
         return self._stream

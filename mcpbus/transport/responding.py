@@ -12,7 +12,6 @@ from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.dispatch.methods import initialize_result
-from mcpbus.inbound import Inbound
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
@@ -32,6 +31,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Line
 from mcpbus.request import Request
+from mcpbus.request_context import RequestContext
 from mcpbus.session import Close, OpenGet, Session
 from mcpbus.stream import Stream
 from mcpbus.transport import answers
@@ -107,7 +107,7 @@ class Responder:
         """Serve a request, `initialize` apart."""
         form = self._forms[decision.accepts_json, decision.accepts_sse]
         stateless = decision.claim is None and decision.session is None
-        inbound = Inbound(
+        context = RequestContext(
             decision.request,
             decision.routing,
             decision.revision,
@@ -119,22 +119,22 @@ class Responder:
         )
         bus, scope = self._bus, outlet.scope
         try:
-            result = (dispatcher.serve if scope is None else dispatcher.admit)(bus, inbound, bus.open_stream)
+            result = (dispatcher.serve if scope is None else dispatcher.admit)(bus, context, bus.open_stream)
         except ProtocolError as error:
-            return answers.error_reply(error, inbound.request.id, inbound.revision)
+            return answers.error_reply(error, context.request.id, context.revision)
         if isinstance(result, Request):
             assert scope is not None  # noqa: S101 - otherwise it was started
-            result.opened = partial(_open, outlet, form, inbound.revision)
+            result.opened = partial(_open, outlet, form, context.revision)
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)
             if answered is None or isinstance(answered, EagerTask):
                 return answered
-            return _reply(inbound, form, answered)
+            return _reply(context, form, answered)
         if isinstance(result, Stream):
             form = LISTEN_FORM if decision.request.method == LISTEN else form
-            _open(outlet, form, inbound.revision, result)
+            _open(outlet, form, context.revision, result)
             return None
-        return _reply(inbound, form, result)
+        return _reply(context, form, result)
 
     def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
         form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)
@@ -147,25 +147,25 @@ class Responder:
     def _initialize(self, decision: Initialize, principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
         form = self._forms[decision.accepts_json, decision.accepts_sse]
         setting = form.setting(stateless=self._stateless)
-        inbound = Inbound(
+        context = RequestContext(
             decision.request, decision.routing, decision.revision, setting, peer, principal=principal
         )
         bus = self._bus
         if self._stateless:
             result = initialize_result(bus.server, bus.features, decision.revision, stateless=True)
-            return _reply(inbound, form, result)
+            return _reply(context, form, result)
         try:
             session = bus.open_session(setting, principal, peer)
-            inbound = msgspec.structs.replace(inbound, session=session)
+            context = msgspec.structs.replace(context, session=session)
             registration = Registration(bus, session, decision.params, decision.revision)
-            registered = dispatcher.register(bus, inbound, registration, bus.open_stream)
+            registered = dispatcher.register(bus, context, registration, bus.open_stream)
         except ProtocolError as error:
-            return answers.error_reply(error, inbound.request.id, inbound.revision)
+            return answers.error_reply(error, context.request.id, context.revision)
         if isinstance(registered, Stream):
             # The session's id goes into the head, which therefore waits for the outcome.
-            _open(outlet, attrs.evolve(form, patient=True), inbound.revision, registered)
+            _open(outlet, attrs.evolve(form, patient=True), context.revision, registered)
             return None
-        return _reply(inbound, form, registered, session.id)
+        return _reply(context, form, registered, session.id)
 
     def admit(self, decision: Answer | OpenStream[Session]) -> Answer | OpenStream[Session]:
         """Note that somebody asks for a stream of their session, new or old; refuse it in a drain."""
@@ -192,12 +192,12 @@ def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream)
 
 
 def _reply(
-    inbound: Inbound, form: Form, result: bytes | ProtocolError, session_id: str | None = None
+    context: RequestContext, form: Form, result: bytes | ProtocolError, session_id: str | None = None
 ) -> Answer:
     """The answer with a result, or an error, that was there at once."""
-    request = inbound.request
+    request = context.request
     if isinstance(result, ProtocolError):
-        reply = answers.failed(result, request.id, inbound.revision)
+        reply = answers.failed(result, request.id, context.revision)
         return Answer(reply.status, reply.headers, reply.body, request.method)
     data = encode_result(request.id, result)
     headers = JSON_HEADERS

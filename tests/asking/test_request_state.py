@@ -403,7 +403,6 @@ async def test_a_state_may_expire_while_it_is_claimed(autojump_clock, monkeypatc
     "place",
     [
         "mcpbus.asking.parking.Parking.claim",
-        "mcpbus.call.Call.carry_on",
         "mcpbus.dispatch.dispatcher.Request",
     ],
 )

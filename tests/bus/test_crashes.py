@@ -1,5 +1,7 @@
 """An actor of the bus that raises: what it served ends with an error, and everything else goes on."""
 
+from unittest.mock import AsyncMock
+
 import pytest
 import trio
 from mcpbus_actors import LazyActor, TaskEnded
@@ -312,6 +314,33 @@ async def test_a_crash_while_registering_leaves_no_session(crash, autojump_clock
         assert "mcp-session-id" not in answer.headers
         await trio.sleep(61)
         assert stage.bus.sessions == {}
+        await stage.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("what", ["a call", "initialize"])
+async def test_a_request_that_cannot_be_started_gives_its_place_back(what, autojump_clock, monkeypatch):
+    def no_memory(_request):
+        raise MemoryError
+
+    async with staged() as stage:
+        stage.server.on_session(AsyncMock())
+        async with stage.wire("2025-11-25") as wire:
+            with monkeypatch.context() as patch:
+                patch.setattr(Request, "capacity", property(no_memory), raising=False)
+                if what == "a call":
+                    await wire.say("tools/call", tool("victim"), 1)
+                    await stage.quiet()
+                    answer = wire.got[-1]
+                else:
+                    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+                    answer = (await stage.probe.post(hello).ended()).messages[0]
+            assert answer["error"]["code"] == -32603
+            await stage.quiet()
+            assert (len(stage.bus.admission), len(stage.bus.sessions), stage.bus.statistics().sessions) == (
+                0,
+                1,
+                1,
+            )
         await stage.assert_nothing_is_left()
 
 

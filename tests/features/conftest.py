@@ -8,26 +8,48 @@ import pytest
 
 from mcpbus.call import Call
 from mcpbus.dispatch.methods import METHODS
-from mcpbus.inbound import Caller
+from mcpbus.features.catalogue import Features
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import decode_params
-from mcpbus.protocol.revisions import LATEST, REVISIONS, Revision
+from mcpbus.protocol.meta import ModernClaim, read_routing
+from mcpbus.protocol.owners import IN_PROCESS
+from mcpbus.protocol.revisions import LATEST, REVISIONS, Era, Revision
+from mcpbus.protocol.routes import Setting
 from mcpbus.reached import ReachedLimits
+from mcpbus.request_context import RequestContext
 from mcpbus.server import Server
 
 
 class Client:
-    def __init__(self, server: Server, revision: str | Revision = LATEST, **caller: Any) -> None:
+    def __init__(
+        self,
+        server: Server,
+        revision: str | Revision = LATEST,
+        features: Features | None = None,
+        principal: Any = None,
+    ) -> None:
         self.server = server
         self.revision = REVISIONS[revision] if isinstance(revision, str) else revision
-        given = {"server": server, "features": server.features, "revision": self.revision}
-        self.caller = Caller(**{**given, "tail": server.tails[self.revision], **caller})
+        self.features = server.features if features is None else features
+        claim = ModernClaim(self.revision.name, {}) if self.revision.era is Era.MODERN else None
+        self.context = RequestContext(
+            Request(1, "test"),
+            read_routing(msgspec.Raw(b"{}")),
+            self.revision,
+            Setting.SHARED,
+            IN_PROCESS,
+            claim,
+            principal=principal,
+        )
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        row = METHODS[method]
-        row.check(self.caller)
-        assert row.answer is not None
-        return msgspec.json.decode(row.answer(self.params(method, params), self.caller))
+        METHODS[method].check(self.revision, self.features)
+        return msgspec.json.decode(self.answer(method, self.params(method, params)))
+
+    def answer(self, method: str, params: Any) -> bytes:
+        answer = METHODS[method].answer
+        assert answer is not None
+        return answer(params, self.context, self.features, self.server)
 
     def params(self, method: str, params: dict[str, Any]) -> Any:
         return decode_params(METHODS[method].params, msgspec.Raw(msgspec.json.encode(params)))
@@ -37,12 +59,13 @@ class Client:
 
     async def run_raw(self, method: str, **params: Any) -> bytes:
         row = METHODS[method]
-        row.check(self.caller)
+        row.check(self.revision, self.features)
         assert row.prepare is not None
-        bus: Any = SimpleNamespace(runner=self.server.runner, clock=float, reached=ReachedLimits())
-        prepared = row.prepare(self.params(method, params), self.caller)
-        request = Request(1, "test")
-        call = Call(None, bus=bus, caller=self.caller, request=request, handler=prepared, rounds=False)
+        bus: Any = SimpleNamespace(
+            server=self.server, runner=self.server.runner, clock=float, reached=ReachedLimits()
+        )
+        prepared = row.prepare(self.params(method, params), self.context, self.features)
+        call = Call(None, bus=bus, context=self.context, handler=prepared)
         return await prepared.run(call)
 
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:

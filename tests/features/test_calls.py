@@ -246,7 +246,7 @@ def test_a_prepared_call_says_what_it_is(server, client):
     from mcpbus.protocol.messages import CallToolParams
 
     server.add_tool(lambda: None, name="t")
-    prepared = METHODS["tools/call"].prepare(CallToolParams("t"), client.caller)
+    prepared = METHODS["tools/call"].prepare(CallToolParams("t"), client.context, client.features)
     assert prepared.label == "tools/call t"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbus.dispatch.methods import METHODS, empty_result, initialize_result, server_capabilities
+from mcpbus.dispatch.methods import METHODS, initialize_result, server_capabilities
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, ProtocolError
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.revisions import MODERN_VERSIONS, REVISIONS, Era
@@ -174,7 +174,7 @@ async def test_the_icons_of_the_server_are_told_to_who_asks_for_it_and_in_no_oth
 
 @pytest.mark.parametrize("revision", LEGACY)
 def test_an_empty_result_is_an_empty_object(server, revision):
-    assert empty_result(server, REVISIONS[revision]) == b"{}"
+    assert server.tails[REVISIONS[revision]].alone == b"{}"
 
 
 @pytest.mark.parametrize("options", [{"page_size": 0}, {"list_ttl": -1}])

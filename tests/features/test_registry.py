@@ -3,7 +3,6 @@
 import pytest
 import trio
 
-from mcpbus.dispatch.methods import METHODS
 from mcpbus.features.catalogue import Features
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
@@ -90,12 +89,11 @@ def test_a_cursor_of_another_list_is_refused(connect):
 
 def test_a_list_is_encoded_once_for_each_revision_until_it_changes(connect):
     server = filled("a")
-    answer = METHODS["tools/list"].answer
     modern, legacy = connect(server), connect(server, "2024-11-05")
-    first = answer(ListParams(), modern.caller)
-    assert answer(ListParams(), modern.caller) is first
-    assert answer(ListParams(), legacy.caller) is not first
-    assert answer(ListParams(), modern.caller) is first
+    first = modern.answer("tools/list", ListParams())
+    assert modern.answer("tools/list", ListParams()) is first
+    assert legacy.answer("tools/list", ListParams()) is not first
+    assert modern.answer("tools/list", ListParams()) is first
     server.add_tool(nothing, name="b")
     assert names(modern) == ["a", "b"]
     assert names(legacy) == ["a", "b"]
@@ -151,10 +149,9 @@ def test_a_session_has_tools_of_its_own_over_the_servers(connect):
 
 def test_a_session_without_tools_of_its_own_shares_what_its_server_encoded(connect):
     server = filled("a")
-    answer = METHODS["tools/list"].answer
-    shared = answer(ListParams(), connect(server).caller)
+    shared = connect(server).answer("tools/list", ListParams())
     own = connect(server, features=server.features.overlay())
-    assert answer(ListParams(), own.caller) is shared
+    assert own.answer("tools/list", ListParams()) is shared
 
 
 async def test_who_may_not_see_a_tool_can_neither_list_nor_call_it(connect):

@@ -7,9 +7,17 @@ import re
 import pytest
 from doc_blocks import DOCUMENTS, ROOT, Reader, fenced, in_docstrings
 
+README, SERVER, TESTING = (ROOT / name for name in ("README.md", "docs/server.md", "docs/testing.md"))
+
 
 def read(document):
-    reader = Reader("weather")
+    """Read a document; the README and the page on servers are where `weather.py` comes from, and the others go on with it."""
+    if document in (README, SERVER):
+        reader = Reader("weather")
+    else:
+        weather = Reader("weather")
+        weather.run(fenced(SERVER, "python")[0])
+        reader = Reader("page")
     for block in fenced(document, "python"):
         reader.run(block)
     return reader
@@ -21,7 +29,7 @@ def test_the_python_blocks_run_one_after_the_other(document):
 
 
 def test_the_tests_in_a_block_are_run():
-    namespace = vars(read(DOCUMENTS[0]).module)
+    namespace = vars(read(TESTING).module)
     assert {name for name in namespace if name.startswith("test_")} == {
         "test_forecast",
         "test_progress_comes_on_the_answer",
@@ -30,11 +38,11 @@ def test_the_tests_in_a_block_are_run():
 
 @pytest.mark.parametrize("block", list(in_docstrings()), ids=lambda block: f"{block.file.stem}:{block.line}")
 def test_the_examples_in_docstrings_run(block):
-    """What defines something is run after the README, whose server it may use; the rest is an excerpt."""
+    """What defines something is run after the page on servers, whose server it may use; the rest is an excerpt."""
     code = block.compile(ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if re.match(r"@|async def|def |class |import |from |server = ", block.text):
         assert code
-        reader = read(DOCUMENTS[0])
+        reader = read(SERVER)
         exec("from mcpbus import *\nfrom mcpbus.testing import *", vars(reader.module))
         reader.run(block)
 
@@ -64,14 +72,28 @@ def test_every_command_is_there(command):
         case ["hypercorn", "-k", "trio", target]:
             module, _, name = target.partition(":")
             assert module == "weather"
-            assert callable(vars(read(DOCUMENTS[0]).module)[name])
+            assert callable(vars(read(ROOT / "docs/serving.md").module)[name])
         case _:
             pytest.fail(f"nobody has checked what {command!r} is")
 
 
-def test_every_file_and_folder_named_in_the_readme_is_there():
-    named = re.findall(
-        r"`((?:\.ci|mcpbus|benchmarks|docs)/[\w./]*)`|\]\(([\w/.]+)\)", DOCUMENTS[0].read_text()
-    )
-    for path in [first or second for first, second in named]:
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_file_folder_and_heading_that_a_document_names_is_there(document):
+    text = document.read_text()
+    for path in re.findall(r"`((?:\.ci|mcpbus|benchmarks|docs)/[\w./]*)`", text):
         assert (ROOT / path).exists(), path
+    for path, heading in re.findall(r"\]\((?!https?:)([\w./-]*)(?:#([\w-]+))?\)", text):
+        named = document.parent / path if path else document
+        assert named.exists(), path
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", named.read_text(), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w-]", "", each.lower().replace(" ", "-")) for each in headings}, (
+                heading
+            )
+
+
+def test_the_readme_is_read_in_minutes_and_leads_everywhere():
+    text = README.read_text()
+    assert len(text.split()) <= 1_200
+    for document in ROOT.glob("docs/*.md"):
+        assert f"(docs/{document.name})" in text, document.name

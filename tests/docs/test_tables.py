@@ -1,4 +1,4 @@
-"""What the README's tables say is what the code does."""
+"""What the tables of the documents say is what the code does."""
 
 import ast
 import inspect
@@ -12,20 +12,18 @@ from mcpbus import HttpOptions, Limits, LogLevel, Reason, ServeOptions, Server
 from mcpbus.protocol.revisions import REVISIONS, Era
 from mcpbus.protocol.routes import Kind, Line, Setting, route
 
-README = (ROOT / "README.md").read_text()
 
-
-def rows(heading):
-    """The rows of all tables under a heading, as lists of cells."""
-    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)[1]
-    lines = [line for line in section.splitlines() if line.startswith("|")]
+def rows(document):
+    """The rows of all tables of a document, as lists of cells."""
+    text = (ROOT / "docs" / document).read_text()
+    lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def documented():
     """The documented defaults, by owner."""
     tables = {}
-    for name, default, _ in rows("Limits and defaults"):
+    for name, default, _ in rows("limits.md"):
         if name.startswith("**"):
             table = tables[name.strip("*`")] = {}
         elif name.startswith("`"):
@@ -54,7 +52,7 @@ def test_defaults_of_the_server_are_its_own():
 
 
 def test_every_reason_is_there_in_its_own_words():
-    told = {name.strip("`"): text for name, *text in rows("Delivery") if name.strip("`").isupper()}
+    told = {name.strip("`"): text for name, *text in rows("delivery.md") if name.strip("`").isupper()}
     assert told == {reason.name: [reason.value] for reason in Reason}
 
 
@@ -76,7 +74,7 @@ COLUMNS = [
 
 def test_the_table_of_places_is_the_routing_table():
     kinds = {kind.value: kind for kind in Kind}
-    header, *body = [row for row in rows("Delivery") if len(row) > 2]
+    header, *body = [row for row in rows("delivery.md") if len(row) > 2]
     assert header == ["Message", *(title for title, _ in COLUMNS)]
     told = [row for row in body if row[0] in kinds]
     assert len(told) == 6
@@ -91,5 +89,5 @@ def test_the_table_of_places_is_the_routing_table():
 
 
 def test_every_revision_is_named():
-    section = re.search(r"## Supported revisions\n(.*?)## ", README, re.DOTALL)[1]
+    section = re.search(r"## Supported revisions\n(.*?)## ", (ROOT / "README.md").read_text(), re.DOTALL)[1]
     assert set(re.findall(r"`([\d-]+)`", section)) == set(REVISIONS)

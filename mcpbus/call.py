@@ -12,7 +12,7 @@ it on from the very line. A call that becomes a task is carried by the task's ac
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 from mcpbus_actors import (
@@ -32,6 +32,7 @@ from mcpbus_actors import (
 from mcpbus.asking.ask import Ask, Required, Withdraw
 from mcpbus.asking.parking import Parked
 from mcpbus.budget import Account, weigh
+from mcpbus.core.services import Services
 from mcpbus.features.asking.errors import InvalidAnswerError, cannot_ask
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.schemas import jsontypes
@@ -42,11 +43,8 @@ from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason
 from mcpbus.protocol.task_extension import TaskSupport
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-    from mcpbus.request_context import RequestContext
-    from mcpbus.stream import Stream
+from mcpbus.request_context import RequestContext
+from mcpbus.stream import Stream
 
 _log = logging.getLogger("mcpbus")
 
@@ -169,11 +167,11 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         account: Where it is counted what it keeps in memory, if that is worth it.
     """
 
-    bus: "Bus"
-    context: "RequestContext"
+    bus: Services
+    context: RequestContext
     handler: Handler
     carrier: LazyActor[object] | Address[object] | Reason | None = None
-    stream: "Stream | None" = None
+    stream: Stream | None = None
     task: Task | None = None
     task_id: str | None = None
     beginning: bool = False
@@ -390,7 +388,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         body: dict[str, Any] = {"inputRequests": requests} if requests else {}
         result = jsontypes.encode(body | {"requestState": sealed})[:-1] + self.tail.input_required
         if not again:
-            parked = Parked(name, self, self._give_way, self.context.owner)
+            parked = Parked(name, self, self.context.principal, self._give_way, self.context.owner)
             self.bus.parking.park(self._name, parked)
             self.count(self._give_way, len(result))
         return result

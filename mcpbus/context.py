@@ -1,7 +1,7 @@
 """What a handler is given: who asks, and how to speak to them while it runs."""
 
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -10,6 +10,7 @@ from mcpbus_actors import LazyActor
 from mcpbus import emission
 from mcpbus.asking.ask import Ask, Withdraw
 from mcpbus.call import Call
+from mcpbus.core.hub import Hub, hub_of
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Place, Receipt
 from mcpbus.features.asking.errors import cannot_ask, timed_out, undeclared
@@ -19,13 +20,9 @@ from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.session import Session
 from mcpbus.signals import CloseConnection
-from mcpbus.sync_context import SyncContext
 from mcpbus.turns import MOST_IN_A_ROW, SLICE_SECONDS
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-    from mcpbus.session import Session
 
 T = TypeVar("T")
 
@@ -90,7 +87,7 @@ class Context(Asking, HandlerContext):
         return self._call.context.principal
 
     @property
-    def session(self) -> "Session | None":
+    def session(self) -> Session | None:
         """The legacy session of the request; None in revision 2026-07-28 and in stateless serving."""
         return self._call.context.legacy_session
 
@@ -110,9 +107,9 @@ class Context(Asking, HandlerContext):
         return self._call.state
 
     @property
-    def bus(self) -> "Bus":
+    def bus(self) -> Hub:
         """The bus that serves the request."""
-        return self._bus
+        return hub_of(self._bus)
 
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None
@@ -199,7 +196,7 @@ class Context(Asking, HandlerContext):
             RuntimeError: Another part of the handler waits for the client, or begins the task.
             ProtocolError: The tool requires a task, and there is no room; or the task store failed.
         """
-        begun = await self._bus.tasks.begin(self._call)
+        begun = await self.bus.tasks.begin(self._call)
         await trio.lowlevel.checkpoint()
         return begun
 
@@ -210,7 +207,7 @@ class Context(Asking, HandlerContext):
 
     async def task_message(self, message: str | None) -> None:
         """Show people who look at the task what it is doing; None shows nothing. Does nothing if it is no task."""
-        self._bus.tasks.say(self._call, message)
+        self.bus.tasks.say(self._call, message)
         await trio.lowlevel.checkpoint()
 
     async def close_stream(self, retry: float = 1.0) -> None:
@@ -226,11 +223,6 @@ class Context(Asking, HandlerContext):
         if isinstance(call.carrier, LazyActor) and call.context.revision.priming:
             call.carrier.tell(CloseConnection(retry))
         await trio.lowlevel.checkpoint()
-
-    @property
-    def blocking(self) -> "SyncContext":
-        """The same context for a plain function."""
-        return SyncContext(self)
 
     def prepare(self, questions: Mapping[str, Question]) -> Ask:
         """Make questions ready to be asked. For the bus.

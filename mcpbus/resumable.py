@@ -1,10 +1,11 @@
 """The streams of one session that its client can come back to."""
 
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from mcpbus.stores.log import EventLog
-    from mcpbus.stream import Stream
+from mcpbus.stores.log import EventLog
+
+T = TypeVar("T")
+"""Streams."""
 
 _REMEMBERED = 32
 """How many streams that have ended a session knows the last event of."""
@@ -13,7 +14,7 @@ _MOST_BROKEN = 1_000
 """How many streams with a gap it knows: as many as may have been open when a store failed."""
 
 
-class ResumableStreams:
+class ResumableStreams(Generic[T]):
     """Where a session's streams are found by the names of their logs.
 
     Of those that ended lately with nothing left to say it is known where, though no store was ever told of a stream
@@ -24,20 +25,21 @@ class ResumableStreams:
     __slots__ = ("_broken", "_ended", "_live", "_used")
 
     def __init__(self) -> None:
-        self._live: dict[str, Stream] = {}
+        self._live: dict[str, tuple[T, EventLog]] = {}
         self._ended: dict[str, int] = {}
         self._broken: dict[str, None] = {}
         self._used = False
 
-    def add(self, stream: "Stream", log: "EventLog") -> None:
+    def add(self, stream: T, log: EventLog) -> None:
         """Enter a stream."""
-        self._live[log.name] = stream
+        self._live[log.name] = stream, log
 
-    def find(self, name: str) -> "Stream | None":
+    def find(self, name: str) -> T | None:
         """Return a stream that has not ended."""
-        return self._live.get(name)
+        live = self._live.get(name)
+        return None if live is None else live[0]
 
-    def ended(self, log: "EventLog", *, complete: bool) -> None:
+    def ended(self, log: EventLog, *, complete: bool) -> None:
         """Note that a stream has ended, and whether its log has all that it had to say."""
         self._live.pop(log.name, None)
         self._used = self._used or log.used
@@ -60,8 +62,7 @@ class ResumableStreams:
 
     def close(self) -> bool:
         """Keep nothing any more, since the session has ended; return whether the store may have something of it."""
-        for stream in self._live.values():
-            assert stream.log is not None  # noqa: S101 - it was entered with it
-            self._used = self._used or stream.log.used
-            stream.log.end()
+        for _, log in self._live.values():
+            self._used = self._used or log.used
+            log.end()
         return self._used

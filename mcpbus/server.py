@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 import trio
 
-from mcpbus.bus import Bus, open_bus
+from mcpbus.bus import Bus
+from mcpbus.core.hub import open_hub
 from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability
 from mcpbus.features.definition import Definition, check_functions, check_lists
@@ -149,7 +150,8 @@ class Server(Definition):
         try:
             async with (
                 self.lifespan_context() as state,
-                open_bus(
+                open_hub(
+                    Bus,
                     self,
                     self.runner,
                     limits or Limits(),
@@ -171,7 +173,7 @@ class Server(Definition):
         task_store: TaskStore | None = None,
         response: ResponseMode = "auto",
         **http: Unpack[HttpFields],
-    ) -> LifespanApp:
+    ) -> LifespanApp[Bus]:
         """Return the server as an ASGI application for ``hypercorn -k trio module:app``.
 
         It opens the server in the ASGI lifespan. An application that mounts it and runs no lifespan but its own enters

@@ -8,7 +8,7 @@ its client has gone, in any of the ways in which that can happen.
 import enum
 import secrets
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import trio
@@ -16,6 +16,7 @@ from mcpbus_actors import Address
 
 from mcpbus import emission
 from mcpbus.admission import InFlight
+from mcpbus.core.services import Services
 from mcpbus.emission import Emission
 from mcpbus.fate import Receipt
 from mcpbus.features.catalogue import Features
@@ -28,10 +29,6 @@ from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind, Reason, Setting
 from mcpbus.resumable import ResumableStreams
 from mcpbus.stream import Stream
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-
 
 _ID_BITS: Final = 30
 """A session's questions are numbered from anywhere on, so that one process repeats no id of another's to a client that they share.
@@ -90,6 +87,16 @@ class Close(msgspec.Struct, frozen=True):
     """
 
     why: str | None
+
+
+class Directory(Protocol):
+    """Where sessions are entered."""
+
+    def ready(self, session: "Session", /) -> None:
+        """Note that a session's client sent initialized."""
+
+    def forget(self, session: "Session", /) -> None:
+        """Take out a session that has ended."""
 
 
 class LogThreshold:
@@ -151,7 +158,7 @@ class Session:
     address: Address[object]
 
     def __init__(
-        self, bus: "Bus", session_id: str, setting: Setting, principal: object, owner: Hashable
+        self, bus: Services, session_id: str, setting: Setting, principal: object, owner: Hashable
     ) -> None:
         self.bus = bus
         self.id = session_id
@@ -167,7 +174,7 @@ class Session:
         self.in_flight = InFlight(bus.limits.max_requests_per_session)
         self.threshold = LogThreshold(bus.limits.log_level)
         self.questions: dict[RequestId, Address[object]] = {}
-        self.streams = ResumableStreams()
+        self.streams: ResumableStreams[Stream] = ResumableStreams()
         self.subscriptions: set[str] = set()
         self.account = bus.budget.account("a session", self._make_room, owner=owner)
         self.stage = Stage.CONNECTED if setting is Setting.SHARED else Stage.REGISTERING
@@ -246,8 +253,12 @@ class Session:
         if self._own is None:
             # Made only now: most sessions have no tools of their own.
             self._own = self.bus.features.overlay()
-            self._own.on_change(lambda _: self.bus.session_tools_changed(self))
+            self._own.on_change(lambda _: self._tools_changed())
         return self._own.add_tool(tool, **fields)
+
+    def _tools_changed(self) -> None:
+        registered = self.stage in {Stage.REGISTERED, Stage.READY}
+        self.bus.publish_list("tools", [self.address] if registered else [])
 
     def remove_tool(self, name: str) -> None:
         """Take one of its own tools from this client, and tell it.

@@ -1,7 +1,7 @@
 """The session actor: decides on which stream what is said to a session leaves, and when the session ends."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import trio
@@ -13,14 +13,10 @@ from mcpbus.interest import covers
 from mcpbus.outbox import NOT_WRITTEN, Outbox, Outgoing
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import ABSENT, CHANGES, Kind, Line, Reason, Situation, absent, route
-from mcpbus.signals import Abort, Cancel, Drop, End, Ending, Finish, Purge, Supersede
-from mcpbus.stream import Returned, Stream
-
-if TYPE_CHECKING:
-    pass
 from mcpbus.session import (
     CancelRequest,
     Close,
+    Directory,
     EndGet,
     Initialized,
     OpenGet,
@@ -29,6 +25,8 @@ from mcpbus.session import (
     Stage,
     Unsubscribed,
 )
+from mcpbus.signals import Abort, Cancel, Drop, End, Ending, Finish, Purge, Supersede
+from mcpbus.stream import Returned, Stream
 
 
 class _Tick(msgspec.Struct, frozen=True):
@@ -49,14 +47,23 @@ class SessionActor:
     Args:
         cell: Its cell.
         session: The session.
+        directory: Where it is entered.
         shared: The channel that carries everything; None over Streamable HTTP.
         timed: Whether the client has to initialize the session in time, or if it is a channel to say something at least.
     """
 
-    def __init__(self, cell: Cell[object], session: Session, shared: Stream | None, timed: bool) -> None:
+    def __init__(
+        self,
+        cell: Cell[object],
+        session: Session,
+        directory: Directory,
+        shared: Stream | None,
+        timed: bool,
+    ) -> None:
         limits = session.bus.limits
         self._cell = cell
         self._session = session
+        self._directory = directory
         self._limits = limits
         self._get: Stream | None = None
         self._older: Stream | None = None  # has not returned yet what it had, when a newer one took its place
@@ -89,7 +96,7 @@ class SessionActor:
     def _initialized(self, _message: Initialized) -> None:
         if self._session.stage is Stage.REGISTERED:
             self._session.enter(Stage.READY)
-            self._session.bus.ready(self._session)
+            self._directory.ready(self._session)
             self._flush()
 
     def _tick(self, _message: _Tick) -> None:
@@ -129,7 +136,7 @@ class SessionActor:
     def _ended(self, reason: StopReason) -> None:
         session = self._session
         session.enter(Stage.ENDED)
-        session.bus.forget(session)
+        self._directory.forget(session)
         silent = self._why is None and reason is not StopReason.FAILED
         end = Drop() if silent else End(self._why or "The session failed")
         for request in session.in_flight.addresses():

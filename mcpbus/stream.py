@@ -76,7 +76,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     outbox: Outbox
     _open: OpenStreams
     log: EventLog | None = None
-    registry: ResumableStreams | None = None
+    registry: "ResumableStreams[Stream] | None" = None
     returns_to: Address[object] | None = None
     finishing: bool = False
     ending: Ending | None = None

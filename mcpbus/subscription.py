@@ -6,11 +6,12 @@ before it. Every message of the subscription is stamped with the id of the liste
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from mcpbus_actors import Address, Cell, Stopped, StopReason
 
 from mcpbus.admission import Slot
+from mcpbus.core.hub import Hub
 from mcpbus.emission import Emission
 from mcpbus.fate import Receipt
 from mcpbus.interest import weigh_uri
@@ -24,9 +25,6 @@ from mcpbus.request_context import RequestContext
 from mcpbus.signals import Cancel, Drop, End, Purge
 from mcpbus.stream import Stream
 from mcpbus.tasks.task import Follow
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
@@ -45,7 +43,7 @@ class SubscriptionActor:
         slot: Slot,
         stream: Stream,
         granted: SubscriptionFilter,
-        bus: "Bus",
+        bus: Hub,
     ) -> None:
         self._cell = cell
         self._context = context

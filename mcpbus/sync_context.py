@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import trio
 
 from mcpbus import emission
+from mcpbus.context import Client, Context
 from mcpbus.emission import Emission, Progress
 from mcpbus.fate import Receipt
 from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
@@ -15,10 +16,7 @@ from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind
-
-if TYPE_CHECKING:
-    from mcpbus.context import Client, Context
-    from mcpbus.session import Session
+from mcpbus.session import Session
 
 T = TypeVar("T")
 
@@ -33,7 +31,7 @@ class SyncContext(HandlerContext):
 
     asynchronous = False
 
-    def __init__(self, context: "Context") -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
 
     @property
@@ -47,7 +45,7 @@ class SyncContext(HandlerContext):
         return self._context.revision
 
     @property
-    def client(self) -> "Client":
+    def client(self) -> Client:
         """What the client says of itself."""
         return self._context.client
 
@@ -57,7 +55,7 @@ class SyncContext(HandlerContext):
         return self._context.principal
 
     @property
-    def session(self) -> "Session | None":
+    def session(self) -> Session | None:
         """The legacy session of the request, if there is one. Its methods belong to the trio thread."""
         return self._context.session
 

@@ -1,11 +1,10 @@
 """How long tasks that never have to wait go on before they let others run."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
+from mcpbus.core.services import Services
 
 SLICE_SECONDS: Final = 0.001
 MOST_IN_A_ROW: Final = 64
@@ -24,7 +23,7 @@ class Turns:
 
     __slots__ = ("_bus", "_left", "_until", "_waiting")
 
-    def __init__(self, bus: "Bus") -> None:
+    def __init__(self, bus: Services) -> None:
         self._bus = bus
         self._left = 0
         self._until = float("-inf")

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -12,29 +12,30 @@ from mcpbus.protocol.request_state import Binding, RoundState, Sealer
 from mcpbus.reached import ReachedLimits
 from mcpbus.shares import NoRoomError, Shares
 
-if TYPE_CHECKING:
-    from mcpbus.call import Call
+T = TypeVar("T")
 
 _MOST_CONSUMED = 100_000
 
 
-class Parked(msgspec.Struct, frozen=True):
+class Parked(msgspec.Struct, Generic[T], frozen=True):
     """A call that waits.
 
     Attributes:
         round: The round that goes on with it.
-        call: What its context speaks through.
+        call: The call.
+        principal: Who alone may carry it on.
         evict: Ends it.
         owner: To whom it is counted.
     """
 
     round: bytes
-    call: "Call"
+    call: T
+    principal: object
     evict: Callable[[], object]
     owner: Hashable = None
 
 
-class Parking:
+class Parking(Generic[T]):
     """The calls of one bus that wait, oldest first.
 
     Nothing assumes that a retry comes: each call has its own time limit, and beyond `limit` the oldest goes of whoever has
@@ -54,14 +55,14 @@ class Parking:
         self.timeout = timeout
         self._reached = reached
         self._shares: Shares[str] = Shares(limit)
-        self._calls: dict[str, Parked] = {}
+        self._calls: dict[str, Parked[T]] = {}
         self._consumed: OrderedDict[bytes, float] = OrderedDict()  # used rounds, and when they lapse
         self._forgotten = 0.0
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def park(self, call: str, parked: Parked) -> None:
+    def park(self, call: str, parked: Parked[T]) -> None:
         """Enter a call."""
         if call not in self._calls and not self._make_room(parked.owner):
             parked.evict()
@@ -87,7 +88,7 @@ class Parking:
         if self._reached is not None:
             self._reached.note("max_parked", owner, "a call that waited for its client was given up")
 
-    def leave(self, call: str) -> Parked:
+    def leave(self, call: str) -> Parked[T]:
         """Take a call out.
 
         Raises:
@@ -108,9 +109,9 @@ class Parking:
 
     def _owner_of(self, call: str) -> Owner | None:
         parked = self._calls.get(call)
-        return None if parked is None else Owner(parked.call.context.principal)
+        return None if parked is None else Owner(parked.principal)
 
-    def claim(self, state: RoundState) -> Parked | None:
+    def claim(self, state: RoundState) -> Parked[T] | None:
         """Use up a round, and return the call that waits for it; None if that is gone.
 
         Raises:

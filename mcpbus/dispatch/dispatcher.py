@@ -7,7 +7,7 @@ what does. The transports differ only in the stream that the reply goes to.
 import logging
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -16,6 +16,7 @@ from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.asking.parking import Parked
 from mcpbus.budget import weigh
 from mcpbus.call import Call, Handler, Resume
+from mcpbus.core.hub import Hub
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.dispatch.methods import METHODS
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
@@ -40,9 +41,6 @@ from mcpbus.signals import Answered
 from mcpbus.stream import Stream
 from mcpbus.subscription import SubscriptionActor
 
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-
 _log = logging.getLogger("mcpbus")
 
 _EMPTY = b"{}"
@@ -50,7 +48,7 @@ LISTEN = "subscriptions/listen"
 INITIALIZE = "initialize"
 
 
-def serve(bus: "Bus", context: RequestContext, open_stream: OpenStream) -> bytes | Stream:
+def serve(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes | Stream:
     """Serve a request, `initialize` apart; its handler has a task of its own.
 
     Returns:
@@ -70,7 +68,7 @@ def _start(request: Request) -> Stream:
         raise _failed(request.context, error) from error
 
 
-def admit(bus: "Bus", context: RequestContext, open_stream: OpenStream) -> bytes | Stream | Request:
+def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes | Stream | Request:
     """Admit a request, `initialize` apart, whose handler is run by whoever has it admitted.
 
     Args:
@@ -123,7 +121,7 @@ def _failed(context: RequestContext, error: BaseException) -> ProtocolError:
     return internal_error()
 
 
-def _fits(bus: "Bus", context: RequestContext) -> bool:
+def _fits(bus: Hub, context: RequestContext) -> bool:
     """Return whether there may be a request that brings so much; raises what to answer if not."""
     bus.budget.check(weigh(context.request.params), context.owner)
     return True
@@ -139,7 +137,7 @@ def _count(request: Request) -> None:
         raise Overloaded("Too much is kept in memory, and this request would be the largest; try again later")
 
 
-def _serve_apart(bus: "Bus", context: RequestContext, open_stream: OpenStream) -> bytes | Stream:
+def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes | Stream:
     """Serve what no features stand behind: what concerns a session or a stream."""
     method, session = context.request.method, context.legacy_session
     if method == LISTEN and context.revision.era is Era.MODERN:
@@ -150,7 +148,7 @@ def _serve_apart(bus: "Bus", context: RequestContext, open_stream: OpenStream) -
     return of_session(session, context)
 
 
-def _retry(bus: "Bus", context: RequestContext, handler: Handler, open_stream: OpenStream) -> Stream:
+def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: OpenStream) -> Stream:
     """Serve a request that brings answers, and perhaps the state of an earlier round."""
     request, routing = context.request, context.routing
     responses = {} if routing.input_responses is msgspec.UNSET else routing.input_responses
@@ -193,7 +191,7 @@ def _bring_answers(call: Call, state: RoundState | None, responses: Mapping[str,
     call.answers |= responses
 
 
-def _claim(bus: "Bus", state: RoundState, handler: Handler) -> Parked | None:
+def _claim(bus: Hub, state: RoundState, handler: Handler) -> Parked[Call] | None:
     """Use up a round, and return the call that waits for it; None if it is to be run anew.
 
     Raises:
@@ -215,7 +213,7 @@ def answer(response: Response, session: Session) -> None:
 
 
 def register(
-    bus: "Bus", context: RequestContext, registration: Registration, open_stream: OpenStream
+    bus: Hub, context: RequestContext, registration: Registration, open_stream: OpenStream
 ) -> bytes | Stream:
     """Serve `initialize` in a session that was opened for it; as `serve` in all else."""
     if not bus.server.session_hooks:
@@ -256,7 +254,7 @@ def notify(notification: Notification, session: Session | None) -> None:
         session.address.tell(CancelRequest(params.request_id))
 
 
-def _listen(bus: "Bus", context: RequestContext, open_stream: OpenStream) -> Stream:
+def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> Stream:
     request = context.request
     asked = decode_params(ListenParams, request.params).notifications
     limit = bus.limits.max_listened_resources
@@ -280,7 +278,7 @@ def _listen(bus: "Bus", context: RequestContext, open_stream: OpenStream) -> Str
     return stream
 
 
-def grant(bus: "Bus", asked: SubscriptionFilter, principal: object) -> SubscriptionFilter:
+def grant(bus: Hub, asked: SubscriptionFilter, principal: object) -> SubscriptionFilter:
     """Return what of a filter the server honours: what it offers at all, and tasks of this principal."""
     features = bus.features
     resources = features.offers("resources")

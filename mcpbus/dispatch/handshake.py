@@ -1,7 +1,6 @@
 """initialize: how a legacy session is registered, and what it is answered."""
 
 import logging
-from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -9,15 +8,13 @@ from mcpbus_actors import split_failure
 
 from mcpbus.budget import weigh
 from mcpbus.call import Call
+from mcpbus.core.hub import Hub
 from mcpbus.dispatch.methods import initialize_result
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.messages import InitializeParams
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Setting
 from mcpbus.session import Close, Registered, Session, Stage
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
 
 _log = logging.getLogger("mcpbus")
 
@@ -33,7 +30,7 @@ class Registration:
     rounds = False
     task_support = None
 
-    def __init__(self, bus: "Bus", session: Session, params: InitializeParams, revision: Revision) -> None:
+    def __init__(self, bus: Hub, session: Session, params: InitializeParams, revision: Revision) -> None:
         self._bus = bus
         self._session = session
         session.revision = revision

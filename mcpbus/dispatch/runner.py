@@ -12,6 +12,7 @@ from mcpbus.context import Context
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.function import Function
 from mcpbus.features.threads import Threads
+from mcpbus.sync_context import SyncContext
 
 
 @attrs.frozen
@@ -129,7 +130,7 @@ def _with_context(function: Function, arguments: Mapping[str, Any], context: Con
     name = function.signature.context
     if name is None:
         return arguments
-    return {**arguments, name: context if function.signature.asynchronous else context.blocking}
+    return {**arguments, name: context if function.signature.asynchronous else SyncContext(context)}
 
 
 def _wrap(middleware: Middleware, call_next: CallNext, invocation: Invocation) -> Awaitable[Any]:

@@ -1,19 +1,19 @@
 """What is asked about a task: tasks/get, tasks/update and tasks/cancel (rules TX-5 to TX-10)."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import attrs
 import msgspec
 from mcpbus_actors import AskFailedError, AskRefusedError, AskTimeoutError
 
+from mcpbus.call import Call
+from mcpbus.core.hub import hub_of
+from mcpbus.features.catalogue import Features
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.task_extension import declares, undeclared, unknown_task
-from mcpbus.tasks.task import CancelTask, Task, Update
-
-if TYPE_CHECKING:
-    from mcpbus.call import Call
-    from mcpbus.features.catalogue import Features
-    from mcpbus.request_context import RequestContext
+from mcpbus.request_context import RequestContext
+from mcpbus.tasks.table import Task
+from mcpbus.tasks.task import CancelTask, Update
 
 _ANSWER_SECONDS = 30.0
 
@@ -41,13 +41,13 @@ class _TaskRequest:
     rounds: ClassVar[bool] = False
     task_support: ClassVar[None] = None
 
-    def find(self, call: "Call") -> Task:
+    def find(self, call: Call) -> Task:
         """Return the task.
 
         Raises:
             ProtocolError: -32602: there is none, or it is somebody else's.
         """
-        task = call.bus.tasks.find(self.params.task_id, call.context.principal)
+        task = hub_of(call.bus).tasks.find(self.params.task_id, call.context.principal)
         if task is None:
             raise unknown_task()
         return task
@@ -56,15 +56,15 @@ class _TaskRequest:
 class TaskGet(_TaskRequest):
     """Tells how a task is."""
 
-    async def run(self, call: "Call") -> bytes:
+    async def run(self, call: Call) -> bytes:
         """See `Handler.run`."""
-        return (await call.bus.tasks.detail(self.find(call)))[:-1] + call.tail.plain
+        return (await hub_of(call.bus).tasks.detail(self.find(call)))[:-1] + call.tail.plain
 
 
 class TaskUpdate(_TaskRequest):
     """Brings answers to what a task asks."""
 
-    async def run(self, call: "Call") -> bytes:
+    async def run(self, call: Call) -> bytes:
         """See `Handler.run`."""
         try:
             fault = await self.find(call).address.ask(Update(self.params.input_responses), _ANSWER_SECONDS)
@@ -80,13 +80,13 @@ class TaskUpdate(_TaskRequest):
 class TaskCancel(_TaskRequest):
     """Tells a task's handler to end; harmless if it has ended."""
 
-    async def run(self, call: "Call") -> bytes:
+    async def run(self, call: Call) -> bytes:
         """See `Handler.run`."""
         self.find(call).address.tell(CancelTask())
         return call.tail.alone
 
 
-def prepare_get(params: TaskParams, context: "RequestContext", _features: "Features") -> TaskGet:
+def prepare_get(params: TaskParams, context: RequestContext, _features: Features) -> TaskGet:
     """Prepare tasks/get.
 
     Raises:
@@ -96,18 +96,18 @@ def prepare_get(params: TaskParams, context: "RequestContext", _features: "Featu
     return TaskGet(params)
 
 
-def prepare_update(params: UpdateTaskParams, context: "RequestContext", _features: "Features") -> TaskUpdate:
+def prepare_update(params: UpdateTaskParams, context: RequestContext, _features: Features) -> TaskUpdate:
     """Prepare tasks/update; raises as `prepare_get`."""
     _require_extension(context)
     return TaskUpdate(params)
 
 
-def prepare_cancel(params: TaskParams, context: "RequestContext", _features: "Features") -> TaskCancel:
+def prepare_cancel(params: TaskParams, context: RequestContext, _features: Features) -> TaskCancel:
     """Prepare tasks/cancel; raises as `prepare_get`."""
     _require_extension(context)
     return TaskCancel(params)
 
 
-def _require_extension(context: "RequestContext") -> None:
+def _require_extension(context: RequestContext) -> None:
     if not declares(context.client_capabilities, context.revision):
         raise undeclared()

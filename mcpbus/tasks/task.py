@@ -8,11 +8,10 @@ handler ends: what a task had to run, its result has to be fetched.
 import logging
 import math
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-import attrs
 import mcpbus_actors
 import msgspec
 from mcpbus_actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
@@ -23,41 +22,12 @@ from mcpbus.emission import Emission, Progress
 from mcpbus.features.asking.errors import AskError, cannot_ask
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, quoted
-from mcpbus.protocol.principals import Owner
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores.breaker import StoreDownError
-from mcpbus.tasks.record import TaskRecord, TaskStatus, encode_error
-
-if TYPE_CHECKING:
-    from mcpbus.tasks.directory import TaskDirectory
+from mcpbus.tasks.record import TaskStatus, encode_error
+from mcpbus.tasks.table import Task, TaskTable
 
 _log = logging.getLogger("mcpbus")
-
-
-@attrs.define(eq=False)
-class Task:
-    """One task, as the directory knows it.
-
-    Attributes:
-        record: What is known of it now.
-        owner: Whose it is.
-        ttl: Seconds that it has, and then its result.
-        counted_to: Who has one task more with it.
-        address: Its actor.
-        payload: The encoded questions, result or error that belong to its status; None if there are none, or if
-            the store has them.
-    """
-
-    record: TaskRecord
-    owner: Owner
-    ttl: float
-    counted_to: Hashable
-    address: Address[object] = attrs.field(init=False, repr=False)
-    payload: bytes | None = attrs.field(default=None, repr=False)
-
-    def idle_since(self) -> float | None:
-        """Tell since when its result is there, in seconds since 1970; None while its handler runs."""
-        return self.record.updated if self.record.status.final else None
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -108,7 +78,7 @@ class TaskActor:
     Args:
         cell: Its cell.
         task: The task.
-        tasks: The directory that it is in.
+        tasks: The table that it is in.
         call: What its call speaks through; None for a task that has no call any more, which is then reported
             failed unless it had ended.
         lost: Why it has none.
@@ -118,7 +88,7 @@ class TaskActor:
         self,
         cell: Cell[object],
         task: Task,
-        tasks: "TaskDirectory",
+        tasks: TaskTable,
         call: Call | None,
         lost: str = "Internal error",
     ) -> None:
@@ -289,7 +259,7 @@ class TaskActor:
         elif self._expired:
             self._delete()
         elif isinstance(outcome, Failed):
-            self._cell.after(self._tasks.store_pause, _WriteAgain())
+            self._cell.after(self._tasks.bus.limits.store_pause, _WriteAgain())
 
     def _write_again(self, _message: _WriteAgain) -> None:
         if not self._expired and self._writing is None:
@@ -332,7 +302,10 @@ class TaskActor:
             # Whoever waits in spite of the cancellation. When the system closes, nobody is to be woken for this.
             for ask, _ in tuple(self._asked.values()):
                 ask.fail(cannot_ask("its task has ended"))
-        self._tasks.leave(self._task, failed=reason is StopReason.FAILED)
+        self._tasks.leave(self._task)
+        system = self._tasks.bus.system
+        if reason is StopReason.FAILED and not system.closed:
+            system.spawn(TaskActor, self._task, self._tasks, None)  # reports it
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _discard,
@@ -351,7 +324,7 @@ class TaskActor:
     }
 
 
-async def _tell_of(tasks: "TaskDirectory", task: Task) -> bytes | None:
+async def _tell_of(tasks: TaskTable, task: Task) -> bytes | None:
     """Return how a task is, for a listen; None where its time was over meanwhile, or the store failed and said so."""
     try:
         return await tasks.detail(task)

@@ -1,12 +1,13 @@
 """The ASGI shell over the `endpoint`."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
 
 from mcpbus.containment import ExceptionsOnly
+from mcpbus.core.hub import Hub
 from mcpbus.protocol.bounded_cache import Remembered
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
@@ -21,9 +22,6 @@ from mcpbus.transport.asgi_websocket import AsgiWebSocket
 from mcpbus.transport.endpoint import Endpoint
 from mcpbus.transport.responding import ResponseMode
 from mcpbus.transport.unfinished import Unfinished, take_turn
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
 
 _LAST_LOOK_SECONDS: Final = 0.1
 _TOO_SLOW: Final = refusal(408, invalid_request("the body of the request did not come in time"))
@@ -45,7 +43,7 @@ class AsgiApp:
         response: The form of answers; see `Endpoint`.
     """
 
-    def __init__(self, bus: "Bus", options: HttpOptions, response: ResponseMode) -> None:
+    def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
         self._bus = bus
         self._endpoint = Endpoint(bus, options, response)
         self._remembered = Remembered[Hashable, _Known]()
@@ -136,7 +134,7 @@ class _AsgiRequest:
 
     host: Host | None = None
 
-    def __init__(self, known: _Known, peer: Peer, receive: Receive, send: Send, bus: "Bus") -> None:
+    def __init__(self, known: _Known, peer: Peer, receive: Receive, send: Send, bus: Hub) -> None:
         self.head = known.head
         self.peer = peer
         self.cleared = known.cleared

@@ -10,11 +10,12 @@ to be written.
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 from mcpbus_actors import Cell, Failed, Stopped, TaskEnded
 
+from mcpbus.core.hub import Hub
 from mcpbus.dispatch import dispatcher
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import ProtocolError
@@ -36,15 +37,12 @@ from mcpbus.session import Session
 from mcpbus.signals import Abort, Ending
 from mcpbus.stream import Stream
 
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-
 _AT_ONCE: Final = 16
 """How many requests of a batch are served at once."""
 
 
 def begin_batch(
-    bus: "Bus", batch: Batch[Session], setting: Setting, principal: object, peer: Peer
+    bus: Hub, batch: Batch[Session], setting: Setting, principal: object, peer: Peer
 ) -> Stream | Answer:
     """Deal with all messages of a batch, in their order; requests after the first few are begun as those are answered.
 
@@ -94,7 +92,7 @@ class _Origin:
         later: Those that have not begun, in order.
     """
 
-    bus: "Bus"
+    bus: Hub
     setting: Setting
     principal: object
     peer: Peer

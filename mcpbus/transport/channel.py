@@ -8,10 +8,11 @@ so does the session, and all that is in flight is cancelled.
 import logging
 import math
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import trio
 
+from mcpbus.core.hub import Hub
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
 from mcpbus.dispatch.handshake import Registration
@@ -42,9 +43,6 @@ from mcpbus.request_context import OpenStream, RequestContext
 from mcpbus.session import Close, Session, Stage
 from mcpbus.stream import Stream
 
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-
 _log = logging.getLogger("mcpbus")
 
 # Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
@@ -57,7 +55,7 @@ _SHARED = Setting.SHARED
 
 _SLICE: Final = 64 * 1024
 
-Serve = Callable[["Bus", RequestContext, OpenStream], bytes | Stream | Admitted]
+Serve = Callable[[Hub, RequestContext, OpenStream], bytes | Stream | Admitted]
 """`dispatcher.serve`, or `dispatcher.admit`."""
 
 Send = Callable[[list[bytes]], Awaitable[None]]
@@ -65,7 +63,7 @@ Send = Callable[[list[bytes]], Awaitable[None]]
 
 
 async def run_channel(
-    bus: "Bus",
+    bus: Hub,
     messages: AsyncIterable[bytes],
     send: Callable[[bytes], Awaitable[None]],
     principal: object = None,
@@ -146,9 +144,7 @@ class Channel:
         Overloaded: The bus takes no more connections.
     """
 
-    def __init__(
-        self, bus: "Bus", principal: object, peer: Peer = IN_PROCESS, *, spared: bool = False
-    ) -> None:
+    def __init__(self, bus: Hub, principal: object, peer: Peer = IN_PROCESS, *, spared: bool = False) -> None:
         self._bus = bus
         self._peer = peer
         self.session, self._stream = bus.open_channel(principal, peer, timed=not spared)

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.admission import Overloaded
 from mcpbus.budget import SHORT_BYTES, Account, Budget
+from mcpbus.core.hub import Hub
+from mcpbus.dispatch.directory import Directory
 from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.options import Limits
 from mcpbus.protocol.http.messages import (
@@ -39,9 +41,6 @@ from mcpbus.transport.responding import Responder, ResponseMode
 from mcpbus.transport.resuming import resume
 from mcpbus.transport.websocket import WebSockets
 
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-
 _POST: Final = Proceed("POST")
 
 
@@ -62,9 +61,9 @@ class Endpoint:
         ValueError: There is no such form.
     """
 
-    def __init__(self, bus: "Bus", options: HttpOptions, response: ResponseMode) -> None:
+    def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
         self.options = options
-        self.exchange: Exchange[Session] = Exchange(options, bus)
+        self.exchange: Exchange[Session] = Exchange(options, Directory(bus))
         self.websockets = WebSockets(bus, self.exchange)
         self._proxied = self.exchange.proxies is not None
         self._bus = bus

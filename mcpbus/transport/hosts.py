@@ -10,17 +10,15 @@ With many who ask, one turn of the scheduler serves all of them.
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 import trio
 from mcpbus_actors import Cell, Directive, EagerTask, Failed, System, TaskEnded
 
+from mcpbus.core.hub import Hub
 from mcpbus.dispatch.methods import METHODS
 from mcpbus.protocol.revisions import Era
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
 
 T = TypeVar("T")
 
@@ -35,7 +33,7 @@ _MOST_AT_REST: Final = 16
 """How many tasks are kept for the next that wait."""
 
 
-def may_wait(bus: "Bus", method: str, tool: object, era: Era) -> bool:
+def may_wait(bus: Hub, method: str, tool: object, era: Era) -> bool:
     """Tell whether the handler of a request may take more than one step; only then does it need a task that may stay with it.
 
     Args:

@@ -6,12 +6,13 @@ legacy revision may be negotiated over it, and a request that brings the ``_meta
 shared channel. An error that names no request has no place on the stream: it is the body of its POST's 400.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
 import trio
 
 from mcpbus.admission import Overloaded
+from mcpbus.core.hub import Hub
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.http import origin
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
@@ -25,9 +26,6 @@ from mcpbus.transport import answers
 from mcpbus.transport.answering import HttpRequest, watch
 from mcpbus.transport.authorizing import authorize
 from mcpbus.transport.channel import Channel
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
 
 _VERBS: Final = b"GET, POST"
 _NAME: Final = "session_id"
@@ -43,7 +41,7 @@ class HttpSse:
         exchange: The endpoint's own judge, for what is asked of every client.
     """
 
-    def __init__(self, bus: "Bus", exchange: Exchange[Session]) -> None:
+    def __init__(self, bus: Hub, exchange: Exchange[Session]) -> None:
         self._bus = bus
         self._exchange = exchange
         self._channels: dict[str, Channel] = {}

@@ -3,17 +3,17 @@
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 import trio
 
+from mcpbus.core.hub import Hub
 from mcpbus.protocol.http.messages import NO_STORE
 from mcpbus.reached import ReachedLimits
 from mcpbus.transport.asgi import AsgiApp, Message, Receive, Scope, Send
 from mcpbus.transport.endpoint import Endpoint
 
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
+HubT = TypeVar("HubT", bound=Hub)
 
 _log = logging.getLogger("mcpbus")
 
@@ -28,7 +28,7 @@ NO_LIFESPAN = (
 NOT_OPEN = "the server is not open: there is a bus from the start of the ASGI lifespan to its end"
 
 
-class LifespanApp:
+class LifespanApp(Generic[HubT]):
     """Opens a bus when the ASGI server starts, and serves it until the ASGI server stops. Made by `Server.asgi`.
 
     An application that mounts it and runs no lifespan but its own enters `lifespan` in that.
@@ -39,16 +39,16 @@ class LifespanApp:
     """
 
     def __init__(
-        self, open_bus: Callable[[], "AbstractAsyncContextManager[Bus]"], attach: Callable[["Bus"], AsgiApp]
+        self, open_bus: Callable[[], AbstractAsyncContextManager[HubT]], attach: Callable[[HubT], AsgiApp]
     ) -> None:
         self._open_bus = open_bus
         self._attach = attach
         self._app: AsgiApp | None = None
-        self._bus: Bus | None = None
+        self._bus: HubT | None = None
         self._reached = ReachedLimits()
 
     @property
-    def bus(self) -> "Bus":
+    def bus(self) -> HubT:
         """The open bus.
 
         Raises:

@@ -8,11 +8,12 @@ comes over the channel.
 import contextvars
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import trio
 from mcpbus_actors import EagerTask
 
+from mcpbus.core.hub import Hub
 from mcpbus.dispatch import dispatcher
 from mcpbus.fate import DELIVERED
 from mcpbus.nursery import background
@@ -26,15 +27,12 @@ from mcpbus.transport.client import Client, OnQuestion
 from mcpbus.transport.hosts import NEVER_ENTERED, Hosts, may_wait
 from mcpbus.transport.waiting import Pending
 
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-
 _Sent: TypeAlias = tuple[Request | Notification | Response, Pending | None, contextvars.Context]
 
 
 @asynccontextmanager
 async def connect(
-    bus: "Bus",
+    bus: Hub,
     revision: str,
     principal: object = None,
     capabilities: Mapping[str, Any] | None = None,
@@ -72,7 +70,7 @@ class _Connection:
 
     client: Client
 
-    def __init__(self, bus: "Bus", channel: Channel) -> None:
+    def __init__(self, bus: Hub, channel: Channel) -> None:
         self._bus = bus
         self._channel = channel
         self._hosts: Hosts[_Sent] = Hosts(bus.system, self._take)

@@ -1,13 +1,14 @@
 """What is done about an HTTP request that the `Exchange` has judged. Nothing here waits but its author's code."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 import msgspec
 from mcpbus_actors import EagerTask
 
 from mcpbus.admission import Overloaded
+from mcpbus.core.hub import Hub
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handshake import Registration
@@ -39,9 +40,6 @@ from mcpbus.transport.answering import Opened, Outlet
 from mcpbus.transport.answers import GET_FORM, JSON_HEADERS, LISTEN_FORM, Form
 from mcpbus.transport.batches import begin_batch
 
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
 Decision: TypeAlias = (
     Answer
@@ -69,7 +67,7 @@ class Responder:
         ValueError: There is no such form.
     """
 
-    def __init__(self, bus: "Bus", response: ResponseMode, *, stateless: bool) -> None:
+    def __init__(self, bus: Hub, response: ResponseMode, *, stateless: bool) -> None:
         if response not in {"auto", "json", "sse"}:
             raise ValueError(f"response is {response!r}: it must be 'auto', 'json' or 'sse'")
         self._bus = bus

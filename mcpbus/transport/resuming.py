@@ -11,11 +11,11 @@ must not take that for the end of its request. A GET stream that has ended goes 
 """
 
 import logging
-from typing import TYPE_CHECKING
 
 import trio
 
 from mcpbus.containment import ExceptionsOnly
+from mcpbus.core.hub import Hub
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.messages import NO_CONTENT, Answer, refusal
 from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
@@ -28,14 +28,11 @@ from mcpbus.transport.answering import Answering, HttpRequest, Opened, watch
 from mcpbus.transport.answers import GET_FORM
 from mcpbus.writer import Writer
 
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
-
 _log = logging.getLogger("mcpbus")
 _NOTHING = Replay((), finished=False)
 
 
-async def resume(bus: "Bus", http: HttpRequest, session: Session, last_event_id: str) -> None:
+async def resume(bus: Hub, http: HttpRequest, session: Session, last_event_id: str) -> None:
     """Answer a GET that names the last event its client has seen."""
     named = parse_event_id(last_event_id)
     if named is None or bus.event_store is None:
@@ -60,7 +57,7 @@ async def resume(bus: "Bus", http: HttpRequest, session: Session, last_event_id:
 
 
 async def _follow_up(
-    bus: "Bus", http: HttpRequest, session: Session, connection: trio.CancelScope, named: tuple[str, int]
+    bus: Hub, http: HttpRequest, session: Session, connection: trio.CancelScope, named: tuple[str, int]
 ) -> None:
     """Answer a client that comes back to a stream that has ended."""
     name, after = named
@@ -83,7 +80,7 @@ async def _follow_up(
 
 
 async def _go_on(
-    bus: "Bus", http: HttpRequest, stream: Stream, writer: Writer, connection: trio.CancelScope
+    bus: Hub, http: HttpRequest, stream: Stream, writer: Writer, connection: trio.CancelScope
 ) -> None:
     """Write what is said from now on."""
     answering = Answering(http, Opened(stream, writer, GET_FORM, None), started=True)
@@ -92,7 +89,7 @@ async def _go_on(
 
 
 async def _replay(
-    bus: "Bus",
+    bus: Hub,
     http: HttpRequest,
     session: Session,
     named: tuple[str, int],
@@ -115,7 +112,7 @@ async def _replay(
     return more and not deadline.cancelled_caught
 
 
-async def _fetch(bus: "Bus", session: Session, name: str, after: int) -> Replay | None:
+async def _fetch(bus: Hub, session: Session, name: str, after: int) -> Replay | None:
     assert bus.event_store is not None  # noqa: S101 - the caller looked
     if bus.event_breaker.open:
         return None  # which ends only that stream; to wait for the store would end nothing else

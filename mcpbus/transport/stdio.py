@@ -10,16 +10,14 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import trio
 
+from mcpbus.core.hub import Hub
 from mcpbus.nursery import background
 from mcpbus.protocol.owners import STDIO
 from mcpbus.transport.channel import run_channel
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
 
 _log = logging.getLogger("mcpbus")
 
@@ -39,7 +37,7 @@ class StdioClosedError(Exception):
 
 
 async def run_stdio(
-    bus: "Bus",
+    bus: Hub,
     *,
     shutdown: trio.Event | None = None,
     drain_seconds: float = 5.0,
@@ -72,7 +70,7 @@ async def run_stdio(
     return whole
 
 
-async def _drain(bus: "Bus", shutdown: trio.Event, seconds: float, serving: trio.CancelScope) -> None:
+async def _drain(bus: Hub, shutdown: trio.Event, seconds: float, serving: trio.CancelScope) -> None:
     await shutdown.wait()
     await bus.drain(seconds)
     serving.deadline = trio.current_time() + _LAST_WORDS_SECONDS

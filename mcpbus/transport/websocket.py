@@ -9,9 +9,10 @@ Here is who may connect, and with which codes connections are closed. Who carrie
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mcpbus.admission import Overloaded
+from mcpbus.core.hub import Hub
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
 from mcpbus.protocol.http.validation import Exchange
@@ -20,9 +21,6 @@ from mcpbus.session import Session
 from mcpbus.transport import answers
 from mcpbus.transport.authorizing import authorize
 from mcpbus.transport.channel import Channel
-
-if TYPE_CHECKING:
-    from mcpbus.bus import Bus
 
 SUBPROTOCOL: Final = "mcp"
 
@@ -69,7 +67,7 @@ class WebSockets:
         bus: The same.
     """
 
-    def __init__(self, bus: "Bus", exchange: Exchange[Session]) -> None:
+    def __init__(self, bus: Hub, exchange: Exchange[Session]) -> None:
         self.bus = bus
         self._exchange = exchange
 

@@ -157,7 +157,7 @@ def test_a_large_answer_does_not_make_a_state_that_cannot_be_brought_back():
 
 def park(parking, sealer, call, gone, owner=None):
     name, state = sealer.seal(BOUND, call, {}, 60)
-    parking.park(call, Parked(name, None, lambda: gone.append(call), owner))
+    parking.park(call, Parked(name, None, None, lambda: gone.append(call), owner))
     return sealer.open(state, BOUND)
 
 

@@ -1,0 +1,328 @@
+"""The hub: the directory of sessions, streams and tasks, and the place from which a change is told to all who want to hear of it.
+
+Transports are thin: each turns its bytes into `dispatcher.serve`, and a `Stream` back into bytes.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import trio
+from mcpbus_actors import DeadLetter, System, open_system
+
+from mcpbus import mailboxes
+from mcpbus.admission import overloaded
+from mcpbus.core.services import Runner, Services
+from mcpbus.emission import RESOURCE_UPDATED
+from mcpbus.fate import Broadcast
+from mcpbus.features.catalogue import Kind as FeatureKind
+from mcpbus.features.definition import Definition
+from mcpbus.open_streams import OpenStreams
+from mcpbus.options import Limits
+from mcpbus.protocol.jsonrpc import encode_notification
+from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.principals import is_same
+from mcpbus.protocol.routes import Kind, Line, Setting
+from mcpbus.session import Close, EndGet, Session
+from mcpbus.session_actor import SessionActor
+from mcpbus.shares import NoRoomError, Shares
+from mcpbus.signals import End
+from mcpbus.statistics import Statistics
+from mcpbus.stores.breaker import Breaker
+from mcpbus.stores.forgetting import Forgetting
+from mcpbus.stores.log import EventLog
+from mcpbus.stores.protocol import EventStore
+from mcpbus.stream import Stream, open_stream
+from mcpbus.tasks.directory import TaskDirectory
+from mcpbus.tasks.stores.memory import MemoryTaskStore
+from mcpbus.tasks.stores.protocol import TaskStore
+from mcpbus.turns import Turns
+
+_FLUSH_SECONDS = 0.25
+"""At the end of a drain: how long clients have to take the last replies."""
+
+
+class Hub(Services):
+    """An opened server, to which every transport attaches. Made by `open_hub`.
+
+    Attributes:
+        sessions: The legacy sessions that have been initialized, by id.
+        shares: The same by owner, with those that have not been initialized, and the connections that may never be.
+        tasks: The calls that became tasks; their number is its length.
+        event_store: What legacy clients can come back for, if there is one.
+        event_breaker: Through which the event store is asked to keep something.
+        turns: How long clients in process go on without letting others run.
+    """
+
+    def __init__(
+        self,
+        server: Definition,
+        runner: Runner,
+        system: System,
+        limits: Limits,
+        state: Any,
+        *,
+        event_store: EventStore | None,
+        task_store: TaskStore | None,
+    ) -> None:
+        super().__init__(server, runner, system, limits, state)
+        self.turns = Turns(self)
+        self.event_store = event_store
+        self.event_breaker = Breaker("event store", limits, self.reached)
+        self._forgetting = (
+            None if event_store is None else Forgetting(system, event_store, limits.store_pause)
+        )
+        self.tasks = TaskDirectory(self, MemoryTaskStore() if task_store is None else task_store)
+        self._sessions: dict[str, Session] = {}
+        self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
+        self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
+        self._streams = OpenStreams()
+        self._drained = False
+
+    # -- telling clients -------------------------------------------------------------------------
+
+    def tools_changed(self) -> Broadcast:
+        """Tell every client that wants to know that the list of tools has changed.
+
+        `Server.add_tool` and `Server.remove_tool` do so by themselves.
+        """
+        return self._list_changed("tools")
+
+    def prompts_changed(self) -> Broadcast:
+        """Tell every client that wants to know that the list of prompts has changed."""
+        return self._list_changed("prompts")
+
+    def resources_changed(self) -> Broadcast:
+        """Tell every client that wants to know that the list of resources or templates has changed."""
+        return self._list_changed("resources")
+
+    def resource_updated(self, uri: str) -> Broadcast:
+        """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
+        self.check_thread("bus.resource_updated")
+        data = encode_notification(RESOURCE_UPDATED, {"uri": uri})
+        recipients, key = self.interests.in_uri(uri), (RESOURCE_UPDATED, uri)
+        return self.publish(recipients, RESOURCE_UPDATED, Kind.RESOURCE_UPDATED, data, key, uri)
+
+    def _list_changed(self, kind: FeatureKind) -> Broadcast:
+        self.check_thread(f"bus.{kind}_changed")
+        sessions = (session.address for session in self._sessions.values())
+        return self.publish_list(kind, [*sessions, *self.interests.in_list(kind)])
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    def find_session(self, session_id: str, principal: object) -> Session | None:
+        """Return the session of that id, if it is `principal`'s own; None is the answer for both faults.
+
+        A session that is a connection has no requests over Streamable HTTP, whoever knows its id.
+        """
+        session = self._sessions.get(session_id)
+        if session is None or session.setting is Setting.SHARED or not is_same(session.principal, principal):
+            return None
+        return session
+
+    def open_session(self, setting: Setting, principal: object, peer: Peer) -> Session:
+        """Open a session over HTTP, for an initialize that is about to be answered.
+
+        Raises:
+            Overloaded: There are as many as there may be, and none that could make room for one of this owner's.
+        """
+        owner = self._make_room(principal, peer)
+        return self._spawn_session(setting, principal, owner, None)
+
+    def open_channel(self, principal: object, peer: Peer, *, timed: bool) -> tuple[Session, Stream]:
+        """Open a connection that carries everything: its session, which may never be initialized, and its stream.
+
+        Args:
+            principal: Whom `authenticate` found.
+            peer: From where it comes.
+            timed: Whether it ends if its client says nothing.
+
+        Raises:
+            Overloaded: As for `open_session`; such connections count among the sessions.
+        """
+        owner = self._make_room(principal, peer)
+        stream = self.open_stream(Line.SHARED)
+        stream.owner = owner
+        return self._spawn_session(Setting.SHARED, principal, owner, stream, timed=timed), stream
+
+    def _make_room(self, principal: object, peer: Peer) -> Hashable:
+        """Make room for a session, and return to whom it is counted."""
+        owner = owner_of(principal, peer)
+        self.admission.check(owner)
+        try:
+            displaced = self.shares.make_room(owner)
+        except NoRoomError as full:
+            self.reached.note("max_sessions", owner, "a new session was refused")
+            raise overloaded(
+                full, f"Too many sessions: at most {self.limits.max_sessions} on this server"
+            ) from None
+        if displaced is not None:
+            self.reached.note(
+                "max_sessions", displaced.owner, "a session that was not at work made room for another one"
+            )
+            displaced.address.tell(Close("The session was not at work, and made room for another one"))
+        return owner
+
+    def _spawn_session(
+        self,
+        setting: Setting,
+        principal: object,
+        owner: Hashable,
+        shared: Stream | None,
+        *,
+        timed: bool = True,
+    ) -> Session:
+        session = Session(self, secrets.token_urlsafe(24), setting, principal, owner)
+        self.system.spawn(SessionActor, session, self, shared, timed)
+        self.shares.enter(owner, session)
+        return session
+
+    def registered(self, session: Session) -> None:
+        """Enter a session whose initialize is being answered. For the handshake."""
+        self._sessions[session.id] = session
+
+    def ready(self, session: Session) -> None:
+        """Note that a session's client sent initialized. For the session."""
+        self.shares.establish(session)
+        session.listening = session.setting is Setting.SHARED
+
+    def forget(self, session: Session) -> None:
+        """Take a session that has ended out of the directory. For the session."""
+        self._sessions.pop(session.id, None)
+        self.shares.leave(session)
+        self.interests.remove(session.address, uris=session.subscriptions)
+        if session.streams.close() and self._forgetting is not None and not self.system.closed:
+            self._forgetting.add(session.id)
+
+    def open_stream(self, line: Line, session: Session | None = None) -> Stream:
+        """Open a stream. For transports.
+
+        Args:
+            line: What kind of stream it is.
+            session: The legacy session over HTTP that it belongs to, which may lose it and come back.
+        """
+        log = None
+        if self.event_store is not None and session is not None and session.revision is not None:
+            primes = session.revision.priming
+            log = EventLog(self.event_store, self.event_breaker, session.id, line, primes=primes)
+        returns_to = session.address if session is not None and line is Line.GET else None
+        stream = open_stream(
+            self.system, line, self.limits, self._streams, self.budget, returns_to=returns_to, log=log
+        )
+        if session is not None:
+            stream.owner = session.owner
+        if log is not None and session is not None:
+            session.streams.add(stream, log)
+            stream.registry = session.streams
+        return stream
+
+    # -- looking inside --------------------------------------------------------------------------
+
+    def statistics(self) -> Statistics:
+        """Return what the bus has done and holds at this moment."""
+        ledger, inside = self.ledger, self.system.statistics()
+        return Statistics(
+            sessions=len(self._sessions),
+            requests=len(self.admission) + len(self.listens),
+            listens=len(self.listens),
+            emitted=ledger.emitted,
+            delivered=ledger.delivered,
+            refused=ledger.refused,
+            stored=ledger.stored,
+            discarded=MappingProxyType({reason: n for reason, n in ledger.discarded.items() if n}),
+            pending=MappingProxyType({place: n for place, n in ledger.pending.items() if n}),
+            actors=inside.actors,
+            tasks=inside.tasks,
+            held_bytes=self.budget.held,
+            limits_reached=MappingProxyType({**self.reached.counts}),
+        )
+
+    def dead_letters(self, callback: Callable[[DeadLetter], object]) -> Callable[[], None]:
+        """Show `callback` every message inside the bus that no actor handled to its end.
+
+        Returns:
+            A function that ends this.
+        """
+        return self.system.tap_dead_letters(callback)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def drain(self, seconds: float) -> None:
+        """End all that goes on: refuse what is new, end listens and GET streams, let requests finish.
+
+        Args:
+            seconds: How long requests and tasks may go on; the rest is then answered with an error, and reported
+                failed. What is said last has a quarter of a second more, at most, to be written and stored.
+        """
+        self._drained = True
+        self.admission.closed = self.listens.closed = True
+        self.parking.evict_all()
+        self.tasks.close()
+        for slot in self.listens:
+            if slot.address is not None:
+                slot.address.tell(End("The server is shutting down"))
+        for session in [*self._sessions.values()]:
+            session.address.tell(EndGet())
+        with trio.move_on_after(seconds) as patience:
+            await self.admission.wait_idle()
+            await self.tasks.wait_idle()
+        if patience.cancelled_caught:
+            self.reached.note("drain_seconds", None, "what still ran at the shutdown was ended")
+        for slot in self.admission:
+            if slot.address is not None:
+                slot.address.tell(End("The server is shutting down"))
+        for session in self.shares:
+            session.address.tell(Close("The server is shutting down"))
+        self.tasks.end_all()
+        with trio.move_on_after(_FLUSH_SECONDS):
+            await self._streams.wait_none()
+            await self.tasks.wait_none()
+
+
+def hub_of(services: Services) -> Hub:
+    """Return the hub that a call's services are a part of."""
+    assert isinstance(services, Hub)  # noqa: S101 - nothing else spawns what serves calls
+    return services
+
+
+HubT = TypeVar("HubT", bound=Hub)
+
+
+@asynccontextmanager
+async def open_hub(
+    kind: type[HubT],
+    server: Definition,
+    runner: Runner,
+    limits: Limits,
+    state: Any,
+    *,
+    event_store: EventStore | None,
+    task_store: TaskStore | None,
+    drain_seconds: float,
+) -> AsyncIterator[HubT]:
+    """Open a server as a hub of some kind; see `Server.open`."""
+    raised: Exception | None = None
+    tasks: TaskDirectory | None = None
+    try:
+        async with open_system(server.name, mailboxes.settle, mailboxes.expendable) as system:
+            hub = kind(server, runner, system, limits, state, event_store=event_store, task_store=task_store)
+            tasks = hub.tasks
+            await tasks.recover()
+            unlisten = server.features.on_change(hub._list_changed)  # noqa: SLF001 - its own opening
+            unguard = server.features.guard(hub.check_thread)
+            try:
+                yield hub
+                if not hub._drained:  # noqa: SLF001
+                    await hub.drain(drain_seconds)
+            except Exception as error:  # noqa: BLE001 - raised again below, as it is and not in a group
+                raised = error
+            finally:
+                unlisten()
+                unguard()
+    finally:
+        if tasks is not None:
+            await tasks.leave_store()
+    if raised is not None:
+        raise raised

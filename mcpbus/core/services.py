@@ -1,0 +1,113 @@
+"""What all actors of one bus have in common, whatever they are: its limits and books, its clock, and whom a change concerns."""
+
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from threading import get_ident
+from typing import Any, Protocol
+
+from mcpbus_actors import Address, System
+
+from mcpbus.admission import Admission
+from mcpbus.asking.parking import Parking
+from mcpbus.budget import Budget
+from mcpbus.emission import LIST_CHANGED, Emission
+from mcpbus.fate import Broadcast, Ledger
+from mcpbus.features.catalogue import Kind as FeatureKind
+from mcpbus.features.definition import Definition
+from mcpbus.features.function import Function
+from mcpbus.interest import Interests
+from mcpbus.options import Limits
+from mcpbus.protocol.jsonrpc import encode_notification
+from mcpbus.protocol.routes import Kind
+from mcpbus.reached import ReachedLimits
+
+
+class Runner(Protocol):
+    """What calls an author's functions."""
+
+    def waits(self, function: Function, /) -> bool:
+        """Whether a call of `function` may wait for something."""
+
+    def call(
+        self, function: Function, call: Any, method: str, name: str, arguments: Mapping[str, Any], /
+    ) -> Awaitable[Any]:
+        """Call `function` for a `mcpbus.call.Call`; to be awaited for what it returns."""
+
+
+class Services:
+    """What every actor of a bus may use. It knows no session, no call and no stream; see `Hub` for those.
+
+    Attributes:
+        server: The server that was opened.
+        features: What it offers.
+        runner: What calls its author's functions.
+        state: What its lifespan yielded.
+        limits: What clients may use.
+        system: Where the actors live.
+        clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
+        ledger: The books of all that is said.
+        reached: Which of the limits were reached, and how often.
+        budget: What is kept in memory for clients, in bytes.
+        admission: The requests in flight.
+        listens: The listens, which are admitted apart.
+        interests: Who wants to hear of what.
+        parking: The calls that wait for their client to come back.
+    """
+
+    def __init__(
+        self, server: Definition, runner: Runner, system: System, limits: Limits, state: Any
+    ) -> None:
+        self.server = server
+        self.features = server.features
+        self.runner = runner
+        self.state = state
+        self.limits = limits
+        self.system = system
+        self.clock: Callable[[], float] = time.perf_counter
+        self._thread = get_ident()
+        self.ledger = Ledger()
+        self.reached = ReachedLimits()
+        self.budget = Budget(limits.memory_bytes, self.reached)
+        self.admission = Admission(limits.max_requests, self.budget, reached=self.reached)
+        self.listens = Admission(limits.max_listens, self.budget, option="max_listens", reached=self.reached)
+        self.interests = Interests()
+        self.parking: Parking[Any] = Parking(
+            server.sealer, limits.max_parked, limits.parked_timeout, self.reached
+        )
+
+    def check_thread(self, call: str) -> None:
+        """Refuse a call from a thread that trio does not run in, before anything is counted or changed.
+
+        Args:
+            call: What was called, as people write it.
+
+        Raises:
+            RuntimeError: Always, in such a thread; it says what to write instead.
+        """
+        if get_ident() != self._thread:
+            raise RuntimeError(
+                f"{call}() belongs to the thread that trio runs in: from another one, write "
+                f"trio.from_thread.run_sync({call}, ...), with trio_token= where trio did not start that thread"
+            )
+
+    def publish(  # noqa: PLR0917 - what an emission is made of
+        self,
+        recipients: Iterable[Address[object]],
+        method: str,
+        kind: Kind,
+        data: bytes,
+        key: Hashable,
+        uri: str | None = None,
+    ) -> Broadcast:
+        """Tell a change to sessions and subscriptions, each of which decides what becomes of it. For the bus."""
+        receipts = []
+        for recipient in recipients:
+            receipt = self.ledger.enter(method)
+            recipient.tell(Emission(kind, receipt, data, key, None, uri))
+            receipts.append(receipt)
+        return Broadcast(receipts)
+
+    def publish_list(self, kind: FeatureKind, recipients: Iterable[Address[object]]) -> Broadcast:
+        """Tell that a list has changed. For the bus."""
+        method = LIST_CHANGED[kind]
+        return self.publish(recipients, method, Kind.LIST_CHANGED, encode_notification(method), method)

@@ -55,11 +55,12 @@ class InFlight:
         last_active: When the last of them ended, in trio's time.
     """
 
-    __slots__ = ("_limit", "_slots", "last_active")
+    __slots__ = ("_idle", "_limit", "_slots", "last_active")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._slots: dict[RequestId, Slot] = {}
+        self._idle: trio.Event | None = None
         self.last_active = float("-inf")
 
     def __len__(self) -> int:
@@ -82,6 +83,13 @@ class InFlight:
             )
         if len(self._slots) >= self._limit:
             raise PastShare(f"Too many requests in flight: at most {self._limit} in one session")
+
+    async def wait_idle(self) -> None:
+        """Wait until none is in flight."""
+        while self._slots:
+            if self._idle is None:
+                self._idle = trio.Event()
+            await self._idle.wait()
 
 
 class Owned(Protocol):
@@ -134,9 +142,13 @@ class Slot(msgspec.Struct, eq=False):
         del slots[self]
         if self._admission._counts is not None:
             self._admission._discount(self._counted_to)
-        if self._table is not None:
-            del self._table._slots[self._id]
-            self._table.last_active = trio.current_time()
+        table = self._table
+        if table is not None:
+            del table._slots[self._id]
+            table.last_active = trio.current_time()
+            if table._idle is not None:
+                table._idle.set()
+                table._idle = None
         if not slots and self._admission._idle is not None:
             self._admission._idle.set()
             self._admission._idle = None

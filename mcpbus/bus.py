@@ -72,14 +72,18 @@ class Bus(Hub):
         await serve(app, options, shutdown=shutdown, task_status=_WithPath(task_status, app.path))
 
     async def stdio(self, *, shutdown: trio.Event | None = None, drain_seconds: float = 5.0) -> bool:
-        """Serve the process's standard input and output until the input ends.
+        """Serve the process's standard input and output until the input ends, and what is in flight then is answered.
 
         Meanwhile what the program prints goes to standard error. However slowly the client reads, all that is said is
         written; only after the end, and when it has taken nothing for `Limits.write_deadline`, is the rest given up.
 
+        After the end of the input the client can be asked nothing more: a handler that does, or waits for an answer, is told
+        so by `CannotAskError`. If standard output was hung up too, nobody reads, and what is in flight is cancelled.
+
         Args:
-            shutdown: Set it to drain the bus, with all that is attached to it, and return.
-            drain_seconds: How long requests may go on then.
+            shutdown: Set it to drain the bus, with all that is attached to it, and return; after the end of the input, to return
+                at once.
+            drain_seconds: How long requests may go on then, or after the end of the input; the rest is answered with an error.
 
         Returns:
             Whether the client took all that was said to it; what it did not take is told in the log.

@@ -37,7 +37,9 @@ async def until_signalled(name: str, serve: Callable[..., Any]) -> None:
 
 
 async def until_input_ends(serve: Callable[..., Awaitable[bool]]) -> None:
-    """Serve standard input and output until the input ends, or a signal comes; a second one does not wait for the drain.
+    """Serve standard input and output until the input ends, or a signal comes.
+
+    Both end what goes on by a drain; a signal that comes meanwhile does not wait for it.
 
     For a program whose main thread this is: it takes the process's signals, writes the log to standard error without waiting for
     its reader, and says in it what blocks the loop.

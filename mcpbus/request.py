@@ -41,11 +41,12 @@ from mcpbus.protocol.routes import Kind, Line, Reason, Situation, route
 from mcpbus.request_context import OpenStream, RequestContext
 from mcpbus.rounds import run_rounds
 from mcpbus.session import LogThreshold
-from mcpbus.signals import Abort, Answered, Cancel, CloseConnection, Drop, End, Ending, Purge
+from mcpbus.signals import Abort, Answered, Cancel, CloseConnection, Drop, End, Ending, InputEnded, Purge
 from mcpbus.stream import Stream
 
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
+_INPUT_ENDED = "it has ended its input"
 _TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
 _FINISHED, _OWN, _PROGRESS = Reason.FINISHED, Line.OWN, Kind.PROGRESS
@@ -207,6 +208,9 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     def _ask(self, ask: Ask) -> None:
         session, era = self.context.legacy_session, self.context.revision.era
         assert session is not None  # noqa: S101 - a client without a session has declared nothing, and is not asked
+        if session.input_ended:
+            ask.fail(cannot_ask(_INPUT_ENDED))
+            return
         if self._questions is None:
             self._questions = {}
         for key in ask.open:
@@ -245,6 +249,13 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     def _withdraw(self, message: Withdraw) -> None:
         self._give_up(message.ask, cannot_ask("the question was withdrawn"))
+
+    def _input_ended(self, _message: InputEnded) -> None:
+        self._give_up_all(_INPUT_ENDED)
+
+    def _give_up_all(self, why: str) -> None:
+        for ask, *_ in tuple((self._questions or {}).values()):
+            self._give_up(ask, cannot_ask(why))
 
     def _give_up(self, ask: Ask, error: AskError) -> None:
         """Fail what was asked together, and tell the client that the rest needs no answer."""
@@ -354,8 +365,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             self._finish(Reason.SESSION_ENDED)
         else:
             # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).
-            for ask, *_ in tuple((self._questions or {}).values()):
-                self._give_up(ask, cannot_ask(Situation.DROPPED.value))
+            self._give_up_all(Situation.DROPPED.value)
             self.cell.after(self.call.bus.limits.abandoned_timeout, _Abandoned())
 
     def _abandoned(self, _message: _Abandoned) -> None:
@@ -402,6 +412,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         CloseConnection: _close_stream,
         Ask: _ask,
         Answered: _answered,
+        InputEnded: _input_ended,
         Withdraw: _withdraw,
         TaskEnded: _task_ended,
         Finished: _finished,

@@ -17,6 +17,7 @@ from mcpbus.features.function import sole_cause
 from mcpbus.features.keywords import check_keywords
 from mcpbus.features.tool import Visible
 from mcpbus.http_keywords import read_http_options
+from mcpbus.nursery import background
 from mcpbus.options import Limits
 from mcpbus.program import until_input_ends, until_signalled
 from mcpbus.protocol.http.origin import HttpFields
@@ -218,7 +219,8 @@ class Server(Definition):
     def run(self, transport: Literal["http", "stdio"] = "http", **options: Any) -> None:
         """Run the server as a program, until SIGTERM, SIGHUP, Ctrl-C, or on stdio the end of the input.
 
-        What goes on is drained then, and the lifespan is left; a second signal does not wait for that. Over HTTP it says on
+        What goes on is drained then, and the lifespan is left; a second signal, or after the end of the input the first one, does
+        not wait for that. Over HTTP it says on
         standard error where it is served, and tunes the process's garbage collector.
 
         Args:
@@ -256,12 +258,25 @@ class Server(Definition):
             error = sole_cause(errors)
             raise (error.with_traceback(None) if isinstance(error, ServingError) else error) from None
 
-    async def _serve_stdio(self, *, limits: Limits | None = None, **options: Any) -> bool:
+    async def _serve_stdio(
+        self, *, shutdown: trio.Event, limits: Limits | None = None, drain_seconds: float = 5.0
+    ) -> bool:
         async with self.open(limits=limits) as bus:
-            return await bus.stdio(**options)
+            whole = await bus.stdio(shutdown=shutdown, drain_seconds=drain_seconds)
+            # Requests have ended, but tasks may go on.
+            async with background() as nursery:
+                nursery.start_soon(_cancel_at, shutdown, nursery.cancel_scope)
+                await bus.drain(drain_seconds)
+                nursery.cancel_scope.cancel()
+            return whole
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"
+
+
+async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 def _check_lifespan(lifespan: Any) -> None:

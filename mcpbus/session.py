@@ -126,6 +126,7 @@ class Session:
         streams: Its streams that its client can come back to, by the name that their event ids carry.
         subscriptions: The URIs that it subscribed to.
         stage: Where it is in its life.
+        input_ended: Whether its client says nothing more, though it still reads: nobody can be asked anything.
         listening: Whether its client waits for what is said to it: its GET stream is open, or it is a connection that
             has been initialized.
         last_active: When its client last did something, in trio's time.
@@ -142,6 +143,7 @@ class Session:
         "client_info",
         "id",
         "in_flight",
+        "input_ended",
         "last_active",
         "listening",
         "owner",
@@ -178,6 +180,7 @@ class Session:
         self.subscriptions: set[str] = set()
         self.account = bus.budget.account("a session", self._make_room, owner=owner)
         self.stage = Stage.CONNECTED if setting is Setting.SHARED else Stage.REGISTERING
+        self.input_ended = False
         self.listening = False
         self.last_active = trio.current_time()
 

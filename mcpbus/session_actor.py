@@ -25,7 +25,7 @@ from mcpbus.session import (
     Stage,
     Unsubscribed,
 )
-from mcpbus.signals import Abort, Cancel, Drop, End, Ending, Finish, Purge, Supersede
+from mcpbus.signals import Abort, Cancel, Drop, End, Ending, Finish, InputEnded, Purge, Supersede
 from mcpbus.stream import Returned, Stream
 
 
@@ -153,6 +153,11 @@ class SessionActor:
                 message.discard(Reason.SESSION_ENDED)
 
     # -- what the client says --------------------------------------------------------------------
+
+    def _input_ended(self, message: InputEnded) -> None:
+        self._session.input_ended = True
+        for request in self._session.in_flight.addresses():
+            request.tell(message)
 
     def _unsubscribed(self, _message: Unsubscribed) -> None:
         if self._held is not None:
@@ -285,6 +290,7 @@ class SessionActor:
         Initialized: _initialized,
         Unsubscribed: _unsubscribed,
         CancelRequest: _cancel_request,
+        InputEnded: _input_ended,
         Close: _close,
         Stopped: _shared_stopped,
         Registered: _registered,

@@ -31,6 +31,10 @@ class Drop(msgspec.Struct, frozen=True):
     """The client ended its session: the request is not answered."""
 
 
+class InputEnded(msgspec.Struct, frozen=True):
+    """The client says nothing more, though it still reads: it cannot be asked any more. Told to its session too."""
+
+
 class Answered(msgspec.Struct, frozen=True):
     """The client answered a question."""
 

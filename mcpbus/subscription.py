@@ -22,7 +22,7 @@ from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.routes import Kind, Line
 from mcpbus.request_context import RequestContext
-from mcpbus.signals import Cancel, Drop, End, Purge
+from mcpbus.signals import Cancel, Drop, End, InputEnded, Purge
 from mcpbus.stream import Stream
 from mcpbus.tasks.task import Follow
 
@@ -85,7 +85,7 @@ class SubscriptionActor:
     def _meta(self) -> dict[str, Any]:
         return {SUBSCRIPTION_ID: self._context.request.id}
 
-    def _end(self, _message: End) -> None:
+    def _end(self, _message: End | InputEnded) -> None:
         """End the subscription in good order, with its result."""
         tail = self._bus.server.tails[self._context.revision].with_meta(self._meta())
         self._answer(encode_result(self._context.request.id, b"{" + tail.removeprefix(b",")))
@@ -125,6 +125,7 @@ class SubscriptionActor:
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _change,
         End: _end,
+        InputEnded: _end,
         Cancel: _cancel,
         Drop: _cancel,
         Stopped: _stream_stopped,

@@ -65,19 +65,16 @@ def test_a_server_runs_beside_a_module_of_its_author_that_is_called_actors(wheel
     own.mkdir()
     (own / "actors.py").write_text("MINE = 'stage and screen'")
     (own / "server.py").write_text(PROGRAM)
-    with subprocess.Popen(
+    ended = subprocess.run(
         [sys.executable, own / "server.py"],
         env={**os.environ, "PYTHONPATH": str(installed)},
         cwd=own,
+        input=json.dumps(CALL),
         text=True,
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-    ) as server:
-        server.stdin.write(json.dumps(CALL) + "\n")
-        server.stdin.flush()
-        reply = json.loads(server.stdout.readline())
-        server.stdin.close()
-    assert server.returncode == 0
+        check=True,
+    )
+    reply = json.loads(ended.stdout)
     mine, *packages = reply["result"]["structuredContent"]
     assert mine == "stage and screen"
     assert [Path(file).parent for file in packages] == [installed / "mcpbus", installed / "mcpbus_actors"]

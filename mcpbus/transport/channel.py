@@ -2,7 +2,8 @@
 
 Legacy requests belong to the connection's session from its initialize on; modern ones carry what they need in
 their own ``_meta``. Both may be in flight at once, and their ids are unique across both. When the connection ends,
-so does the session, and all that is in flight is cancelled.
+so does the session, and all that is in flight is cancelled. On stdio alone a client can end its input and go on reading:
+it asks nothing more, and what it has asked is still answered.
 """
 
 import logging
@@ -41,6 +42,7 @@ from mcpbus.protocol.routes import Kind, Line, Setting
 from mcpbus.request import Request as Admitted
 from mcpbus.request_context import OpenStream, RequestContext
 from mcpbus.session import Close, Session, Stage
+from mcpbus.signals import InputEnded
 from mcpbus.stream import Stream
 
 _log = logging.getLogger("mcpbus")
@@ -68,6 +70,8 @@ async def run_channel(
     send: Callable[[bytes], Awaitable[None]],
     principal: object = None,
     peer: Peer = IN_PROCESS,
+    *,
+    draining: trio.CancelScope | None = None,
 ) -> bool:
     """Serve one connection of lines until its client ends it, or the bus does.
 
@@ -80,8 +84,10 @@ async def run_channel(
         send: Writes one or several messages, each followed by a line break, or a part of one that is very long.
         principal: Who the client is, if that is known.
         peer: From where it came.
+        draining: In which requests that are in flight at the end of `messages` may come to their own end. What its deadline
+            leaves is answered with an error; cancelling it drops what is left. Without it, they are cancelled at once.
 
-    Requests in flight when the client ends the connection are cancelled; what waits to be written is written.
+    What waits to be written at the end is written.
 
     Returns:
         Whether the client took all that was said.
@@ -111,7 +117,7 @@ async def run_channel(
             nursery.start_soon(write)
             async for message in messages:
                 await channel.receive(message)
-            channel.end()
+            channel.end(None if draining is None else await channel.drain(draining))
             ended = True
             be_patient()
     if whole is None:
@@ -162,9 +168,33 @@ class Channel:
     def __exit__(self, *_: object) -> None:
         self._writer.__exit__()
 
-    def end(self) -> None:
-        """End the session at the client's wish; what waits is still written."""
-        self.session.address.tell(Close(None))
+    async def drain(self, draining: trio.CancelScope) -> str | None:
+        """Let what is in flight come to its end, although the client says nothing more.
+
+        Args:
+            draining: How long it may take, and how to end it at once.
+
+        Returns:
+            What to answer to the rest if it took too long.
+        """
+        session = self.session
+        session.address.tell(InputEnded())
+        with draining:
+            await session.in_flight.wait_idle()
+        if not session.in_flight or trio.current_time() < draining.deadline:
+            return None
+        self._bus.reached.note(
+            "drain_seconds", session.owner, "what still ran after the end of its input was ended"
+        )
+        return "The server ended the request, which took too long after the end of its client's input"
+
+    def end(self, why: str | None = None) -> None:
+        """End the session; what waits is still written.
+
+        Args:
+            why: What requests in flight are answered with; None if the client has left them, which is silent.
+        """
+        self.session.address.tell(Close(why))
 
     # -- writing ---------------------------------------------------------------------------------
 

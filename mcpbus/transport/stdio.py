@@ -2,10 +2,14 @@
 
 While the server runs, standard output belongs to the protocol alone: what the program prints goes to standard
 error instead.
+
+The end of the input says that no more requests come, and not that nobody reads: what is in flight is answered first, unless
+standard output was hung up as well.
 """
 
 import logging
 import os
+import select
 import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -42,12 +46,12 @@ async def run_stdio(
     shutdown: trio.Event | None = None,
     drain_seconds: float = 5.0,
 ) -> bool:
-    """Serve the process's standard input and output until the input ends; see `Bus.stdio`.
+    """Serve the process's standard input and output until the input ends and what is in flight is answered; see `Bus.stdio`.
 
     Args:
         bus: The bus to attach to.
-        shutdown: Drains the bus, and ends this.
-        drain_seconds: How long requests may go on then.
+        shutdown: Drains the bus, and ends this; after the end of the input at once.
+        drain_seconds: How long requests may go on then, and after the end of the input.
 
     Returns:
         Whether the client took all that was said.
@@ -56,12 +60,15 @@ async def run_stdio(
         StdioClosedError: Standard input or output was closed when the process began.
     """
     whole = False
+    draining = trio.CancelScope(relative_deadline=drain_seconds)
     with _take_over() as (stdin, stdout):
         source, sink = _open(stdin), _open(stdout)
         async with source, sink, background() as nursery:
+            nursery.start_soon(_cancel_when_hung_up, draining, sink)
             if shutdown is not None:
-                nursery.start_soon(_drain, bus, shutdown, drain_seconds, nursery.cancel_scope)
-            whole = await run_channel(bus, read_lines(source, _MOST_LINE_BYTES), sink.send_all, None, STDIO)
+                nursery.start_soon(_drain, bus, shutdown, drain_seconds, draining, nursery.cancel_scope)
+            lines = read_lines(source, _MOST_LINE_BYTES)
+            whole = await run_channel(bus, lines, sink.send_all, None, STDIO, draining=draining)
             nursery.cancel_scope.cancel()
     if not whole:
         _log.error(
@@ -70,10 +77,26 @@ async def run_stdio(
     return whole
 
 
-async def _drain(bus: Hub, shutdown: trio.Event, seconds: float, serving: trio.CancelScope) -> None:
+async def _drain(
+    bus: Hub, shutdown: trio.Event, seconds: float, draining: trio.CancelScope, serving: trio.CancelScope
+) -> None:
     await shutdown.wait()
+    draining.cancel()
     await bus.drain(seconds)
     serving.deadline = trio.current_time() + _LAST_WORDS_SECONDS
+
+
+async def _cancel_when_hung_up(
+    draining: trio.CancelScope, sink: "trio.lowlevel.FdStream | _Blocking"
+) -> None:
+    if isinstance(sink, _Blocking):
+        return
+    await trio.lowlevel.wait_readable(sink.fileno())
+    # A socket may be readable for other reasons, such as that it is the input too, which has ended.
+    state = select.poll()
+    state.register(sink.fileno(), 0)
+    if state.poll(0):
+        draining.cancel()
 
 
 async def read_lines(

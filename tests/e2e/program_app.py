@@ -60,6 +60,24 @@ async def short(ctx: Context) -> str:
 
 
 @server.tool
+async def dawdle() -> str:
+    """Let much else happen first."""
+    for _ in range(100):
+        await trio.lowlevel.checkpoint()
+    return "done"
+
+
+@server.tool(task="required")
+async def survive(ctx: Context) -> str:
+    """Go on in the drain, for ever."""
+    while not ctx.bus.admission.closed:
+        await trio.lowlevel.checkpoint()
+    tell("DRAINING")
+    await trio.sleep_forever()
+    return "unreached"
+
+
+@server.tool
 async def echo(text: str) -> str:
     return text
 

@@ -1,10 +1,15 @@
 """A server as a program on standard input and output."""
 
 import json
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
 
-import pytest
 import trio
-from wire import LEGACY, call, initialize, message, modernized, program
+from wire import DEADLINE, LEGACY, call, environment, initialize, message, modernized, program
+
+from mcpbus.tasks import TASKS
 
 
 class Pipe:
@@ -59,19 +64,71 @@ async def test_standard_output_is_the_protocols_alone():
             assert line in errors
 
 
-@pytest.mark.parametrize("busy", [False, True])
-async def test_the_end_of_input_ends_it_promptly(busy):
+def replies_to(*bodies):
+    """What a program answers to an input that has ended before it began."""
+    lines = b"".join(json.dumps(body).encode() + b"\n" for body in bodies)
+    command = [sys.executable, "-m", "program_app", "stdio"]
+    options = {"env": environment(), "cwd": Path(__file__).parent, "timeout": DEADLINE}
+    ended = subprocess.run(command, input=lines, stdout=subprocess.PIPE, check=True, **options)
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def test_all_that_was_asked_before_the_end_of_input_is_answered():
+    legacy = [initialize(), message("notifications/initialized"), call("dawdle", id=1)]
+    assert [reply["id"] for reply in replies_to(*legacy)] == ["init", 1]
+    assert [reply["id"] for reply in replies_to(modern(call("dawdle", id=1)))] == [1]
+
+
+async def test_the_end_of_input_ends_it_promptly():
     async with stdio() as process:
         pipe = Pipe(process)
         await pipe.handshake()
-        if busy:
-            await pipe.send(call("stubborn", id=1, token=1), modern(call("stubborn", id=2, token=2)))
-            assert {(await pipe.receive())["method"] for _ in range(2)} == {"notifications/progress"}
-        begun = trio.current_time()
         await process.stdin.aclose()
         assert await pipe.receive() is None
         await process.wait()
-        assert trio.current_time() - begun < 2
+        assert process.returncode == 0
+
+
+@asynccontextmanager
+async def ended_at_work():
+    """A program whose input has ended while requests go on for ever. It has to end, and not by the drain's deadline."""
+    async with stdio() as process:
+        pipe = Pipe(process)
+        await pipe.handshake()
+        await pipe.send(call("stubborn", id=1, token=1), modern(call("stubborn", id=2, token=2)))
+        assert {(await pipe.receive())["method"] for _ in range(2)} == {"notifications/progress"}
+        begun = trio.current_time()
+        await process.stdin.aclose()
+        yield process
+        await process.wait()
+        assert trio.current_time() - begun < 4
+        assert process.returncode == 0
+
+
+async def test_whoever_reads_no_more_either_does_not_delay_the_end():
+    async with ended_at_work() as process:
+        await process.stdout.aclose()
+
+
+async def test_a_signal_after_the_end_of_input_ends_it_promptly():
+    """As clients do that have waited long enough."""
+    async with ended_at_work() as process:
+        process.terminate()
+
+
+async def test_nor_does_a_task_delay_it_then():
+    async with stdio() as process:
+        asked = modern(call("survive", id=1))
+        asked["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = {"extensions": {TASKS: {}}}
+        pipe = Pipe(process)
+        await pipe.send(asked)
+        assert (await pipe.receive())["result"]["resultType"] == "task"
+        await process.stdin.aclose()
+        assert (await process.stderr.receive_some()).startswith(b"DRAINING")
+        begun = trio.current_time()
+        process.terminate()
+        await process.wait()
+        assert trio.current_time() - begun < 4
         assert process.returncode == 0
 
 

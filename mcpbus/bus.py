@@ -7,13 +7,13 @@ from typing import Any, Unpack
 import attrs
 import trio
 
+from mcpbus.client.client import Client, OnQuestion
 from mcpbus.core.hub import Hub
 from mcpbus.http_keywords import read_http_options
 from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.transport.asgi import AsgiApp
-from mcpbus.transport.client import Client, OnQuestion
 from mcpbus.transport.memory import connect
 from mcpbus.transport.responding import ResponseMode
 from mcpbus.transport.stdio import run_stdio

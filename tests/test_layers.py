@@ -15,16 +15,17 @@ HERE = Path(__file__).parent
 BELOW = {
     "protocol": [],
     "actors": [],
+    "client": ["protocol"],
     "features": ["protocol"],
     "core": ["actors", "features", "protocol"],
     "dispatch": ["actors", "core", "features", "protocol"],
-    "transports": ["actors", "core", "dispatch", "features", "protocol"],
+    "transports": ["actors", "client", "core", "dispatch", "features", "protocol"],
     "serving": ["actors", "core", "dispatch", "features", "protocol", "transports"],
-    "roof": ["actors", "core", "dispatch", "features", "protocol", "serving", "transports"],
+    "roof": ["actors", "client", "core", "dispatch", "features", "protocol", "serving", "transports"],
 }
 """The rooms, and from which others each may import."""
 
-ROOF = "mcpbus asking __main__ blocked bus cli* examples* http_keywords program server standard_error stores tasks testing*"
+ROOF = "mcpbus asking __main__ blocked bus cli cli.* examples* http_keywords program server standard_error stores tasks testing*"
 """What may know everything: the public faces, and what makes a program of it all."""
 
 ELSEWHERE = {
@@ -38,7 +39,7 @@ ELSEWHERE = {
 
 DOORS = {
     "attrs": ["*"],
-    "click": ["mcpbus.cli*", "mcpbus.program"],
+    "click": ["mcpbus.cli", "mcpbus.cli.*", "mcpbus.program"],
     "cryptography": ["mcpbus.protocol.request_state"],
     "docstring_parser": ["mcpbus.features.docstrings"],
     "h11": ["serving", "mcpbus.examples.client"],
@@ -49,7 +50,7 @@ DOORS = {
     "hyperframe": ["serving"],
     "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
     "msgspec": ["*"],
-    "trio": ["actors", "core", "dispatch", "transports", "serving", "roof"],
+    "trio": ["actors", "client", "core", "dispatch", "transports", "serving", "roof"],
     "uritemplate": ["mcpbus.features.uris"],
 }
 """Which rooms and modules may import what others wrote."""

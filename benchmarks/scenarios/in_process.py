@@ -10,7 +10,7 @@ from benchmarks.answers import WrongAnswer, text_of, words
 from benchmarks.load import numbers, percentile
 from benchmarks.scenarios.scenario import P50, P99, RATE, Figures, Inside, Metric
 from benchmarks.servers.bus import server
-from mcpbus.transport.client import Client
+from mcpbus.client.client import Client
 
 
 class InProcess(Inside):

@@ -11,11 +11,11 @@ from mcpbus.protocol.revisions import LATEST
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
+    from mcpbus.client.client import Client
     from mcpbus.options import Limits
     from mcpbus.server import Server
     from mcpbus.stores.protocol import EventStore
     from mcpbus.tasks.stores.protocol import TaskStore
-    from mcpbus.transport.client import Client
 
 
 @asynccontextmanager

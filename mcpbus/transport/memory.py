@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import trio
 from mcpbus_actors import EagerTask
 
+from mcpbus.client.client import Client, OnQuestion
+from mcpbus.client.pending import Pending
 from mcpbus.core.hub import Hub
 from mcpbus.dispatch import dispatcher
 from mcpbus.fate import DELIVERED
@@ -23,9 +25,7 @@ from mcpbus.protocol.revisions import REVISIONS, Era
 from mcpbus.request import Request as Admitted
 from mcpbus.stream import Stream
 from mcpbus.transport.channel import Channel
-from mcpbus.transport.client import Client, OnQuestion
 from mcpbus.transport.hosts import NEVER_ENTERED, Hosts, may_wait
-from mcpbus.transport.waiting import Pending
 
 _Sent: TypeAlias = tuple[Request | Notification | Response, Pending | None, contextvars.Context]
 
@@ -55,7 +55,7 @@ async def connect(
                 nursery,
                 capabilities=dict(capabilities or {}),
                 on_question=on_question,
-                turns=bus.turns,
+                pause=bus.turns.pause,
             )
             nursery.start_soon(connection.serve)
             if client.revision.era is Era.LEGACY:

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
+from mcpbus.client.client import Client, Message
+from mcpbus.client.pending import Disconnected, Pending
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
     Notification,
@@ -19,8 +21,6 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.testing import Recording
 from mcpbus.transport.channel import run_channel
-from mcpbus.transport.client import Client, Message
-from mcpbus.transport.waiting import Disconnected, Pending
 
 
 class Ear:

@@ -9,9 +9,9 @@ import trio
 from places import LEGACY, MODERN, REVISIONS, call, placed, text
 
 from mcpbus import Context, Elicit, InputRequired, ProtocolError, Server, ToolError
+from mcpbus.client.pending import Pending
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.testing import settle
-from mcpbus.transport.waiting import Pending
 
 CAN_BE_ASKED = {"elicitation": {}}
 

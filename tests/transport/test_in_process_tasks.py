@@ -8,8 +8,8 @@ import trio
 from places import LEGACY, MODERN, REVISIONS, call, placed
 
 from mcpbus import Context, ProtocolError
+from mcpbus.client.pending import Disconnected
 from mcpbus.testing import settle
-from mcpbus.transport.waiting import Disconnected
 
 VARIABLE = contextvars.ContextVar("variable", default="unset")
 

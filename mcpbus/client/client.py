@@ -1,4 +1,4 @@
-"""A client of one bus, in the same process."""
+"""A client of one server, over whatever connection it is given."""
 
 import itertools
 from collections import deque
@@ -9,6 +9,14 @@ from typing import Any, TypeAlias
 import msgspec
 import trio
 
+from mcpbus.client.pending import (
+    KEPT_NOTIFICATIONS,
+    Disconnected,
+    Listen,
+    OnNotification,
+    Pending,
+    received,
+)
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
@@ -27,15 +35,6 @@ from mcpbus.protocol.meta import (
     SUBSCRIPTION_ID,
 )
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.transport.waiting import (
-    KEPT_NOTIFICATIONS,
-    Disconnected,
-    Listen,
-    OnNotification,
-    Pending,
-    received,
-)
-from mcpbus.turns import Turns
 
 _INFO = {"name": "mcpbus in-process client", "version": "1"}
 _RETRY = {"inputResponses", "requestState"}
@@ -56,7 +55,15 @@ _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, A
 
 
 class Client:
-    """A client of one bus. Made by `Bus.connect`.
+    """A client of one server. `Bus.connect` makes one in the same process.
+
+    Args:
+        revision: The protocol revision that it speaks.
+        send: Sends what it says.
+        nursery: For its answers to what a legacy server asks.
+        capabilities: What it declares.
+        on_question: Answers what the server asks.
+        pause: Called where an answer was there at once, to let other tasks run.
 
     Attributes:
         revision: The protocol revision that it speaks.
@@ -74,10 +81,10 @@ class Client:
         *,
         capabilities: dict[str, Any],
         on_question: OnQuestion | None,
-        turns: Turns,
+        pause: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> None:
         self.revision = revision
-        self._turns = turns
+        self._pause = pause
         self.capabilities = capabilities
         self._nursery = nursery
         self._on_question = on_question
@@ -172,7 +179,7 @@ class Client:
         try:
             self._send(request, pending)
             if pending.result is not None:
-                await self._turns.pause()
+                await self._pause()
             return await pending.wait()
         except trio.Cancelled:
             self._cancel(request_id, pending)

@@ -1,4 +1,4 @@
-"""What a client in process waits for: the answer to a request, or the changes that a listen tells of."""
+"""What a client waits for: the answer to a request, or the changes that a listen tells of."""
 
 from collections.abc import Callable
 from typing import Any, Final

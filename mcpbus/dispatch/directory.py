@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mcpbus.core.hub import Hub
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.methods import METHODS
-from mcpbus.features.mirrored import MirroredParameter
+from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.revisions import Era
 
 _OFFERED = {

@@ -12,12 +12,12 @@ from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_keywords
-from mcpbus.features.mirrored import MirroredParameter, mirrored_parameters
 from mcpbus.features.output import NonConformingResultError, Output, read_output
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten
 from mcpbus.features.signature import check_function, describe, name_of, read_signature
 from mcpbus.protocol import messages as wire
+from mcpbus.protocol.http.mirrored_parameters import MirroredParameter, mirrored_parameters
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision, Structured
 from mcpbus.protocol.task_extension import TaskOption, TaskSupport, read_support
@@ -171,9 +171,16 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         options.get("meta"),
         options.get("visible"),
         options.get("replay", _bears_repeating(annotations)),
-        mirrored_parameters(arguments.document, owner),
+        _mirrored(arguments.document, owner),
         _task_support(options.get("task"), owner),
     )
+
+
+def _mirrored(schema: dict[str, Any], owner: str) -> tuple[MirroredParameter, ...]:
+    try:
+        return mirrored_parameters(schema)
+    except ValueError as error:
+        raise RegistrationError(f"{owner}: {error}") from error
 
 
 def _task_support(option: TaskOption | None, owner: str) -> TaskSupport | None:

@@ -4,9 +4,9 @@ import json
 
 import attrs
 
-from mcpbus.features.mirrored import MirroredParameter
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, NeedsBody, Proceed
+from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.revisions import REVISIONS, Era

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.protocol.http.headers import Accepted, Headers, decode_mirrored, is_json
+from mcpbus.protocol.http.headers import Accepted, Headers, decode_mirrored, encode_mirrored, is_json
 
 
 def headers(*fields: tuple[str, str]) -> Headers:
@@ -162,3 +162,16 @@ def test_what_is_not_wrapped_exactly_is_literal(text):  # X-22
 def test_a_malformed_value_says_why(value, names):
     with pytest.raises(ValueError, match=names):
         decode_mirrored(value)
+
+
+@given(st.text() | st.text().map(sentinel))
+def test_what_is_written_is_what_is_read_and_a_header_can_hold_it(text):
+    value = encode_mirrored(text)
+    assert decode_mirrored(value) == text
+    assert value.strip() == value
+    assert all(character == "\t" or " " <= character <= "~" for character in value)
+
+
+@pytest.mark.parametrize("text", ["add", "", "a b\tc", "file:///a.txt", "=?BASE64?SGVsbG8=?="])
+def test_what_can_stand_in_a_header_does(text):
+    assert encode_mirrored(text) == text

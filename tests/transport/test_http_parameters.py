@@ -4,11 +4,23 @@ import json
 import sys
 
 import pytest
-from exchanges import Directory, body, judge, legacy_head, modern_head, modern_request, request
+from exchanges import (
+    MIRRORED,
+    Directory,
+    body,
+    judge,
+    legacy_head,
+    make_head,
+    modern_head,
+    modern_request,
+    request,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.protocol.http.messages import Answer, Serve
+from mcpbus.protocol.http.mirrored_headers import repeat_request
+from mcpbus.protocol.jsonrpc import decode
 
 
 def call(arguments, tool="query", options=None, **fields):
@@ -178,3 +190,36 @@ JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | 
 def test_arbitrary_headers_are_judged(text, value):
     for field in ("mcp_param_region", "mcp_param_page_size", "mcp_param_dry"):
         call({"region": value, "page": {"size": value}, "dry": value}, **{field: text})
+
+
+SAFE = st.integers(-(2**53) + 1, 2**53 - 1)
+
+
+@given(
+    region=st.none() | st.text() | st.just("=?base64?YQ==?="),
+    size=st.none() | SAFE | SAFE.map(float),
+    dry=st.none() | st.booleans(),
+)
+def test_what_a_client_repeats_is_what_its_server_wants(region, size, dry):
+    arguments = {"region": region, "page": {"size": size}, "dry": dry, "other": region}
+    sent = modern_request("tools/call", name="query", arguments=arguments)
+    said = repeat_request(decode(sent), "2026-07-28", MIRRORED["query"])
+    fields = {name.lower().replace("-", "_"): value for name, value in said.items()}
+    assert isinstance(judge(make_head(**fields), sent), Serve)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/call", {"name": "caf\xe9"}, "=?base64?Y2Fmw6k=?="),
+        ("prompts/get", {"name": "a"}, "a"),
+        ("resources/read", {"uri": "file:///a"}, "file:///a"),
+        ("tasks/get", {"taskId": "7"}, "7"),
+        ("tools/list", {"name": "a"}, None),
+        ("tools/call", {}, None),
+    ],
+)
+def test_what_a_client_repeats_of_each_method(method, params, name):
+    said = repeat_request(decode(modern_request(method, **params)), "2026-07-28")
+    expected = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name}
+    assert said == {key: value for key, value in expected.items() if value is not None}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.protocol.http.sse import COMMENT, encode_event, encode_events
+from mcpbus.protocol.http.sse import COMMENT, Event, EventDecoder, encode_event, encode_events
 
 
 def parse(stream: bytes) -> list[dict[str, str]]:
@@ -70,3 +70,39 @@ def test_a_delay_may_be_zero_but_not_negative():
 )
 def test_several_events_are_what_each_is_alone(data):
     assert encode_events(data) == b"".join(encode_event(one) for one in data)
+
+
+def decode(*pieces: bytes, most: int = 10_000) -> list[Event]:
+    decoder = EventDecoder(most)
+    return [event for piece in pieces for event in decoder.feed(piece)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(), st.none() | st.text("abc/0"), st.none() | st.integers(0, 9_999)), min_size=1
+    ),
+    st.sampled_from([b"\n", b"\r\n", b"\r"]),
+    st.data(),
+)
+def test_events_are_read_back_however_the_stream_is_cut(events, line_end, data):
+    stream = b"".join(
+        encode_event(text.encode(), id=event_id, retry=retry) + COMMENT for text, event_id, retry in events
+    ).replace(b"\n", line_end)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert decode(*pieces) == [
+        Event(re.sub("\r\n|\r", "\n", text), event_id, retry=retry) for text, event_id, retry in events
+    ]
+
+
+def test_an_event_has_a_type_and_what_is_no_field_of_it_is_skipped():
+    assert decode(
+        b"event: endpoint\ndata:/post\nunknown: x\nretry: soon\n\n: only a comment\n\nevent: x\n\n"
+    ) == [Event("/post", type="endpoint")]
+
+
+@pytest.mark.parametrize("stream", [b"data: 123456789", b"data: 1234\n" * 2, b":\n" * 21])
+def test_an_event_that_is_too_long_is_refused(stream):
+    with pytest.raises(ValueError, match="more than 12 bytes"):
+        decode(*(bytes([byte]) for byte in stream), most=12)
+    assert decode(b"data: 123456\n\n" * 9, most=12) == [Event("123456")] * 9

@@ -187,8 +187,15 @@ def _is_json(raw: bytes) -> bool:
 _remembered_json = functools.lru_cache(maxsize=64)(_is_json)
 
 
+def encode_mirrored(text: str) -> str:
+    """Write text as the value of Mcp-Name or Mcp-Param-*, within a Base64 sentinel where it cannot stand as it is (rule X-22)."""
+    if _PLAIN.fullmatch(text) and not _SENTINEL.fullmatch(text) and text == text.strip(_BLANKS):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
 def decode_mirrored(value: str) -> str:
-    """Read the value of Mcp-Name, which may be wrapped in a Base64 sentinel (rules X-22, X-23).
+    """Read the value of Mcp-Name or Mcp-Param-*, which may be wrapped in a Base64 sentinel (rules X-22, X-23).
 
     Args:
         value: the field's value without the blanks around it. `=?base64?…?=`, markers exact, is decoded; all else is literal.

@@ -7,6 +7,7 @@ import msgspec
 
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import (
     Notification,
     Request,
@@ -31,25 +32,6 @@ class SessionRef(Protocol):
 
 SessionT = TypeVar("SessionT", bound=SessionRef)
 SessionT_co = TypeVar("SessionT_co", bound=SessionRef, covariant=True)
-
-
-class MirroredParameter(Protocol):
-    """A parameter of a tool that HTTP mirrors into a header of its own."""
-
-    @property
-    def path(self) -> Sequence[str]:
-        """The members that lead to it from the arguments object."""
-        ...
-
-    @property
-    def header(self) -> str:
-        """The whole name, such as `Mcp-Param-Region`, in ASCII."""
-        ...
-
-    @property
-    def kind(self) -> Literal["string", "integer", "boolean"]:
-        """What its schema says that it is."""
-        ...
 
 
 class Directory(Protocol[SessionT_co]):

@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from mcpbus.protocol.errors import header_mismatch, quoted
-from mcpbus.protocol.http.headers import Headers, decode_mirrored
-from mcpbus.protocol.http.messages import MirroredParameter
+from mcpbus.protocol.http.headers import Headers, decode_mirrored, encode_mirrored
+from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import Notification, Request
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.messages import CallToolParams, decode_params
-from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing
+from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing, read_routing
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Revision, claimed, modern
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
@@ -135,6 +135,40 @@ def judge_parameters(
             raise header_mismatch(
                 f"the header {parameter.header} says {quoted(stated)}, which is not the argument {argument!r}"
             )
+
+
+def repeat_request(
+    request: Request, version: str, mirrored: Sequence[MirroredParameter] = ()
+) -> dict[str, str]:
+    """Return the header fields that a client of a modern revision sends with a request (rules X-17 to X-19, X-44).
+
+    Args:
+        request: What the body says.
+        version: The revision that its ``_meta`` claims.
+        mirrored: The parameters of the tool that it calls, if it calls one that has any.
+
+    Raises:
+        ProtocolError: -32602 for params that cannot be read.
+    """
+    fields = {_SPELLED[VERSION_HEADER]: version, _SPELLED[b"mcp-method"]: request.method}
+    source = _SOURCES.get(request.method)
+    name = None if source is None else source(read_routing(request.params))
+    if name is not None:
+        fields[_SPELLED[b"mcp-name"]] = encode_mirrored(name)
+    if mirrored:
+        arguments = msgspec.json.decode(decode_params(CallToolParams, request.params).arguments)
+        for parameter in mirrored:
+            text = _text_of(_at(arguments, parameter.path))
+            if text is not None:
+                fields[parameter.header] = encode_mirrored(text)
+    return fields
+
+
+def _text_of(value: Any) -> str | None:
+    """What a header says of a value; None where there is nothing to say."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else None
 
 
 def _at(arguments: Any, path: Sequence[str]) -> Any:

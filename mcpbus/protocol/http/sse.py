@@ -1,7 +1,10 @@
 """Server-sent events: what one event looks like on the wire (WHATWG HTML, section 9.2)."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Final
+
+import attrs
 
 CONTENT_TYPE: Final = b"text/event-stream"
 
@@ -66,3 +69,87 @@ def _field(name: str, value: str) -> bytes:
     if "\n" in value or "\r" in value or "\0" in value:
         raise ValueError(f"the {name} of an event is one line without NUL, got {value!r}")
     return value.encode()
+
+
+@attrs.frozen
+class Event:
+    """An event as it arrived.
+
+    Attributes:
+        data: Its data; empty where it only primes the stream, or says how long to wait (rule W-13a).
+        id: What to come back with as Last-Event-ID; None if it does not say.
+        type: Its type.
+        retry: Milliseconds to wait before coming back; None if it does not say.
+    """
+
+    data: str
+    id: str | None = None
+    type: str = "message"
+    retry: int | None = None
+
+
+_LINE_END: Final = re.compile(rb"\r\n?|\n")
+
+
+class EventDecoder:
+    """Reads a stream of events, however it is cut (WHATWG HTML, section 9.2.6).
+
+    Args:
+        most: How many bytes an event may have.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lines: list[bytes] = []
+        # Of the line that has not ended: its pieces, and how many bytes it and the lines of its event have.
+        self._rest: list[bytes] = []
+        self._held = 0
+        self._after_cr = False
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """Take the next bytes, and yield each event that they complete.
+
+        Raises:
+            ValueError: An event is too long.
+        """
+        if self._after_cr and data:
+            # The line feed after a carriage return that ended the last piece.
+            data, self._after_cr = data.removeprefix(b"\n"), False
+        if data.endswith(b"\r"):
+            data, self._after_cr = data[:-1] + b"\n", True
+        first, *others = _LINE_END.split(data)
+        self._hold(first)
+        for piece in others:
+            line = b"".join(self._rest)
+            self._rest = []
+            if line:
+                self._lines.append(line)
+            else:
+                yield from self._complete()
+            self._hold(piece)
+
+    def _hold(self, piece: bytes) -> None:
+        self._held += len(piece)
+        if self._held > self._most:
+            raise ValueError(f"an event of more than {self._most:,} bytes")
+        if piece:
+            self._rest.append(piece)
+
+    def _complete(self) -> Iterator[Event]:
+        fields: dict[bytes, bytes] = {}
+        data: list[bytes] = []
+        for line in self._lines:
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"data":
+                data.append(value)
+            fields[name] = value
+        self._lines, self._held = [], 0
+        retry = fields.get(b"retry", b"")
+        if fields.keys() & {b"data", b"id", b"retry"}:
+            yield Event(
+                b"\n".join(data).decode(errors="replace"),
+                fields[b"id"].decode(errors="replace") if b"id" in fields else None,
+                fields.get(b"event", b"").decode(errors="replace") or "message",
+                int(retry) if retry.isdigit() else None,
+            )

@@ -1,7 +1,7 @@
 """Tool parameters that HTTP clients mirror into ``Mcp-Param-*`` headers: those whose schema has ``x-mcp-header``.
 
-What is read here is what the transport compares; an annotation that clients would drop the tool for is refused at
-registration. Source: requirements X-40 to X-46 (SEP-2243).
+What is read here is what a client sends and a server compares; a tool with an annotation that clients would drop it for cannot
+be registered. Source: requirements X-40 to X-46 (SEP-2243).
 """
 
 import re
@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import attrs
-
-from mcpbus.features.errors import RegistrationError
 
 _KEY = "x-mcp-header"
 _KINDS = ("string", "integer", "boolean")
@@ -28,11 +26,11 @@ class MirroredParameter:
     kind: Literal["string", "integer", "boolean"]
 
 
-def mirrored_parameters(schema: dict[str, Any], owner: str) -> tuple[MirroredParameter, ...]:
+def mirrored_parameters(schema: dict[str, Any]) -> tuple[MirroredParameter, ...]:
     """The mirrored parameters of an input schema, in its order.
 
     Raises:
-        RegistrationError: an annotation is not a header token, not unique, not on a string, integer or boolean, or
+        ValueError: an annotation is not a header token, not unique, not on a string, integer or boolean, or
             somewhere that ``properties`` alone do not lead to.
     """
     found = []
@@ -41,19 +39,15 @@ def mirrored_parameters(schema: dict[str, Any], owner: str) -> tuple[MirroredPar
         token, kind = part[_KEY], part.get("type")
         name = ".".join(path)
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise RegistrationError(f"{owner}: {_KEY} of {name!r} is not a header token: {token!r}")
+            raise ValueError(f"{_KEY} of {name!r} is not a header token: {token!r}")
         if token.lower() in seen:
-            raise RegistrationError(f"{owner}: {_KEY} {token!r} is used twice; header names ignore case")
+            raise ValueError(f"{_KEY} {token!r} is used twice; header names ignore case")
         if kind not in _KINDS:
-            raise RegistrationError(
-                f"{owner}: {_KEY} on {name!r}, which is not a string, integer or boolean: {kind!r}"
-            )
+            raise ValueError(f"{_KEY} on {name!r}, which is not a string, integer or boolean: {kind!r}")
         seen.add(token.lower())
         found.append(MirroredParameter(path, f"Mcp-Param-{token}", kind))
     if _count(schema) != len(found):
-        raise RegistrationError(
-            f"{owner}: {_KEY} is only valid on properties reached by 'properties' from the root"
-        )
+        raise ValueError(f"{_KEY} is only valid on properties reached by 'properties' from the root")
     return tuple(found)
 
 

@@ -20,6 +20,7 @@ from mcpbus.http_keywords import read_http_options
 from mcpbus.nursery import background
 from mcpbus.options import Limits
 from mcpbus.program import until_input_ends, until_signalled
+from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.messages import Icon
 from mcpbus.serving import ServeOptions, ServingError
@@ -57,7 +58,8 @@ class Server(Definition):
         visible: decides by principal who sees, and may call, which tool: ``visible(principal, tool) -> bool``. It
             must be quick: it runs for each tool of each list.
         middleware: wraps every call of a tool, prompt, resource or completion; see `Middleware`.
-        authenticate: tells principals; without it there are none.
+        auth: lets those in who bring tokens that were issued for this server: a `mcpbus.auth.ResourceServer`.
+        authenticate: tells principals in a way of one's own. Without it and `auth` there are none.
         capabilities: what is declared while nothing is registered under it; the rest is declared from the first
             registration on, for good.
         page_size: items on a page of a list.
@@ -81,6 +83,7 @@ class Server(Definition):
         lifespan: Lifespan | None = None,
         visible: Visible | None = None,
         middleware: Sequence[Middleware] = (),
+        auth: Authorizer | None = None,
         authenticate: Callable[..., Any] | None = None,
         capabilities: Iterable[Capability] = ("tools",),
         page_size: int = 1000,
@@ -100,6 +103,7 @@ class Server(Definition):
             website_url=website_url,
             icons=icons,
             visible=visible,
+            auth=auth,
             authenticate=authenticate,
             capabilities=capabilities,
             page_size=page_size,

@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 
 BELOW = {
     "protocol": [],
+    "auth": ["protocol"],
     "actors": [],
     "client": ["protocol"],
     "features": ["protocol"],
@@ -21,7 +22,7 @@ BELOW = {
     "dispatch": ["actors", "core", "features", "protocol"],
     "transports": ["actors", "client", "core", "dispatch", "features", "protocol"],
     "serving": ["actors", "core", "dispatch", "features", "protocol", "transports"],
-    "roof": ["actors", "client", "core", "dispatch", "features", "protocol", "serving", "transports"],
+    "roof": ["actors", "auth", "client", "core", "dispatch", "features", "protocol", "serving", "transports"],
 }
 """The rooms, and from which others each may import."""
 
@@ -44,13 +45,15 @@ DOORS = {
     "docstring_parser": ["mcpbus.features.docstrings"],
     "h11": ["serving", "mcpbus.examples.client"],
     "h2": ["serving"],
+    "httpx2": ["mcpbus.auth", "mcpbus.auth.web"],
     "hpack": ["serving"],
     "httptools": ["serving", "mcpbus.testing.over_http1"],
     "hypercorn": ["serving"],
     "hyperframe": ["serving"],
+    "joserfc": ["mcpbus.auth", "mcpbus.auth.jwt", "mcpbus.auth.keys", "mcpbus.testing.issuer"],
     "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
     "msgspec": ["*"],
-    "trio": ["actors", "client", "core", "dispatch", "transports", "serving", "roof"],
+    "trio": ["actors", "auth", "client", "core", "dispatch", "transports", "serving", "roof"],
     "uritemplate": ["mcpbus.features.uris"],
 }
 """Which rooms and modules may import what others wrote."""

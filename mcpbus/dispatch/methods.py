@@ -173,7 +173,7 @@ def _position(entry: Entry[Any]) -> int:
 
 def _scope(features: Features, server: Definition) -> CacheScope:
     """Who may reuse a list: only its principal, if there are principals."""
-    return "private" if server.authenticate is not None or features.selective else "public"
+    return "private" if server.knows_principals or features.selective else "public"
 
 
 def _call_tool(call: wire.CallToolParams, context: RequestContext, features: Features) -> Handler:

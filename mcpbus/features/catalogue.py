@@ -16,6 +16,7 @@ Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 """What a change is about; the last part of the notification's name."""
 Capability: TypeAlias = Literal["tools", "prompts", "resources", "completions", "tasks"]
 
+_NOBODY_ASKS = "{}, and the server is served over HTTP to everybody: give it auth=ResourceServer(...)"
 _log = logging.getLogger("mcpbus")
 
 
@@ -41,6 +42,8 @@ class Features:
         self._completes = False
         self._has_tasks = False
         self._mirrors = False
+        self._scoped = False
+        self._open_to_all = False
         self._selective: tuple[int, bool] | None = None
         self._listeners: list[Callable[[Kind], object]] = []
         self._guards: list[Callable[[str], object]] = []
@@ -106,6 +109,7 @@ class Features:
                 f"tool {function.name!r} is made already; give {', '.join(options)} where it is made"
             )
         made = function if isinstance(function, Tool) else tool(function, **options)
+        self._note_scopes(made.scopes, f"tool {made.name!r}")
         self.tools.add(made.name, made)
         self._has_tasks = self._has_tasks or made.task is not None
         self._mirrors = self._mirrors or bool(made.mirrored)
@@ -130,6 +134,7 @@ class Features:
         """
         self._check("add_resource")
         resource = make_resource(uri, function, options)
+        self._note_scopes(resource.scopes, f"resource {uri!r}")
         registry = self.resources if resource.template is None else self.templates
         registry.add(uri, resource)
         return resource
@@ -154,6 +159,7 @@ class Features:
         """
         self._check("add_prompt")
         prompt = make_prompt(function, options)
+        self._note_scopes(prompt.scopes, f"prompt {prompt.name!r}")
         self.prompts.add(prompt.name, prompt)
         return prompt
 
@@ -227,6 +233,28 @@ class Features:
     def mirrors(self) -> bool:
         """Whether there ever was a tool with arguments that HTTP mirrors into headers."""
         return self._mirrors or (self._base is not None and self._base.mirrors())
+
+    @property
+    def scoped(self) -> bool:
+        """Whether there ever was something that not every token allows."""
+        return self._scoped or (self._base is not None and self._base.scoped)
+
+    def refuse_scopes(self) -> None:
+        """Take nothing from now on that not every token allows: there are none, and it would be open to all.
+
+        Raises:
+            RegistrationError: There is something of that kind.
+        """
+        self._open_to_all = True
+        if self._scoped:
+            raise RegistrationError(_NOBODY_ASKS.format("there are scopes="))
+
+    def _note_scopes(self, scopes: tuple[str, ...], owner: str) -> None:
+        if not scopes:
+            return
+        if self._open_to_all or (self._base is not None and self._base._open_to_all):  # noqa: SLF001 - its own kind
+            raise RegistrationError(_NOBODY_ASKS.format(f"{owner} has scopes="))
+        self._scoped = True
 
     @property
     def selective(self) -> bool:

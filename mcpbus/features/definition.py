@@ -11,6 +11,7 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
 from mcpbus.features.tool import Tool, ToolOptions, Visible
+from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.request_state import Sealer
 from mcpbus.protocol.results import tail_for
@@ -40,6 +41,7 @@ class Definition:
         website_url: str | None,
         icons: Iterable[Icon],
         visible: Visible | None,
+        auth: Authorizer | None,
         authenticate: Callable[..., Any] | None,
         capabilities: Iterable[Capability],
         page_size: int,
@@ -48,6 +50,7 @@ class Definition:
     ) -> None:
         check_functions(visible=visible, authenticate=authenticate)
         _check_async(authenticate)
+        _check_auth(auth, authenticate)
         check_lists(icons=icons, capabilities=capabilities, state_keys=state_keys)
         if page_size < 1:
             raise ValueError(f"page_size is at least 1, not {page_size}")
@@ -56,6 +59,7 @@ class Definition:
         self.name = name
         self.version = version
         self.instructions = instructions
+        self.auth = auth
         self.authenticate = authenticate
         self.page_size = page_size
         self.list_ttl = list_ttl
@@ -65,6 +69,11 @@ class Definition:
         # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
         self.tails = {row: tail_for(self.identity(row, icons=False), row) for row in REVISIONS.values()}
         self.sealer = Sealer(state_keys)
+
+    @property
+    def knows_principals(self) -> bool:
+        """Whether it tells one client from the other."""
+        return self.auth is not None or self.authenticate is not None
 
     def identity(self, revision: Revision, *, icons: bool = True) -> Implementation:
         """Who the server is, as `revision` says it (rule B-10), with or without its icons."""
@@ -239,6 +248,18 @@ def check_lists(**options: Any) -> None:
     for option, several in options.items():
         if isinstance(several, str | bytes) or not isinstance(several, Iterable):
             raise TypeError(f"{option} is a list: write {option}=[...]")
+
+
+def _check_auth(auth: Any, authenticate: Any) -> None:
+    """Refuse an `auth` that is no resource server, and two ways to tell principals.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    if auth is not None and not isinstance(auth, Authorizer):
+        raise TypeError(f"auth is a mcpbus.auth.ResourceServer(...), not {auth!r}")
+    if auth is not None and authenticate is not None:
+        raise TypeError("auth and authenticate both tell who is behind a request: give one of them")
 
 
 def _check_async(authenticate: Any) -> None:

@@ -18,7 +18,7 @@ from mcpbus.features.signature import (
     name_of,
     read_signature,
 )
-from mcpbus.features.tool import check_timeout
+from mcpbus.features.tool import check_scopes, check_timeout
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision
@@ -34,6 +34,8 @@ class PromptOptions(TypedDict, total=False):
     """The docstring if left out."""
     icons: Iterable[wire.Icon]
     meta: wire.MetaObject
+    scopes: Iterable[str]
+    """What a token has to allow for it, besides what every request needs; only over HTTP, see `mcpbus.auth`."""
     timeout: float
     """Seconds after which the call is cancelled and answered with an error; no limit if left out."""
     thread: bool
@@ -50,6 +52,8 @@ class Prompt:
     description: str | None = attrs.field(default=None, repr=False)
     icons: tuple[wire.Icon, ...] = attrs.field(default=(), repr=False)
     meta: wire.MetaObject | None = attrs.field(default=None, repr=False)
+    scopes: tuple[str, ...] = ()
+    """What a token has to allow for it."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -121,6 +125,7 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
         options.get("description", signature.description),
         tuple(options.get("icons", ())),
         options.get("meta"),
+        check_scopes(options.get("scopes", ()), owner),
     )
 
 

@@ -20,7 +20,7 @@ from mcpbus.features.signature import (
     name_of,
     read_signature,
 )
-from mcpbus.features.tool import check_timeout
+from mcpbus.features.tool import check_scopes, check_timeout
 from mcpbus.features.uris import Template, check_uri, compile_template, is_template
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.results import CacheScope, Tail
@@ -42,6 +42,8 @@ class ResourceOptions(TypedDict, total=False):
     """In bytes; only for a fixed URI."""
     icons: Iterable[wire.Icon]
     meta: wire.MetaObject
+    scopes: Iterable[str]
+    """What a token has to allow for it, besides what every request needs; only over HTTP, see `mcpbus.auth`."""
     timeout: float
     """Seconds after which reading is cancelled and answered with an error; no limit if left out."""
     thread: bool
@@ -73,6 +75,8 @@ class Resource:
     ttl: float = 0.0
     cache_scope: CacheScope = "private"
     template: Template | None = attrs.field(default=None, repr=False)
+    scopes: tuple[str, ...] = ()
+    """What a token has to allow for it."""
 
     def describe(self, revision: Revision) -> wire.Resource | wire.ResourceTemplate:
         """The resource as a list of `revision` shows it."""
@@ -190,6 +194,7 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
         options.get("ttl", 0.0),
         options.get("cache_scope", "private"),
         template,
+        check_scopes(options.get("scopes", ()), owner),
     )
 
 

@@ -20,6 +20,7 @@ from mcpbus.protocol import messages as wire
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter, mirrored_parameters
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision, Structured
+from mcpbus.protocol.scopes import read_scopes
 from mcpbus.protocol.task_extension import TaskOption, TaskSupport, read_support
 
 Visible: TypeAlias = Callable[[Any, "Tool"], bool]
@@ -55,6 +56,8 @@ class ToolOptions(TypedDict, total=False):
     task: TaskOption
     """``"optional"`` or ``"required"`` makes each call a task where the client declared that it takes tasks; required
     refuses the others. A `TaskSupport` says more."""
+    scopes: Iterable[str]
+    """What a token has to allow for it, besides what every request needs; only over HTTP, see `mcpbus.auth`."""
     visible: Visible
     """Who sees it, besides whom the server's own `visible` admits."""
 
@@ -79,6 +82,8 @@ class Tool:
     """The arguments that HTTP mirrors into ``Mcp-Param-*`` headers."""
     task: TaskSupport | None = attrs.field(default=None, repr=False)
     """How its calls become tasks; None if they do not."""
+    scopes: tuple[str, ...] = ()
+    """What a token has to allow for it."""
 
     def describe(self, revision: Revision) -> wire.Tool:
         """The tool as a list of `revision` shows it."""
@@ -173,6 +178,7 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         options.get("replay", _bears_repeating(annotations)),
         _mirrored(arguments.document, owner),
         _task_support(options.get("task"), owner),
+        check_scopes(options.get("scopes", ()), owner),
     )
 
 
@@ -212,6 +218,18 @@ def check_timeout(timeout: Any, owner: str) -> float | None:
     if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
         raise RegistrationError(f"{owner}: a timeout is a positive number of seconds, not {timeout!r}")
     return timeout
+
+
+def check_scopes(scopes: Any, owner: str) -> tuple[str, ...]:
+    """Refuse scopes that are none.
+
+    Raises:
+        RegistrationError: one is none, or they are no list.
+    """
+    try:
+        return read_scopes(scopes, owner)
+    except ValueError as error:
+        raise RegistrationError(str(error)) from None
 
 
 def _admits(structured: Structured, encoded: bytes) -> bool:

@@ -4,7 +4,7 @@ A message says what is wrong, where, and what would be right. What a client wrot
 an answer must not grow with the request that it refuses.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -63,6 +63,15 @@ def quoted(text: str) -> str:
     if len(text) > _QUOTED_CHARACTERS:
         text = text[: _QUOTED_CHARACTERS - 1] + "…"
     return repr(text)
+
+
+def insufficient_scope(scopes: Sequence[str]) -> ProtocolError:
+    """-32600: the token of whoever asks has to allow all of this, where that cannot be said in HTTP."""
+    return ProtocolError(
+        INVALID_REQUEST,
+        f"Invalid request: the token does not allow this; it needs {' '.join(scopes)}",
+        {"requiredScopes": list(scopes)},
+    )
 
 
 def parse_error(detail: str) -> ProtocolError:

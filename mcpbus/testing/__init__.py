@@ -19,16 +19,37 @@ Tests of what goes over HTTP, on which stream and when, drive the server's ASGI 
             assert (await call.message())["method"] == "notifications/progress"
             call.disconnect()
 
+Tests of what tokens allow have an `Issuer` in memory, which needs the extra ``mcpbus-server[auth]``::
+
+    async def test_alice_may_not_write(autojump_clock):
+        issuer = Issuer()
+        server = Server("files", auth=issuer.protect())
+
+        @server.tool(scopes=["files:write"])
+        async def write() -> str:
+            return "written"
+
+        async with open_bus(server) as bus, open_probe(bus.asgi(), headers=issuer.bearer("alice")) as probe:
+            call = probe.request("tools/call", {"name": "write", "arguments": {}})
+            assert (await call.ended()).status == 403
+
 Plain functions run on the trio thread meanwhile, so that a test is the same each time it runs.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from mcpbus.testing.opening import open_bus, open_client, settle
 from mcpbus.testing.probe import AsgiProbe, HttpSession, open_probe
 from mcpbus.testing.recording import Recording, StreamEnded
 
+if TYPE_CHECKING:
+    from mcpbus.testing.issuer import Issuer
+
 __all__ = [
     "AsgiProbe",
     "HttpSession",
+    "Issuer",
     "Recording",
     "StreamEnded",
     "open_bus",
@@ -36,3 +57,10 @@ __all__ = [
     "open_probe",
     "settle",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs the extra ``auth`` when it is asked for, and not before."""
+    if name == "Issuer":
+        return import_module("mcpbus.testing.issuer").Issuer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

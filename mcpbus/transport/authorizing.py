@@ -1,28 +1,69 @@
-"""Who is behind an HTTP request: the author's function is asked here, for every transport over HTTP."""
+"""Who is behind an HTTP request: the resource server or the author's function is asked here, for every transport over HTTP."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mcpbus.containment import ExceptionsOnly
+from mcpbus.dispatch.scopes import needed_scopes
+from mcpbus.features.catalogue import Features
+from mcpbus.features.definition import Definition
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.authentication import Authenticate, Unauthorized
 from mcpbus.protocol.http.messages import Answer, Head, refusal
+from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.meta import Routing
+from mcpbus.protocol.owners import Peer
 
 
-async def authorize(authenticate: Authenticate | None, head: Head) -> tuple[Any, Answer | None]:
+async def authorize(server: Definition, head: Head, peer: Peer) -> tuple[Any, Answer | None]:
     """Ask who is behind a request.
 
     Args:
-        authenticate: The author's function; without it there is nobody to ask for.
+        server: Whom it is for.
         head: The request.
+        peer: From where it came.
 
     Returns:
-        The principal; or None, and what the request is refused with.
+        The principal, None where nobody is asked for; or None, and what the request is refused with.
 
     Raises:
-        Exception: The function failed.
+        Exception: A function of the author's failed.
     """
-    if authenticate is None:
-        return None, None
+    auth = server.auth
+    if auth is not None:
+        found = auth.recall(head, peer)
+        if found is None:
+            with ExceptionsOnly("auth"):
+                found = await auth.find(head)
+        return (None, found) if isinstance(found, Answer) else (found, None)
+    return (None, None) if server.authenticate is None else await _authenticate(server.authenticate, head)
+
+
+def lacking(
+    server: Definition, principal: Any, requests: Iterable[tuple[Features, Request, Routing]] = ()
+) -> Sequence[str]:
+    """Return all that a token has to allow for some requests, if it does not: what they need, and what every one needs.
+
+    Args:
+        server: Whom it is for.
+        principal: Whose token it is.
+        requests: What they ask for, with what is offered to each of them.
+    """
+    auth = server.auth
+    if auth is None:
+        return ()
+    needed: dict[str, None] = {}
+    for features, request, routing in requests:
+        needed.update(dict.fromkeys(needed_scopes(features, request, routing, principal)))
+    return auth.missing(principal, needed)
+
+
+def refuse_lacking(server: Definition, scopes: Sequence[str]) -> Answer | None:
+    """Return what to answer whose token has to allow more, if that is so; see `lacking`."""
+    return server.auth.step_up(scopes) if scopes and server.auth is not None else None
+
+
+async def _authenticate(authenticate: Authenticate, head: Head) -> tuple[Any, Answer | None]:
     try:
         with ExceptionsOnly("authenticate"):
             return await authenticate(head), None

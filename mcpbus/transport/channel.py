@@ -17,9 +17,11 @@ from mcpbus.core.hub import Hub
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
 from mcpbus.dispatch.handshake import Registration
+from mcpbus.features.catalogue import Features
 from mcpbus.outbox import Outgoing
 from mcpbus.protocol.errors import (
     ProtocolError,
+    insufficient_scope,
     internal_error,
     invalid_request,
 )
@@ -44,6 +46,7 @@ from mcpbus.request_context import OpenStream, RequestContext
 from mcpbus.session import Close, Session, Stage
 from mcpbus.signals import InputEnded
 from mcpbus.stream import Stream
+from mcpbus.transport.authorizing import lacking
 
 _log = logging.getLogger("mcpbus")
 
@@ -161,6 +164,7 @@ class Channel:
         self._taken = trio.Event()
         self._in_a_row = 0
         self._used = False
+        self._principal = principal
 
     def __enter__(self) -> Self:
         return self
@@ -260,14 +264,35 @@ class Channel:
         await self.take(data)
         await self.room()
 
-    async def take(self, data: bytes, faults: list[bytes] | None = None) -> None:
+    def requests(self, data: bytes) -> Iterator[tuple[Features, Request, Routing]]:
+        """Return the requests in a message of the client that is not taken yet, with what is offered to them."""
+        try:
+            members: Sequence[object] = [decode(data)]
+        except Undecodable as fault:
+            if not fault.array or not self._has_batches:
+                return
+            try:
+                members = decode_batch(data)
+            except Undecodable:
+                return
+        for member in members:
+            if isinstance(member, Request):
+                try:
+                    routing = read_routing(member.params)
+                except ProtocolError:
+                    continue
+                modern = routing.meta.claims_modern
+                yield self._bus.features if modern else self.session.features, member, routing
+
+    async def take(self, data: bytes, faults: list[bytes] | None = None, principal: object = None) -> None:
         """Take one message of the client; if it is a batch, wait between its parts.
 
         Args:
             data: The message.
             faults: Where to put an answer that names no request, if not on the channel.
+            principal: Whose it is, if each message brings a token of its own.
         """
-        for part in await self._take_in(data):
+        for part in await self._take_in(data, principal):
             answer = encode_error(part.id, part.error)
             if part.id is None and faults is not None:
                 faults.append(answer)
@@ -283,12 +308,12 @@ class Channel:
         while self._room and (self._stream.waiting > self._room or self._stream.laden):
             await self._taken.wait()
 
-    async def _take_in(self, data: bytes) -> Sequence[Undecodable]:
+    async def _take_in(self, data: bytes, principal: object) -> Sequence[Undecodable]:
         """Take a message, or an array of them; return what in it is none."""
         try:
-            self._take(decode(data))
+            self._take(decode(data), principal)
         except Undecodable as fault:
-            return await self._take_batch(data) if fault.array and self._has_batches else [fault]
+            return await self._take_batch(data, principal) if fault.array and self._has_batches else [fault]
         except Exception:  # noqa: BLE001 - there is no memory for it, say: the connection is none the worse
             _log.exception("a message could not be taken")
             return [Undecodable(internal_error())]
@@ -298,7 +323,7 @@ class Channel:
     def _has_batches(self) -> bool:
         return self.session.revision is not None and self.session.revision.batches
 
-    async def _take_batch(self, data: bytes) -> list[Undecodable]:
+    async def _take_batch(self, data: bytes, principal: object) -> list[Undecodable]:
         """Take an array of messages as if each had come by itself; return what in it is none."""
         try:
             members = decode_batch(data)
@@ -306,11 +331,15 @@ class Channel:
             return [fault]
         for member in members:
             if not isinstance(member, Undecodable):
-                self._take(member, alone=False)
+                self._take(member, principal, alone=False)
                 await self.room()
         return [member for member in members if isinstance(member, Undecodable)]
 
-    def _take(self, message: Request | Notification | Response, *, alone: bool = True) -> None:
+    def _take(
+        self, message: Request | Notification | Response, principal: object, *, alone: bool = True
+    ) -> None:
+        if principal is not None:
+            self._principal = principal  # there is no other one before this message is taken
         if isinstance(message, Request):
             revision, result = self.judge(message, alone=alone)
             if isinstance(result, bytes | ProtocolError):
@@ -351,8 +380,9 @@ class Channel:
                     self._used = True
                     self._bus.shares.establish(self.session)
                 session = self.session
+                self._check_scopes(self._bus.features, request, routing)
                 context = RequestContext(
-                    request, routing, revision, _SHARED, self._peer, claim, session, session.principal
+                    request, routing, revision, _SHARED, self._peer, claim, session, self._principal
                 )
                 return revision, serve(self._bus, context, self._open)
             if request.method == INITIALIZE:
@@ -369,7 +399,8 @@ class Channel:
                 f"{request.method} came before initialize was answered; begin with initialize, "
                 f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
             )
-        principal = self.session.principal
+        self._check_scopes(self.session.features, request, routing)
+        principal = self._principal
         context = RequestContext(
             request, routing, revision, _SHARED, self._peer, None, self.session, principal
         )
@@ -380,12 +411,24 @@ class Channel:
             raise invalid_request("this connection has been initialized; a session is initialized once")
         params = decode_initialize(request.params)
         revision = negotiate(params.protocol_version)
-        principal = self.session.principal
+        principal = self._principal
         context = RequestContext(
             request, routing, revision, _SHARED, self._peer, None, self.session, principal
         )
         registration = Registration(self._bus, self.session, params, revision)
         return dispatcher.register(self._bus, context, registration, self._open)
+
+    def _check_scopes(self, features: Features, request: Request, routing: Routing) -> None:
+        """Refuse what the client's token does not allow; one in the same process that has none may do everything.
+
+        Raises:
+            ProtocolError: -32600: the token has to allow more; `data.requiredScopes` says what.
+        """
+        if self._principal is None:
+            return
+        needed = lacking(self._bus.server, self._principal, [(features, request, routing)])
+        if needed:
+            raise insufficient_scope(needed)
 
     def _open(self, _line: Line, _session: Session | None) -> Stream:
         return self._stream

@@ -4,11 +4,12 @@ A shell hands in one `HttpRequest` at a time. While a handler runs, its client's
 form of the answer is chosen when its first bytes are due.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import trio
 from mcpbus_actors import EagerTask
@@ -21,6 +22,7 @@ from mcpbus.fate import DELIVERED, LOST, Fate, Receipt
 from mcpbus.options import Limits
 from mcpbus.protocol.http.messages import (
     Answer,
+    Batch,
     Head,
     NeedsBody,
     OpenStream,
@@ -28,16 +30,17 @@ from mcpbus.protocol.http.messages import (
     Serve,
 )
 from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.resource_metadata import ResourceMetadata
 from mcpbus.protocol.http.validation import Exchange, health
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.session import Session
 from mcpbus.transport import answers
 from mcpbus.transport.answering import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
 from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.authorizing import authorize
+from mcpbus.transport.authorizing import authorize, lacking, refuse_lacking
 from mcpbus.transport.hosts import NEVER_ENTERED, may_wait
 from mcpbus.transport.http_sse import HttpSse
-from mcpbus.transport.responding import Responder, ResponseMode
+from mcpbus.transport.responding import Decision, Responder, ResponseMode
 from mcpbus.transport.resuming import resume
 from mcpbus.transport.websocket import WebSockets
 
@@ -59,11 +62,18 @@ class Endpoint:
 
     Raises:
         ValueError: There is no such form.
+        RegistrationError: Something needs scopes, and everybody is let in.
     """
 
     def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
         self.options = options
-        self.exchange: Exchange[Session] = Exchange(options, Directory(bus))
+        auth = bus.server.auth
+        metadata = None
+        if auth is not None:
+            metadata = ResourceMetadata(auth.document, unquote(urlsplit(auth.resource).path), options)
+        elif not bus.server.knows_principals:
+            bus.features.refuse_scopes()
+        self.exchange: Exchange[Session] = Exchange(options, Directory(bus), metadata)
         self.websockets = WebSockets(bus, self.exchange)
         self._proxied = self.exchange.proxies is not None
         self._bus = bus
@@ -118,12 +128,16 @@ class Endpoint:
             if isinstance(verdict, Answer):
                 return verdict
         serve = self._post if cleared else self._judge_and_serve
-        authenticate = self._bus.server.authenticate
-        if authenticate is None:
+        server = self._bus.server
+        if server.auth is not None:
+            found = server.auth.recall(head, outlet.peer)
+            if found is not None:
+                return found if isinstance(found, Answer) else serve(head, body, found, outlet)
+        elif server.authenticate is None:
             return serve(head, body, None, outlet)
         eager = EagerTask(
             outlet.scope,
-            coroutine=self._ask_and_serve(authenticate, serve, head, body, outlet),
+            coroutine=self._ask_and_serve(serve, head, body, outlet),
             context=copy_context(),
         )
         # One that has ended was cancelled nevertheless if the handler was, whose task it is.
@@ -143,7 +157,6 @@ class Endpoint:
 
     async def _ask_and_serve(
         self,
-        authenticate: Callable[..., Any],
         serve: Callable[..., Answer | EagerTask | None],
         head: Head,
         body: bytes,
@@ -151,7 +164,7 @@ class Endpoint:
     ) -> None:
         """Ask who sends a request, and serve it."""
         try:
-            principal, refused = await authorize(authenticate, head)
+            principal, refused = await authorize(self._bus.server, head, outlet.peer)
             result = serve(head, body, principal, outlet) if refused is None else refused
             if isinstance(result, Answer):
                 outlet.finish(result)
@@ -178,7 +191,7 @@ class Endpoint:
         verdict = _POST if http.cleared else self._judge(head)
         if isinstance(verdict, Answer):
             return verdict
-        principal, refused = await authorize(self._bus.server.authenticate, head)
+        principal, refused = await authorize(self._bus.server, head, http.peer)
         if refused is not None:
             return refused
         if verdict.verb == "POST":
@@ -217,7 +230,7 @@ class Endpoint:
     def _post(
         self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
     ) -> Answer | EagerTask | None:
-        decision = self.exchange.judge_body(head, body, principal)
+        decision = self._decide(head, body, principal)
         peer = outlet.peer
         if self._proxied:
             peer = self.exchange.origin(head, peer)
@@ -225,12 +238,40 @@ class Endpoint:
 
     def _refused(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
         """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
+        insufficient = self._lacking(principal)
+        if insufficient is not None:
+            return insufficient
         if refusal is self.exchange.too_large:
             owner = owner_of(principal, self.exchange.origin(head, peer))
             self._bus.reached.note("max_body_bytes", owner, "a message was refused")
         return refusal
 
+    def _decide(self, head: Head, body: bytes, principal: Any) -> Decision:
+        """Return what is to be done about a POST, or why its sender may not have that done."""
+        decision = self.exchange.judge_body(head, body, principal)
+        return self._lacking(principal, decision) or decision
+
+    def _lacking(self, principal: Any, decision: Decision | None = None) -> Answer | None:
+        """Return why somebody may not do what they ask for, if their token has to allow more; a batch is refused as a whole."""
+        server = self._bus.server
+        if server.auth is None:
+            return None
+        members: Sequence[object] = decision.members if isinstance(decision, Batch) else (decision,)
+        requests = (
+            (
+                self._bus.features if asked.session is None else asked.session.features,
+                asked.request,
+                asked.routing,
+            )
+            for asked in members
+            if isinstance(asked, Serve)
+        )
+        return refuse_lacking(server, lacking(server, principal, requests))
+
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
+        refused = self._lacking(principal)
+        if refused is not None:
+            return refused
         return self._responder.admit(self.exchange.judge_get(head, principal))
 
     def _get(self, head: Head, principal: Any, outlet: Outlet) -> Answer | None:
@@ -241,6 +282,9 @@ class Endpoint:
         return None
 
     def _delete(self, head: Head, principal: Any) -> Answer:
+        refused = self._lacking(principal)
+        if refused is not None:
+            return refused
         decision = self.exchange.judge_delete(head, principal)
         return decision if isinstance(decision, Answer) else self._responder.end(decision)
 
@@ -256,7 +300,7 @@ class Endpoint:
             return answers.overload(error)
         if body is None:
             return self._refused(self.exchange.too_large, http.head, principal, http.peer)
-        host, decision = http.host, self.exchange.judge_body(http.head, body, principal)
+        host, decision = http.host, self._decide(http.head, body, principal)
         if host is None and isinstance(decision, Serve) and self._may_wait(decision):
             return await self._host(http, decision, principal)
         desk = _Desk(NEVER_ENTERED if host is None else host.scope)

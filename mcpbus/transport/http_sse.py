@@ -6,6 +6,7 @@ legacy revision may be negotiated over it, and a request that brings the ``_meta
 shared channel. An error that names no request has no place on the stream: it is the body of its POST's 400.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
@@ -13,18 +14,20 @@ import trio
 
 from mcpbus.admission import Overloaded
 from mcpbus.core.hub import Hub
+from mcpbus.features.catalogue import Features
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.http import origin
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
 from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
 from mcpbus.protocol.http.validation import Exchange
-from mcpbus.protocol.jsonrpc import encode_error
+from mcpbus.protocol.jsonrpc import Request, encode_error
+from mcpbus.protocol.meta import Routing
 from mcpbus.protocol.owners import owner_of
 from mcpbus.protocol.principals import is_same
 from mcpbus.session import Session
 from mcpbus.transport import answers
 from mcpbus.transport.answering import HttpRequest, watch
-from mcpbus.transport.authorizing import authorize
+from mcpbus.transport.authorizing import authorize, lacking, refuse_lacking
 from mcpbus.transport.channel import Channel
 
 _VERBS: Final = b"GET, POST"
@@ -56,7 +59,8 @@ class HttpSse:
         if refused is not None:
             await http.answer(refused)
             return
-        principal, refused = await authorize(self._bus.server.authenticate, http.head)
+        principal, refused = await authorize(self._bus.server, http.head, http.peer)
+        refused = refused or self._lacking(principal)
         if refused is not None:
             await http.answer(refused)
             return
@@ -136,13 +140,22 @@ class HttpSse:
             return self._exchange.too_large
         if self._find(http.head, principal) is None:
             return _unknown()  # it ended while the body came
+        return self._lacking(principal, channel.requests(body)) or await self._take(channel, body, principal)
+
+    async def _take(self, channel: Channel, body: bytes, principal: Any) -> Answer:
         faults: list[bytes] = []
-        await channel.take(body, faults)
+        await channel.take(body, faults, principal)
         if not faults:
             return _ACCEPTED
         # Several can only be parts of one batch, whose other parts have been taken.
         fault = faults[0] if len(faults) == 1 else b"[%b]" % b",".join(faults)
         return answer(400, b"application/json", fault)
+
+    def _lacking(
+        self, principal: Any, requests: Iterable[tuple[Features, Request, Routing]] = ()
+    ) -> Answer | None:
+        server = self._bus.server
+        return refuse_lacking(server, lacking(server, principal, requests))
 
     def _find(self, head: Head, principal: Any) -> Channel | None:
         named = parse_qs(head.query).get(_NAME, ())

@@ -19,7 +19,7 @@ from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.owners import Peer
 from mcpbus.session import Session
 from mcpbus.transport import answers
-from mcpbus.transport.authorizing import authorize
+from mcpbus.transport.authorizing import authorize, lacking, refuse_lacking
 from mcpbus.transport.channel import Channel
 
 SUBPROTOCOL: Final = "mcp"
@@ -97,13 +97,16 @@ class WebSockets:
         Returns:
             The channel, whose block has to be left; or what the request is refused with. Then nothing was allocated.
         """
+        principal, refused = await authorize(self.bus.server, head, peer)
+        if refused is not None:
+            return refused
+        refused = refuse_lacking(self.bus.server, lacking(self.bus.server, principal))
+        if refused is not None:
+            return refused
         if offered and SUBPROTOCOL not in offered:
             return refusal(
                 400, invalid_request(f"Sec-WebSocket-Protocol must offer {SUBPROTOCOL}, or nothing")
             )
-        principal, refused = await authorize(self.bus.server.authenticate, head)
-        if refused is not None:
-            return refused
         try:
             return Channel(self.bus, principal, self._exchange.origin(head, peer))
         except Overloaded as error:

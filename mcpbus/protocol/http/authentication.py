@@ -1,14 +1,16 @@
 """The seam for principals: who is behind an HTTP request.
 
+``Server(auth=...)`` takes a resource server of `mcpbus.auth`, for tokens of OAuth. For everything else
 ``Server(authenticate=...)`` takes an async function of the request's `Head`. What it returns is the principal:
 a text, or any value that is compared by what it holds. A session may be used by the principal that opened it, and by
 nobody else; so may all else that is somebody's, see `mcpbus.protocol.principals`.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.owners import Peer
 
 Authenticate = Callable[[Head], Awaitable[Any]]
 
@@ -27,3 +29,40 @@ class Unauthorized(Exception):  # noqa: N818 - HTTP's own word
             raise ValueError(f"status is {status}: it must be 401 or 403")
         self.challenge = challenge
         self.status = status
+
+
+@runtime_checkable
+class Authorizer(Protocol):
+    """What those who serve HTTP ask a resource server; see `mcpbus.auth.ResourceServer`."""
+
+    @property
+    def resource(self) -> str:
+        """The canonical URI of the server."""
+
+    @property
+    def document(self) -> bytes:
+        """The metadata of the server, in JSON."""
+
+    def recall(self, head: Head, peer: Peer) -> Any:
+        """Return who sends a request, as far as that can be told at once.
+
+        Returns:
+            The principal; what to answer, if the request is refused; None if it has to be waited for.
+        """
+
+    async def find(self, head: Head) -> Any:
+        """Find out who sends a request for which `recall` has returned None; return the principal, or what to answer."""
+
+    def missing(self, principal: Any, scopes: Iterable[str] = ()) -> Sequence[str]:
+        """Return all that somebody's token has to allow for what they ask for; nothing if it does.
+
+        Args:
+            principal: Who they are.
+            scopes: What is needed for it, besides what every request needs.
+        """
+
+    def step_up(self, scopes: Sequence[str]) -> Answer:
+        """Return what to answer somebody whose token has to allow more."""
+
+    def seconds_left(self, principal: Any) -> float:
+        """Return how long somebody may go on listening with the token that they have brought."""

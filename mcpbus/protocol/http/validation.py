@@ -2,7 +2,7 @@
 
 A pure function of the request, the options and a directory that is only asked, in the order in which faults are judged:
 
-1. `judge_head`: Host and Origin (403), CORS preflight, path (404), verb (405). Then the shell authorizes (401, 403).
+1. `judge_head`: Host and Origin (403), CORS preflight, path (404), verb (405). Then the shell authorizes (400, 401, 403, 503).
 2. `judge_post`: body cap (413), Content-Type (415), Accept (406). Then the shell reads the body.
 3. `judge_body`: JSON (400), era; then the modern claim and its headers, or the legacy session.
    `judge_get` and `judge_delete` for these verbs.
@@ -37,6 +37,7 @@ from mcpbus.protocol.http.messages import (
 )
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.proxies import Proxies
+from mcpbus.protocol.http.resource_metadata import ResourceMetadata
 from mcpbus.protocol.http.session_rules import (
     SESSION_HEADER,
     Refused,
@@ -87,15 +88,28 @@ class Exchange(Generic[SessionT]):
         options: how it is served.
         proxies: whom to believe from where requests come; None for nobody.
         directory: who knows its sessions and methods.
+        metadata: tells who issues tokens; None where there are no tokens.
         needs_body: what `judge_post` finds of a POST that is in order.
         too_large: what it finds, and what to answer, of one whose body is longer than it may be.
     """
 
-    __slots__ = ("_accepted", "_health_path", "directory", "needs_body", "options", "proxies", "too_large")
+    __slots__ = (
+        "_accepted",
+        "_health_path",
+        "directory",
+        "metadata",
+        "needs_body",
+        "options",
+        "proxies",
+        "too_large",
+    )
 
-    def __init__(self, options: HttpOptions, directory: Directory[SessionT]) -> None:
+    def __init__(
+        self, options: HttpOptions, directory: Directory[SessionT], metadata: ResourceMetadata | None = None
+    ) -> None:
         self.options = options
         self.directory = directory
+        self.metadata = metadata
         self._health_path = options.health_path
         self.proxies = Proxies(options.trusted_proxies) if options.trusted_proxies else None
         self.needs_body: Final = NeedsBody(options.max_body_bytes)
@@ -123,6 +137,8 @@ class Exchange(Generic[SessionT]):
         if self.is_health(head):
             # Before Host is looked at: a probe names the machine as it pleases, and the answer is no secret.
             return health("ok")
+        if self.metadata is not None and self.metadata.is_place(head):
+            return self.metadata.answer(head)  # likewise: it is for everybody, from wherever they come
         refused = self.judge_caller(head)
         if refused is not None:
             return refused
@@ -175,6 +191,8 @@ class Exchange(Generic[SessionT]):
 
     def cors_headers(self, head: Head) -> list[tuple[bytes, bytes]]:
         """What to add to the answer, whatever it is, so that a page of an allowed origin can read it."""
+        if self.metadata is not None and self.metadata.is_place(head):
+            return []  # it says itself that everybody may read it
         return origin.cors_headers(head, self.options)
 
     def _verbs(self, headers: Headers) -> bytes:

@@ -1,0 +1,78 @@
+"""Tokens that only their issuer can read: it is asked about each of them (RFC 7662)."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from mcpbus.auth.addresses import read_address
+from mcpbus.auth.discovery import find_endpoint
+from mcpbus.auth.jwt import check_claims, read_audience, read_principal
+from mcpbus.auth.verifier import InvalidTokenError, UnavailableError, Verified
+from mcpbus.auth.web import HttpxWeb, Web, ask
+
+BELIEVED_SECONDS: Final = 60.0
+"""How long an answer is believed: so long a token works on that was revoked."""
+_AT_ONCE: Final = 32
+
+
+class IntrospectionVerifier:
+    """Verifies tokens by asking their issuer.
+
+    Args:
+        issuer: Who issues them.
+        client_id: What this server is called there.
+        client_secret: Its secret.
+        audience: For whom they have to be issued, if not for the server's own URI; one of several.
+        address: Where to ask; found through the issuer's metadata if left out.
+        web: Who asks the issuer.
+
+    Raises:
+        ValueError: An address is neither https nor on this machine.
+    """
+
+    local = False
+
+    def __init__(
+        self,
+        issuer: str,
+        *,
+        client_id: str,
+        client_secret: str,
+        audience: str | Iterable[str] = (),
+        address: str | None = None,
+        web: Web | None = None,
+    ) -> None:
+        read_address(issuer, "issuer")
+        if address is not None:
+            read_address(address, "address")
+        self.issuer = issuer
+        self.issuers = (issuer,)
+        self.web: Web = web or HttpxWeb()
+        self._login = client_id, client_secret
+        self._audience = read_audience(audience)
+        self._address = address
+        # Whoever makes tokens up does not have the issuer flooded with questions.
+        self._limiter = trio.CapacityLimiter(_AT_ONCE)
+
+    async def verify(self, token: str, resource: str, now: float) -> Verified:
+        """See `TokenVerifier`."""
+        async with self._limiter:
+            address = self._address
+            if address is None:
+                address = await find_endpoint(self.web, self.issuer, "introspection_endpoint")
+                self._address = address
+            form = {"token": token, "token_type_hint": "access_token"}
+            claims = await ask(self.web, "POST", address, form, self._login)
+        if claims is None:
+            raise UnavailableError(f"{address} answered 404")
+        if claims.get("active") is not True:
+            raise InvalidTokenError("it is not active")
+        if claims.get("iss", self.issuer) != self.issuer:
+            raise InvalidTokenError("it was issued by somebody else")
+        believed = now + BELIEVED_SECONDS
+        # It need not say when a token expires: it is asked again before long.
+        timed = {"exp": believed, **claims}
+        found = check_claims(timed, self.issuer, self._audience or (resource,), now)
+        expires = found.principal.expires if "exp" in claims else None
+        return Verified(read_principal(claims, self.issuer, expires), min(believed, found.until))

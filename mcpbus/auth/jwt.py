@@ -1,0 +1,216 @@
+"""Tokens that say themselves whose they are, and are signed (RFC 7519, RFC 9068)."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from joserfc import jws
+from joserfc.errors import JoseError, UnsupportedAlgorithmError
+from joserfc.jwk import Key
+
+from mcpbus.auth.addresses import canonical, read_address
+from mcpbus.auth.keys import Keys
+from mcpbus.auth.principal import Principal
+from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, Verified
+from mcpbus.auth.web import HttpxWeb, Web
+
+ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
+"""With which tokens may be signed, unless others are named."""
+
+_PUBLIC: Final = frozenset({*ALGORITHMS, "RS384", "RS512", "PS384", "PS512", "ES512"})
+_MOST_TRIED: Final = 8
+
+
+class _Registry(jws.JWSRegistry):
+    """What is admitted of signatures."""
+
+    max_header_length = 8 * 1024
+
+    def get_alg(self, name: str) -> Any:
+        """Return an algorithm that is admitted, without a warning: EdDSA is the name under which most issuers still sign."""
+        if name not in (self.allowed or ()):
+            raise UnsupportedAlgorithmError(name)
+        return self.algorithms[name]
+
+
+class JwtVerifier:
+    """Verifies the signed tokens of one issuer.
+
+    Its keys are asked for when the first token comes, and not at the start: a server whose issuer is down starts all the same.
+
+    Args:
+        issuer: Who issues them, exactly as it stands in their `iss`.
+        audience: For whom they have to be issued, if not for the server's own URI; one of several.
+        jwks_uri: Where the keys are; found through the issuer's metadata if left out.
+        algorithms: With which they may be signed.
+        web: Who asks the issuer.
+
+    Raises:
+        ValueError: An address is neither https nor on this machine, or an algorithm has no public keys.
+    """
+
+    local = False
+
+    def __init__(
+        self,
+        issuer: str,
+        *,
+        audience: str | Iterable[str] = (),
+        jwks_uri: str | None = None,
+        algorithms: Sequence[str] = ALGORITHMS,
+        web: Web | None = None,
+    ) -> None:
+        read_address(issuer, "issuer")
+        if jwks_uri is not None:
+            read_address(jwks_uri, "jwks_uri")
+        refused = sorted(set(algorithms) - _PUBLIC)
+        if refused or not algorithms:
+            raise ValueError(
+                f"algorithms are some of {', '.join(sorted(_PUBLIC))}, not {', '.join(refused) or 'none'}"
+            )
+        self.issuer = issuer
+        self.issuers = (issuer,)
+        self.web: Web = web or HttpxWeb()
+        self._audience = read_audience(audience)
+        self._keys = Keys(issuer, jwks_uri, lambda: self.web)
+        self._registry = _Registry(algorithms=tuple(algorithms), strict_check_header=False)
+
+    async def verify(self, token: str, resource: str, now: float) -> Verified:
+        """See `TokenVerifier`."""
+        signature, claims = self._read(token)
+        # Before anybody is asked for keys: with several issuers, each has its own.
+        if claims.get("iss") != self.issuer:
+            raise InvalidTokenError("it was issued by somebody else")
+        header = signature.headers()
+        keys = await self._keys.find(lambda key: self._fits(key, header))
+        if not keys:
+            raise InvalidTokenError("it is signed with a key that the issuer does not have")
+        if not any(self._is_signed(signature, key) for key in keys[:_MOST_TRIED]):
+            raise InvalidTokenError("its signature is wrong")
+        return check_claims(claims, self.issuer, self._audience or (resource,), now)
+
+    def _read(self, token: str) -> tuple[jws.CompactSignature, dict[str, Any]]:
+        """Take a token apart, whose signature is still to be verified.
+
+        Raises:
+            InvalidTokenError: It is no signed token, or not of the kind that is admitted.
+        """
+        try:
+            signature = jws.extract_compact(token.encode(), registry=self._registry)
+            header = signature.headers()
+            if "crit" in header or "b64" in header:
+                raise InvalidTokenError("it has critical extensions, of which none is known here")
+            self._registry.check_header(header)
+            self._registry.get_alg(header["alg"])
+            claims = msgspec.json.decode(signature.payload)
+        except UnsupportedAlgorithmError:
+            raise InvalidTokenError("it is not signed with an algorithm that is admitted here") from None
+        except (JoseError, ValueError, TypeError, AttributeError, RecursionError):
+            # Header and payload are anybody's JSON, which need not even be objects.
+            raise InvalidTokenError("it is not a signed token") from None
+        if not isinstance(claims, dict):
+            raise InvalidTokenError("it is not a signed token")
+        return signature, claims
+
+    def _fits(self, key: Key, header: Mapping[str, Any]) -> bool:
+        """Whether a key may be the one with which a token is signed: the named one, or one without a name."""
+        kid = header.get("kid")
+        if kid is not None and key.get("kid") not in {kid, None}:
+            return False
+        try:
+            self._registry.get_alg(header["alg"]).check_key(key)
+        except JoseError:
+            return False
+        return True
+
+    def _is_signed(self, signature: jws.CompactSignature, key: Key) -> bool:
+        try:
+            return jws.validate_compact(signature, key, registry=self._registry)
+        except (JoseError, ValueError, TypeError):
+            return False
+
+
+def read_audience(audience: str | Iterable[str]) -> tuple[str, ...]:
+    """Return for whom tokens may be issued; with a server's own URI as `canonical` has it."""
+    return (audience,) if isinstance(audience, str) else tuple(audience)
+
+
+def check_claims(claims: Mapping[str, Any], issuer: str, audience: Collection[str], now: float) -> Verified:
+    """Check what a token says, which is known to come from its issuer.
+
+    Args:
+        claims: What it says.
+        issuer: Who it is.
+        audience: For whom it may be issued: one of them is enough.
+        now: The time, in seconds since the epoch.
+
+    Raises:
+        InvalidTokenError: It is not for this server, or not for now.
+    """
+    if not _is_meant(claims.get("aud"), audience):
+        raise InvalidTokenError("it was issued for another audience")
+    expires = _read_time(claims, "exp")
+    if expires is None:
+        raise InvalidTokenError("it never expires")
+    if now >= expires + LEEWAY:
+        raise InvalidTokenError("it has expired")
+    for name in ("nbf", "iat"):
+        begins = _read_time(claims, name)
+        if begins is not None and now < begins - LEEWAY:
+            raise InvalidTokenError("it is not valid yet")
+    return Verified(read_principal(claims, issuer, expires), expires + LEEWAY)
+
+
+def read_principal(claims: Mapping[str, Any], issuer: str, expires: float | None) -> Principal:
+    """Return whose a token is.
+
+    Raises:
+        InvalidTokenError: It does not say.
+    """
+    subject = claims.get("sub")
+    client = next((claims[name] for name in ("client_id", "azp") if claims.get(name) is not None), subject)
+    # One that a program has for itself names no subject at some issuers.
+    subject = client if subject is None else subject
+    if not isinstance(subject, str) or not isinstance(client, str) or not subject:
+        raise InvalidTokenError("it does not say whose it is")
+    return Principal(issuer, subject, client, read_scopes(claims), claims, expires)
+
+
+def read_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
+    """Return what a token allows: `scope`, which is text, or else `scp`, which is text or a list."""
+    scopes = claims.get("scope")
+    scopes = claims.get("scp") if scopes is None else scopes
+    if isinstance(scopes, str):
+        scopes = scopes.split()
+    return (
+        frozenset(scope for scope in scopes or () if isinstance(scope, str))
+        if isinstance(scopes, list)
+        else frozenset()
+    )
+
+
+def _is_meant(stated: Any, audience: Collection[str]) -> bool:
+    named = stated if isinstance(stated, list) else [stated]
+    return any(isinstance(name, str) and (name in audience or _plain(name) in audience) for name in named)
+
+
+def _plain(name: str) -> str | None:
+    """Return a URI as a server's own is compared; None if it is no such URI."""
+    try:
+        return canonical(name)
+    except ValueError:
+        return None
+
+
+def _read_time(claims: Mapping[str, Any], name: str) -> float | None:
+    """Return when something begins or ends; None if that is not said.
+
+    Raises:
+        InvalidTokenError: It is no time.
+    """
+    stated = claims.get(name)
+    if stated is None:
+        return None
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or abs(stated) > 1e12:
+        raise InvalidTokenError(f"its {name} is no time")
+    return float(stated)

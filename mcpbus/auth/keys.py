@@ -1,0 +1,126 @@
+"""The public keys of one issuer: fetched when they are first needed, once for all who wait, and kept."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import trio
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
+
+from mcpbus.auth.discovery import find_endpoint
+from mcpbus.auth.verifier import UnavailableError
+from mcpbus.auth.web import Web, ask
+
+FRESH_SECONDS: Final = 3600.0
+"""How long keys are taken for all that there are."""
+STALE_SECONDS: Final = 24 * 3600.0
+"""How long they are good while the issuer cannot be asked."""
+PAUSE_SECONDS: Final = 30.0
+"""How long the issuer is left alone, having been asked for a key that it does not have."""
+RETRY_SECONDS: Final = 5.0
+"""How long it is left alone when it has failed."""
+MOST_KEYS: Final = 64
+"""Of one issuer; what it has more is not looked at."""
+
+_PUBLIC: Final = (RSAKey, ECKey, OKPKey)
+_log = logging.getLogger("mcpbus.auth")
+
+
+class Keys:
+    """The keys of an issuer.
+
+    Args:
+        issuer: Who it is.
+        address: Where its keys are; found through its metadata if not given.
+        web: Who asks it.
+    """
+
+    def __init__(self, issuer: str, address: str | None, web: Callable[[], Web]) -> None:
+        self._issuer = issuer
+        self._address = address
+        self._web = web
+        self._keys: Sequence[Key] | None = None
+        self._fetched = -math.inf
+        self._tried = -math.inf
+        self._failure: UnavailableError | None = None
+        self._arrived: trio.Event | None = None
+
+    async def find(self, fits: Callable[[Key], bool]) -> Sequence[Key]:
+        """Return those keys that may be meant; waits for the issuer only if none is known.
+
+        Args:
+            fits: Whether a key may be meant.
+
+        Raises:
+            UnavailableError: None is known, and the issuer cannot be asked for more.
+        """
+        found = self._known(fits)
+        age = trio.current_time() - self._fetched
+        if found:
+            if age > FRESH_SECONDS and not self._waits():
+                self._begin()
+            return found
+        if self._arrived is None and not self._waits():
+            self._begin()
+        if self._arrived is not None:
+            await self._arrived.wait()
+            found = self._known(fits)
+        if not found and self._failure is not None:
+            raise UnavailableError(str(self._failure), self._failure.retry_after)
+        return found
+
+    def _known(self, fits: Callable[[Key], bool]) -> Sequence[Key]:
+        if self._keys is None or trio.current_time() - self._fetched > STALE_SECONDS:
+            return ()
+        return [key for key in self._keys if fits(key)]
+
+    def _waits(self) -> bool:
+        """Whether the issuer is being asked, or is left alone for a while."""
+        pause = PAUSE_SECONDS if self._failure is None else RETRY_SECONDS
+        return self._arrived is not None or trio.current_time() - self._tried < pause
+
+    def _begin(self) -> None:
+        # Not a task of whoever is first: others wait for the same, and it may be cancelled.
+        self._arrived = trio.Event()
+        trio.lowlevel.spawn_system_task(self._fetch, name=f"keys of {self._issuer}")
+
+    async def _fetch(self) -> None:
+        try:
+            self._keys = await self._ask()
+            self._fetched = trio.current_time()
+            self._failure = None
+        except UnavailableError as failure:
+            self._failure = failure
+        except Exception as failure:  # noqa: BLE001 - it ends all of trio otherwise
+            self._failure = UnavailableError(f"asking for keys failed: {failure!r}")
+        finally:
+            self._tried = trio.current_time()
+            arrived, self._arrived = self._arrived, None
+            if arrived is not None:
+                arrived.set()
+        if self._failure is not None:
+            _log.warning("the keys of %s cannot be had: %s", self._issuer, self._failure)
+
+    async def _ask(self) -> Sequence[Key]:
+        web = self._web()
+        address = self._address or await find_endpoint(web, self._issuer, "jwks_uri")
+        document = await ask(web, "GET", address)
+        if document is None:
+            raise UnavailableError(f"{address} answered 404")
+        entries = document.get("keys")
+        if not isinstance(entries, list):
+            raise UnavailableError(f"{address} has no keys")
+        return [key for entry in entries[:MOST_KEYS] if (key := read_key(entry)) is not None]
+
+
+def read_key(entry: Any) -> Key | None:
+    """Return a key of a set; None if it is of another kind, or not to be read, which is no fault of the others."""
+    if not isinstance(entry, dict):
+        return None
+    try:
+        key = import_key({**entry})
+    except (JoseError, ValueError, TypeError, KeyError, ArithmeticError):
+        return None
+    return key if isinstance(key, _PUBLIC) and key.get("use") in (None, "sig") else None

@@ -1,0 +1,51 @@
+"""Tokens that were found good, so that a client that goes on with one costs no second look."""
+
+from collections import OrderedDict
+from hashlib import sha256
+from typing import Final
+
+from mcpbus.auth.verifier import Verified
+
+MOST_TOKENS: Final = 16 * 1024
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""How many tokens are remembered, and how long they may be together: what is kept of one is no larger."""
+
+
+class RememberedTokens:
+    """What was found out about tokens, by a digest of what brings them; what was not asked for longest is forgotten first.
+
+    The tokens themselves are not kept, and how long a look-up takes says nothing about them.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, tuple[Verified, int]] = OrderedDict()
+        self._size = 0
+
+    def find(self, credentials: bytes, now: float) -> Verified | None:
+        """Return what is known of the token in an Authorization field, as long as that may be believed."""
+        digest = sha256(credentials).digest()
+        found = self._known.get(digest)
+        if found is None:
+            return None
+        verified, _ = found
+        if now >= verified.until:
+            self._forget(digest)
+            return None
+        self._known.move_to_end(digest)
+        return verified
+
+    def keep(self, credentials: bytes, verified: Verified) -> None:
+        """Remember what was found out about a token that is good, which came in this field."""
+        digest = sha256(credentials).digest()
+        self._forget(digest)
+        self._known[digest] = verified, len(credentials)
+        self._size += len(credentials)
+        while len(self._known) > MOST_TOKENS or self._size > MOST_BYTES:
+            self._forget(next(iter(self._known)))
+
+    def _forget(self, digest: bytes) -> None:
+        _, size = self._known.pop(digest, (None, 0))
+        self._size -= size
+
+    def __len__(self) -> int:
+        return len(self._known)

@@ -1,0 +1,169 @@
+"""A server for which others issue tokens: who may ask it what (OAuth 2.1, RFC 6750, RFC 9728)."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+import trio
+
+from mcpbus.auth.addresses import canonical, is_loopback
+from mcpbus.auth.principal import Principal
+from mcpbus.auth.remembered import RememberedTokens
+from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, TokenVerifier, UnavailableError
+from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.http.bearer import LONGEST_TOKEN, MalformedAuthorizationError, challenge, read_token
+from mcpbus.protocol.http.messages import Answer, Head, refusal
+from mcpbus.protocol.http.resource_metadata import WELL_KNOWN
+from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.scopes import Scopes, read_scopes
+
+_QUIET_SECONDS: Final = 30.0
+_log = logging.getLogger("mcpbus.auth")
+
+
+class ResourceServer:
+    """Lets those in who bring a token that was issued for this server, and tells the others where to get one.
+
+    Args:
+        resource: The canonical URI of the server: where clients reach it, and for whom tokens have to be issued. Nothing that a
+            request says changes it.
+        verifier: Tells whose a token is.
+        scopes: What every request needs.
+        implies: What the broader scopes include: ``{"files:admin": ["files:read", "files:write"]}``.
+        name: The server's name for people, who are asked whether a client may have a token for it.
+        documentation: Where they read more about it.
+
+    Attributes:
+        resource: The same, in its canonical form.
+        verifier: The same.
+        metadata: What clients find out about the server, who look for whoever issues tokens for it.
+        metadata_url: Where they find it.
+        clock: Tells the time, in seconds since the epoch.
+
+    Raises:
+        ValueError: The URI or a scope cannot be one, or tokens that are for development only should protect more than this machine.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        verifier: TokenVerifier,
+        *,
+        scopes: Iterable[str] = (),
+        implies: Mapping[str, Iterable[str]] | None = None,
+        name: str | None = None,
+        documentation: str | None = None,
+    ) -> None:
+        self.resource = canonical(resource)
+        self.verifier = verifier
+        self.clock: Callable[[], float] = time.time
+        parts = urlsplit(self.resource)
+        if verifier.local and not is_loopback(parts.hostname or ""):
+            raise ValueError(
+                f"{type(verifier).__name__} is for development, on this machine alone: {resource} is elsewhere"
+            )
+        self.metadata_url = f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path}"
+        self._needed = read_scopes(scopes, "ResourceServer")
+        self._scopes = Scopes(implies or {})
+        self._name = name
+        self._documentation = documentation
+        self._remembered = RememberedTokens()
+        self._silent_until = 0.0
+        unknown = challenge(self.metadata_url, self._needed)
+        self._without_token = _refuse(
+            401, "a token is needed; WWW-Authenticate says where to get one", unknown
+        )
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """See the class."""
+        said = {
+            "resource": self.resource,
+            "authorization_servers": list(self.verifier.issuers),
+            "scopes_supported": list(self._needed) or None,
+            "bearer_methods_supported": ["header"],
+            "resource_name": self._name,
+            "resource_documentation": self._documentation,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+    @property
+    def document(self) -> bytes:
+        """See `Authorizer`."""
+        return msgspec.json.encode(self.metadata)
+
+    def recall(self, head: Head, peer: Peer) -> Principal | Answer | None:
+        """See `Authorizer`."""
+        if self.verifier.local and peer.address is not None and not peer.address.is_loopback:
+            return _refuse(403, "the tokens of this server are for development, on its own machine alone")
+        raw = head.headers.raw(b"authorization")
+        if raw is None:
+            return self._without_token
+        if isinstance(raw, bytes) and (known := self._remembered.find(raw, self.clock())) is not None:
+            return known.principal
+        try:
+            token = read_token(head.headers)
+        except MalformedAuthorizationError as error:
+            return self._refuse_token(400, "invalid_request", str(error))
+        if token is None:
+            return self._without_token
+        return self._invalid("it is too long") if len(token) > LONGEST_TOKEN else None
+
+    async def find(self, head: Head) -> Principal | Answer:
+        """See `Authorizer`."""
+        token, raw = read_token(head.headers), head.headers.raw(b"authorization")
+        assert token is not None  # noqa: S101 - `recall` has read it
+        assert isinstance(raw, bytes)  # noqa: S101 - as above
+        try:
+            verified = await self.verifier.verify(token, self.resource, self.clock())
+        except InvalidTokenError as error:
+            return self._invalid(str(error))
+        except UnavailableError as error:
+            self._complain(error)
+            wait = (b"retry-after", b"%d" % error.retry_after)
+            return refusal(
+                503, invalid_request("tokens cannot be verified at the moment; try again"), None, wait
+            )
+        self._remembered.keep(raw, verified)
+        return verified.principal
+
+    def missing(self, principal: Any, scopes: Iterable[str] = ()) -> Sequence[str]:
+        """See `Authorizer`."""
+        needed = (*self._needed, *(scope for scope in scopes if scope not in self._needed))
+        # In process anything may be a principal, and then nothing is allowed to it.
+        granted: frozenset[str] = getattr(principal, "scopes", frozenset())
+        return needed if self._scopes.missing(needed, granted) else ()
+
+    def step_up(self, scopes: Sequence[str]) -> Answer:
+        """See `Authorizer`."""
+        why = "the token does not allow this"
+        return _refuse(403, why, challenge(self.metadata_url, scopes, "insufficient_scope", why))
+
+    def seconds_left(self, principal: Any) -> float:
+        """See `Authorizer`."""
+        expires = principal.expires
+        return float("inf") if expires is None else max(0.0, expires + LEEWAY - self.clock())
+
+    def _invalid(self, why: str) -> Answer:
+        return self._refuse_token(401, "invalid_token", f"the token is no good: {why}")
+
+    def _refuse_token(self, status: int, error: str, why: str) -> Answer:
+        return _refuse(status, why, challenge(self.metadata_url, self._needed, error, why))
+
+    def _complain(self, error: UnavailableError) -> None:
+        """Tell the log that tokens cannot be verified, now and then: clients come again and again."""
+        now = trio.current_time()
+        if now >= self._silent_until:
+            self._silent_until = now + _QUIET_SECONDS
+            _log.warning("tokens cannot be verified: %s", error)
+
+    def __repr__(self) -> str:
+        return f"<ResourceServer {self.resource}, tokens of {', '.join(self.verifier.issuers)}>"
+
+
+def _refuse(status: int, why: str, challenging: str | None = None) -> Answer:
+    fields = () if challenging is None else ((b"www-authenticate", challenging.encode()),)
+    return refusal(status, invalid_request(why), None, *fields)

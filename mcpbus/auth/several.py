@@ -1,0 +1,51 @@
+"""Tokens of several issuers."""
+
+from collections.abc import Sequence
+
+from mcpbus.auth.verifier import InvalidTokenError, TokenVerifier, UnavailableError, Verified
+
+
+class AnyOf:
+    """Takes a token that one of several verifiers takes, which are asked in their order.
+
+    One whose issuer cannot be asked does not stand in the way of the others' tokens. A verifier that asks about every token, such as
+    an `IntrospectionVerifier`, comes last.
+
+    Args:
+        *verifiers: The verifiers.
+
+    Raises:
+        ValueError: There is none.
+    """
+
+    def __init__(self, *verifiers: TokenVerifier) -> None:
+        if not verifiers:
+            raise ValueError("AnyOf() has no verifier")
+        self.verifiers = verifiers
+
+    @property
+    def issuers(self) -> Sequence[str]:
+        """See `TokenVerifier`."""
+        return tuple(dict.fromkeys(issuer for verifier in self.verifiers for issuer in verifier.issuers))
+
+    @property
+    def local(self) -> bool:
+        """See `TokenVerifier`."""
+        return any(verifier.local for verifier in self.verifiers)
+
+    async def verify(self, token: str, resource: str, now: float) -> Verified:
+        """See `TokenVerifier`."""
+        unavailable: UnavailableError | None = None
+        reasons = []
+        for verifier in self.verifiers:
+            try:
+                return await verifier.verify(token, resource, now)
+            except InvalidTokenError as error:
+                reasons.append(str(error))
+            except UnavailableError as error:
+                unavailable = error
+        if unavailable is not None:
+            raise unavailable
+        # Of its own issuer, as far as that can be told: the others only say that it is not theirs.
+        elsewhere = "it was issued by somebody else"
+        raise InvalidTokenError(next((reason for reason in reasons if reason != elsewhere), elsewhere))

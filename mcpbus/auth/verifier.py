@@ -1,0 +1,70 @@
+"""What a resource server asks about each token that it has not seen yet."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import attrs
+
+from mcpbus.auth.principal import Principal
+
+LEEWAY: Final = 30.0
+"""Seconds by which clocks may differ."""
+
+
+class InvalidTokenError(Exception):
+    """A token is no good, and never will be: its client is to get another one.
+
+    Args:
+        why: What is wrong, for the client to read; nothing of the token itself.
+    """
+
+
+class UnavailableError(Exception):
+    """It cannot be told whether a token is good; perhaps in a moment.
+
+    Args:
+        why: What went wrong, for the log.
+        retry_after: Seconds after which it may be asked again.
+    """
+
+    def __init__(self, why: str, retry_after: int = 5) -> None:
+        super().__init__(why)
+        self.retry_after = retry_after
+
+
+@attrs.frozen
+class Verified:
+    """What was found out about a token that is good.
+
+    Attributes:
+        principal: Whose it is.
+        until: Until when that may be believed without another look, in seconds since the epoch.
+    """
+
+    principal: Principal
+    until: float
+
+
+class TokenVerifier(Protocol):
+    """Tells whose a token is."""
+
+    @property
+    def issuers(self) -> Sequence[str]:
+        """Who issues such tokens, for clients that have none."""
+
+    @property
+    def local(self) -> bool:
+        """Whether it is for development only: nobody else may connect than who is on the same machine."""
+
+    async def verify(self, token: str, resource: str, now: float) -> Verified:
+        """Tell whose a token is.
+
+        Args:
+            token: The token.
+            resource: The canonical URI of the server, for which the token has to be issued.
+            now: The time, in seconds since the epoch.
+
+        Raises:
+            InvalidTokenError: It is no good.
+            UnavailableError: That cannot be told at the moment.
+        """

@@ -1,0 +1,86 @@
+"""How issuers are asked: over HTTP, for short documents, and with no patience."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import httpx2
+import msgspec
+import trio
+
+from mcpbus.auth.verifier import UnavailableError
+
+LONGEST_DOCUMENT: Final = 512 * 1024
+"""Bytes of a document; of a longer one nothing is believed."""
+
+SECONDS: Final = 10.0
+"""How long an issuer has to answer, in all."""
+
+
+class Web(Protocol):
+    """Who asks issuers. Tests put an issuer of their own in its place."""
+
+    async def request(
+        self, verb: str, url: str, form: Mapping[str, str] | None = None, login: tuple[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Make a request, and return the status of the answer and its body.
+
+        Args:
+            verb: The HTTP method.
+            url: Where to.
+            form: What it carries.
+            login: The user and password of Basic authentication.
+
+        Raises:
+            UnavailableError: There is no answer, or it is too long.
+        """
+
+
+class HttpxWeb:
+    """The web as it is. Redirects are not followed: an issuer's documents are where it says, and nowhere else."""
+
+    async def request(
+        self, verb: str, url: str, form: Mapping[str, str] | None = None, login: tuple[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """See `Web`."""
+        auth = None if login is None else httpx2.BasicAuth(*login)
+        headers = {"accept": "application/json"}
+        try:
+            async with (
+                httpx2.AsyncClient(follow_redirects=False, timeout=SECONDS) as client,
+                client.stream(verb, url, data=form, auth=auth, headers=headers) as response,
+            ):
+                body = bytearray()
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > LONGEST_DOCUMENT:
+                        raise UnavailableError(f"the answer of {url} is longer than {LONGEST_DOCUMENT} bytes")
+                return response.status_code, bytes(body)
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise UnavailableError(f"{url} cannot be asked: {error!r}") from error
+
+
+async def ask(
+    web: Web, verb: str, url: str, form: Mapping[str, str] | None = None, login: tuple[str, str] | None = None
+) -> dict[str, Any] | None:
+    """Make a request that is answered with a JSON object; see `Web`.
+
+    Returns:
+        The object; None if there is nothing at this address (404).
+
+    Raises:
+        UnavailableError: There is no answer in time, or it is no such object.
+    """
+    with trio.move_on_after(SECONDS):
+        status, body = await web.request(verb, url, form, login)
+        if status == 404:
+            return None
+        if status != 200:
+            raise UnavailableError(f"{url} answered {status}")
+        try:
+            found = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise UnavailableError(f"what {url} answered is not JSON") from None
+        if not isinstance(found, dict):
+            raise UnavailableError(f"what {url} answered is no JSON object")
+        return found
+    raise UnavailableError(f"{url} did not answer within {SECONDS:g} s")

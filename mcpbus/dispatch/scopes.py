@@ -1,0 +1,76 @@
+"""What a request needs the token of its sender to allow, as far as that depends on what it asks for."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from mcpbus.features.catalogue import Features
+from mcpbus.features.prompt import Prompt
+from mcpbus.features.resource import Resource
+from mcpbus.features.tool import Tool
+from mcpbus.protocol import messages as wire
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.messages import decode_params
+from mcpbus.protocol.meta import Routing
+
+
+def needed_scopes(features: Features, request: Request, routing: Routing, principal: Any) -> Iterable[str]:
+    """Return the scopes that a request needs, each once; what is malformed or names nothing needs none, and is refused later.
+
+    Args:
+        features: What its sender is offered.
+        request: The request.
+        routing: What was read of its params.
+        principal: Who sends it: what is hidden from them names nothing.
+    """
+    if not features.scoped:
+        return ()
+    read = _READ.get(request.method)
+    try:
+        found = () if read is None else read(features, request, routing, principal)
+    except ProtocolError:
+        return ()
+    return dict.fromkeys(scope for item in found if item is not None for scope in item.scopes)
+
+
+_Found: TypeAlias = Iterable[Tool | Prompt | Resource | None]
+
+
+def _tool(features: Features, _: Request, routing: Routing, principal: Any) -> _Found:
+    return () if routing.name is None else (features.find_tool(routing.name, principal),)
+
+
+def _prompt(features: Features, _: Request, routing: Routing, __: Any) -> _Found:
+    return () if routing.name is None else (features.prompts.get(routing.name),)
+
+
+def _resource(features: Features, _: Request, routing: Routing, __: Any) -> _Found:
+    return () if routing.uri is None else (_named(features, routing.uri),)
+
+
+def _completed(features: Features, request: Request, _: Routing, __: Any) -> _Found:
+    match decode_params(wire.CompleteParams, request.params).ref:
+        case wire.PromptReference(name=name):
+            return (features.prompts.get(name),)
+        case wire.ResourceTemplateReference(uri=uri):
+            return (features.templates.get(uri),)
+
+
+def _listened(features: Features, request: Request, _: Routing, __: Any) -> _Found:
+    uris = decode_params(wire.ListenParams, request.params).notifications.resource_subscriptions
+    return (_named(features, uri) for uri in uris)
+
+
+def _named(features: Features, uri: str) -> Resource | None:
+    found = features.find_resource(uri)
+    return None if found is None else found[0]
+
+
+_READ: Mapping[str, Callable[[Features, Request, Routing, Any], _Found]] = {
+    "tools/call": _tool,
+    "prompts/get": _prompt,
+    "resources/read": _resource,
+    "resources/subscribe": _resource,
+    "completion/complete": _completed,
+    "subscriptions/listen": _listened,
+}

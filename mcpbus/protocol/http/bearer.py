@@ -1,0 +1,68 @@
+"""Bearer tokens in HTTP: how a client brings one, and how it is told what is wrong (RFC 6750, RFC 9110 section 11, RFC 9728 section 5.1)."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from mcpbus.protocol.http.headers import Headers
+
+LONGEST_TOKEN: Final = 16 * 1024
+"""Bytes of a token that is looked at; a longer one is no good, whatever it says."""
+
+# b64token of RFC 6750, section 2.1.
+_CREDENTIALS: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)")
+_SCHEME: Final = re.compile(r"bearer(?![!#$%&'*+.^_`|~0-9a-z-])", re.IGNORECASE)
+# What may stand in error_description is all but this (RFC 6750, section 3).
+_UNSAID: Final = re.compile(r"[^ !#-\[\]-~]")
+
+
+class MalformedAuthorizationError(Exception):
+    """The field Authorization is there several times, or holds no token although it says Bearer."""
+
+
+def read_token(headers: Headers) -> str | None:
+    """Return the bearer token that a request brings; None if it brings nothing, or something of another kind.
+
+    Raises:
+        MalformedAuthorizationError: What it brings cannot be read.
+    """
+    raw = headers.raw(b"authorization")
+    if raw is None:
+        return None
+    if not isinstance(raw, bytes):
+        raise MalformedAuthorizationError("there is more than one Authorization header")
+    text = raw.decode("latin-1").strip(" \t")
+    found = _CREDENTIALS.fullmatch(text)
+    if found is not None:
+        return found[1]
+    if _SCHEME.match(text):
+        raise MalformedAuthorizationError("the Authorization header holds no token that can be read")
+    return None
+
+
+def challenge(
+    metadata_url: str, scopes: Iterable[str] = (), error: str | None = None, description: str | None = None
+) -> str:
+    """Return the value of WWW-Authenticate.
+
+    Args:
+        metadata_url: Where the client finds out who issues tokens.
+        scopes: All that the operation needs.
+        error: A code of RFC 6750, section 3.1; none for who has brought no token.
+        description: The same for people.
+    """
+    parameters = {
+        "error": error,
+        "error_description": description,
+        "scope": " ".join(scopes) or None,
+        "resource_metadata": metadata_url,
+    }
+    if description is not None:
+        parameters["error_description"] = _UNSAID.sub("?", description)
+    return "Bearer " + ", ".join(
+        f"{name}={_quote(value)}" for name, value in parameters.items() if value is not None
+    )
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

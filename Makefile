@@ -9,11 +9,12 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 NODE := $(VENV)/.node
 BENCH := $(VENV)/.bench
+DOCS := $(VENV)/.docs
 BOTH_SHELLS := $(addprefix tests/,asking bus e2e examples tasks transport)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz mutate soak conformance interop bench lint clean
+.PHONY: help demo test fuzz mutate soak conformance interop bench docs lint clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +46,9 @@ interop: $(DEV) $(NODE) ## Run the tests with the official TypeScript client (AR
 
 bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in under two minutes, ARGS="short-call --peer mcpbus" to choose)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(DOCS) ## Build the site of the documentation in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 lint: $(DEV) ## Check style and types
 	$(BIN)/ruff check
@@ -79,4 +83,9 @@ $(NODE): $(CORE)
 $(BENCH): $(CORE)
 	@echo "Adding what benchmarks need to $(VENV) ..."
 	@$(INSTALL) '.[bench]'
+	@touch $@
+
+$(DOCS): $(CORE)
+	@echo "Adding what builds the documentation to $(VENV) ..."
+	@$(INSTALL) '.[docs]'
 	@touch $@

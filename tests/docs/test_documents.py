@@ -97,3 +97,8 @@ def test_the_readme_is_read_in_minutes_and_leads_everywhere():
     assert len(text.split()) <= 1_200
     for document in ROOT.glob("docs/*.md"):
         assert f"(docs/{document.name})" in text, document.name
+
+
+def test_the_site_has_every_page():
+    listed = re.findall(r"^ .*: ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in ROOT.glob("docs/*.md"))

@@ -140,6 +140,11 @@ RUNNING = {
         "server.run() has no option 'port'; write bind=\"127.0.0.1:9000\"",
     ),
     "a host and a port": (lambda s: s.run(host="0.0.0.0", port=9000), 'write bind="0.0.0.0:9000"'),
+    "a host, and no port": (lambda s: s.run(host="0.0.0.0"), 'write bind="0.0.0.0:8000"'),
+    "a mistyped option": (
+        lambda s: s.run(alowed_hosts=["a"]),
+        "'alowed_hosts'; did you mean 'allowed_hosts'?",
+    ),
     "a port alone": (lambda s: s.run(bind=9000), "cannot bind to 9000: write HOST:PORT"),
     "a host alone": (lambda s: s.run(bind="localhost"), "cannot bind to 'localhost': write HOST:PORT"),
     "an option for serving": (lambda s: s.run(certfile="a"), "write options=ServeOptions(certfile='a')"),

@@ -42,9 +42,11 @@ EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 
 _APART = {
     "__init__",
+    "bus",
     "cli",
     "context",
     "handlers",
+    "http_keywords",
     "methods",
     "options",
     "program",
@@ -107,6 +109,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.paths = [str(folder), str(folder / "actors")]
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT,
@@ -135,7 +138,7 @@ class Copy:
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", *arguments],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.folder), "WORLDS": WORLDS, DATA: str(data)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(self.paths), "WORLDS": WORLDS, DATA: str(data)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -172,7 +175,7 @@ class Copy:
         os.environ["WORLDS"] = WORLDS
         for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
             del sys.modules[name]
-        sys.path[:0] = [str(self.folder)]
+        sys.path[:0] = self.paths
         with Path(os.devnull).open("w") as null, contextlib.redirect_stdout(null):
             status = pytest.main(["-q", *_NO_CACHE, *TESTS], plugins=[plugin])
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):

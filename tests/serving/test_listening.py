@@ -1,9 +1,11 @@
 import socket
+from functools import partial
 
 import pytest
 import trio
 from peers import get, hello, serving
 
+from mcpbus import Server
 from mcpbus.serving import CannotListenError, ServeOptions, serve
 
 
@@ -62,4 +64,16 @@ async def test_ipv6_is_listened_on():
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(serve, hello, ServeOptions(bind="[::1]:0"))
         assert url.startswith("http://[::1]:")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_bus_is_served_at_each_address_that_it_is_told():
+    anywhere = "127.0.0.1:0"
+    async with Server("house").open() as bus, trio.open_nursery() as nursery:
+        for told in ({"bind": [anywhere, anywhere]}, {"options": ServeOptions(bind=[anywhere, anywhere])}):
+            urls = await nursery.start(partial(bus.serve, path="/there", **told))
+            assert len(set(urls)) == 2
+            assert all(url.endswith("/there") for url in urls)
+        with pytest.raises(TypeError, match=r"bus\.serve\(\) has no option 'pth'"):
+            await bus.serve(pth="/there")
         nursery.cancel_scope.cancel()

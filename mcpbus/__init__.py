@@ -21,13 +21,16 @@ from mcpbus.asking import (
     ToolUseResult,
 )
 from mcpbus.bus import Bus
-from mcpbus.context import Client, Context
+from mcpbus.core.context import Client, Context
+from mcpbus.core.limits import Limits
+from mcpbus.core.receipt import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
+from mcpbus.core.session import Session
+from mcpbus.core.statistics import Statistics
+from mcpbus.core.sync_context import SyncContext
 from mcpbus.dispatch.runner import Invocation
-from mcpbus.fate import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
-from mcpbus.options import Limits
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.authentication import Unauthorized
 from mcpbus.protocol.http.origin import HttpOptions
@@ -48,9 +51,6 @@ from mcpbus.protocol.messages import (
 from mcpbus.protocol.routes import Reason
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, shutdown_on_signals
-from mcpbus.session import Session
-from mcpbus.statistics import Statistics
-from mcpbus.sync_context import SyncContext
 
 __version__ = "0.1.0"
 

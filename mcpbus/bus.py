@@ -13,10 +13,10 @@ from mcpbus.http_keywords import read_http_options
 from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.serving import ServeOptions, serve
-from mcpbus.transport.asgi import AsgiApp
-from mcpbus.transport.memory import connect
-from mcpbus.transport.responding import ResponseMode
-from mcpbus.transport.stdio import run_stdio
+from mcpbus.transports.asgi import AsgiApp
+from mcpbus.transports.in_process import connect
+from mcpbus.transports.responder import ResponseMode
+from mcpbus.transports.stdio import run_stdio
 
 
 class Bus(Hub):

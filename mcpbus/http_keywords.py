@@ -5,8 +5,8 @@ from functools import partial
 
 import attrs
 
+from mcpbus.core.limits import Limits
 from mcpbus.features.keywords import check_keywords
-from mcpbus.options import Limits
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.serving.options import ServeOptions
 

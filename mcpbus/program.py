@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from mcpbus.blocked import blocks_told
-from mcpbus.nursery import background
+from mcpbus.core.nursery import background
 from mcpbus.serving import shutdown_on_signals
 from mcpbus.standard_error import log_aside
-from mcpbus.transport.stdio import StdioClosedError
+from mcpbus.transports.stdio import StdioClosedError
 
 # A request makes some hundred objects and leaves none to the garbage collector, which by default looks for some at
 # every 700. With these thresholds, and what was loaded set aside, a short call costs a sixth less processor time.

@@ -10,6 +10,9 @@ import trio
 
 from mcpbus.bus import Bus
 from mcpbus.core.hub import open_hub
+from mcpbus.core.limits import Limits
+from mcpbus.core.nursery import background
+from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability
 from mcpbus.features.definition import Definition, check_functions, check_lists
@@ -17,17 +20,13 @@ from mcpbus.features.function import sole_cause
 from mcpbus.features.keywords import check_keywords
 from mcpbus.features.tool import Visible
 from mcpbus.http_keywords import read_http_options
-from mcpbus.nursery import background
-from mcpbus.options import Limits
 from mcpbus.program import until_input_ends, until_signalled
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.messages import Icon
 from mcpbus.serving import ServeOptions, ServingError
-from mcpbus.stores.protocol import EventStore
-from mcpbus.tasks.stores.protocol import TaskStore
-from mcpbus.transport.lifespan import LifespanApp
-from mcpbus.transport.responding import ResponseMode
+from mcpbus.transports.lifespan import LifespanApp
+from mcpbus.transports.responder import ResponseMode
 
 Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
 

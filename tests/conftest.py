@@ -5,7 +5,7 @@ import trio
 from mcpbus_actors import EagerTask, LazyActor
 
 from mcpbus.testing import probe
-from mcpbus.transport import endpoint, memory
+from mcpbus.transports import endpoint, in_process
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,7 +63,7 @@ def take_out_eagerness() -> None:
         return start(eager)
 
     EagerTask.start = start_later
-    for module in (endpoint, memory):
+    for module in (endpoint, in_process):
         module.may_wait = lambda *_: True
 
 

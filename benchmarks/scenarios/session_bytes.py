@@ -15,7 +15,7 @@ import trio.testing
 
 from benchmarks.scenarios.scenario import Figures, Inside, Metric
 from mcpbus import Limits, Server
-from mcpbus.transport.asgi import AsgiApp
+from mcpbus.transports.asgi import AsgiApp
 
 SESSIONS = 5_000
 _HEADERS = (

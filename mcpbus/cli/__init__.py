@@ -14,7 +14,7 @@ from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.routes import render
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, ServingError
-from mcpbus.transport.responding import ResponseMode
+from mcpbus.transports.responder import ResponseMode
 
 _DEMO = "mcpbus.examples.demo:server"
 

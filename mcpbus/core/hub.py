@@ -12,33 +12,32 @@ from typing import Any, TypeVar
 import trio
 from mcpbus_actors import DeadLetter, System, open_system
 
-from mcpbus import mailboxes
-from mcpbus.admission import overloaded
+from mcpbus.core import mailboxes
+from mcpbus.core.admission import overloaded
+from mcpbus.core.event_log import EventLog
+from mcpbus.core.forgetting import Forgetting
+from mcpbus.core.limits import Limits
+from mcpbus.core.notification import RESOURCE_UPDATED
+from mcpbus.core.open_streams import OpenStreams
+from mcpbus.core.receipt import Broadcast
 from mcpbus.core.services import Runner, Services
-from mcpbus.emission import RESOURCE_UPDATED
-from mcpbus.fate import Broadcast
+from mcpbus.core.session import Close, EndGet, Session
+from mcpbus.core.session_actor import SessionActor
+from mcpbus.core.shares import NoRoomError, Shares
+from mcpbus.core.signals import End
+from mcpbus.core.statistics import Statistics
+from mcpbus.core.stores.breaker import Breaker
+from mcpbus.core.stores.memory import MemoryTaskStore
+from mcpbus.core.stores.protocol import EventStore, TaskStore
+from mcpbus.core.stream import Stream, open_stream
+from mcpbus.core.tasks.directory import TaskDirectory
+from mcpbus.core.time_slice import Turns
 from mcpbus.features.catalogue import Kind as FeatureKind
 from mcpbus.features.definition import Definition
-from mcpbus.open_streams import OpenStreams
-from mcpbus.options import Limits
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
 from mcpbus.protocol.routes import Kind, Line, Setting
-from mcpbus.session import Close, EndGet, Session
-from mcpbus.session_actor import SessionActor
-from mcpbus.shares import NoRoomError, Shares
-from mcpbus.signals import End
-from mcpbus.statistics import Statistics
-from mcpbus.stores.breaker import Breaker
-from mcpbus.stores.forgetting import Forgetting
-from mcpbus.stores.log import EventLog
-from mcpbus.stores.protocol import EventStore
-from mcpbus.stream import Stream, open_stream
-from mcpbus.tasks.directory import TaskDirectory
-from mcpbus.tasks.stores.memory import MemoryTaskStore
-from mcpbus.tasks.stores.protocol import TaskStore
-from mcpbus.turns import Turns
 
 _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""

@@ -7,19 +7,19 @@ from typing import Any, Protocol
 
 from mcpbus_actors import Address, System
 
-from mcpbus.admission import Admission
-from mcpbus.asking.parking import Parking
-from mcpbus.budget import Budget
-from mcpbus.emission import LIST_CHANGED, Emission
-from mcpbus.fate import Broadcast, Ledger
+from mcpbus.core.admission import Admission
+from mcpbus.core.budget import Budget
+from mcpbus.core.limits import Limits
+from mcpbus.core.notification import LIST_CHANGED, Emission
+from mcpbus.core.parked_calls import Parking
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.receipt import Broadcast, Ledger
+from mcpbus.core.topics import Interests
 from mcpbus.features.catalogue import Kind as FeatureKind
 from mcpbus.features.definition import Definition
 from mcpbus.features.function import Function
-from mcpbus.interest import Interests
-from mcpbus.options import Limits
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.routes import Kind
-from mcpbus.reached import ReachedLimits
 
 
 class Runner(Protocol):
@@ -31,7 +31,7 @@ class Runner(Protocol):
     def call(
         self, function: Function, call: Any, method: str, name: str, arguments: Mapping[str, Any], /
     ) -> Awaitable[Any]:
-        """Call `function` for a `mcpbus.call.Call`; to be awaited for what it returns."""
+        """Call `function` for a `mcpbus.core.call.Call`; to be awaited for what it returns."""
 
 
 class Services:

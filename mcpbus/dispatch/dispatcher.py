@@ -11,12 +11,18 @@ from typing import Any
 
 import msgspec
 
-from mcpbus.admission import CountedTo, Overloaded, PastShare
-from mcpbus.asking.ask import LONGEST_KEY, MOST_ANSWERS
-from mcpbus.asking.parking import Parked
-from mcpbus.budget import weigh
-from mcpbus.call import Call, Handler, Resume
+from mcpbus.core.admission import CountedTo, Overloaded, PastShare
+from mcpbus.core.budget import weigh
+from mcpbus.core.call import Call, Handler, Resume
 from mcpbus.core.hub import Hub
+from mcpbus.core.parked_calls import Parked
+from mcpbus.core.pending_questions import LONGEST_KEY, MOST_ANSWERS
+from mcpbus.core.request import Request
+from mcpbus.core.request_context import OpenStream, RequestContext
+from mcpbus.core.session import CancelRequest, Initialized, Session
+from mcpbus.core.signals import Answered
+from mcpbus.core.stream import Stream
+from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.dispatch.methods import METHODS
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
@@ -34,12 +40,6 @@ from mcpbus.protocol.request_state import Binding, RoundState
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Line, Setting
 from mcpbus.protocol.task_extension import declares, undeclared
-from mcpbus.request import Request
-from mcpbus.request_context import OpenStream, RequestContext
-from mcpbus.session import CancelRequest, Initialized, Session
-from mcpbus.signals import Answered
-from mcpbus.stream import Stream
-from mcpbus.subscription import SubscriptionActor
 
 _log = logging.getLogger("mcpbus")
 

@@ -11,8 +11,8 @@ from typing import Any, Never
 import msgspec
 from mcpbus_actors import split_failure
 
-from mcpbus.call import Call
-from mcpbus.context import Context
+from mcpbus.core.call import Call
+from mcpbus.core.context import Context
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.completion import NOTHING, Completer, encode_completion

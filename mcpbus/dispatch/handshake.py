@@ -6,15 +6,15 @@ import msgspec
 import trio
 from mcpbus_actors import split_failure
 
-from mcpbus.budget import weigh
-from mcpbus.call import Call
+from mcpbus.core.budget import weigh
+from mcpbus.core.call import Call
 from mcpbus.core.hub import Hub
+from mcpbus.core.session import Close, Registered, Session, Stage
 from mcpbus.dispatch.methods import initialize_result
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.messages import InitializeParams
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Setting
-from mcpbus.session import Close, Registered, Session, Stage
 
 _log = logging.getLogger("mcpbus")
 

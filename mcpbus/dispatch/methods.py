@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import attrs
 import msgspec
 
-from mcpbus.call import Handler
+from mcpbus.core.call import Handler
+from mcpbus.core.request_context import RequestContext
 from mcpbus.dispatch.handlers import Complete, PromptGet, ResourceRead, ToolCall
 from mcpbus.dispatch.task_methods import (
     TaskParams,
@@ -32,7 +33,6 @@ from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, res
 from mcpbus.protocol.results import CacheScope, tail_for
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.protocol.task_extension import TASKS, declares, undeclared
-from mcpbus.request_context import RequestContext
 
 Answer: TypeAlias = Callable[[Any, RequestContext, Features, Definition], bytes]
 Prepare: TypeAlias = Callable[[Any, RequestContext, Features], Handler]

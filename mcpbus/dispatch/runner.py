@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 import attrs
 import trio
 
-from mcpbus.call import Call
-from mcpbus.context import Context
+from mcpbus.core.call import Call
+from mcpbus.core.context import Context
+from mcpbus.core.sync_context import SyncContext
+from mcpbus.core.threads import Threads
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.function import Function
-from mcpbus.features.threads import Threads
-from mcpbus.sync_context import SyncContext
 
 
 @attrs.frozen

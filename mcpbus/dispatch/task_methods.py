@@ -6,14 +6,14 @@ import attrs
 import msgspec
 from mcpbus_actors import AskFailedError, AskRefusedError, AskTimeoutError
 
-from mcpbus.call import Call
+from mcpbus.core.call import Call
 from mcpbus.core.hub import hub_of
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.tasks.table import Task
+from mcpbus.core.tasks.task import CancelTask, Update
 from mcpbus.features.catalogue import Features
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.task_extension import declares, undeclared, unknown_task
-from mcpbus.request_context import RequestContext
-from mcpbus.tasks.table import Task
-from mcpbus.tasks.task import CancelTask, Update
 
 _ANSWER_SECONDS = 30.0
 
@@ -33,7 +33,7 @@ class UpdateTaskParams(msgspec.Struct, frozen=True, rename="camel"):
 
 @attrs.frozen
 class _TaskRequest:
-    """What these methods have in common; see `mcpbus.call.Handler`."""
+    """What these methods have in common; see `mcpbus.core.call.Handler`."""
 
     params: Any
 

@@ -21,9 +21,9 @@ import attrs
 import trio
 
 from mcpbus import Context, Server
+from mcpbus.core.nursery import background
 from mcpbus.examples.client import Exchange, HttpClient, Message
 from mcpbus.examples.stage import Show, run, serving
-from mcpbus.nursery import background
 from mcpbus.protocol.revisions import LATEST
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from mcpbus.containment import Contained
+from mcpbus.core.containment import Contained
 from mcpbus.serving.asgi import AsgiApp, Message, Receive, Scope, Send
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.intake import Intake, Taken

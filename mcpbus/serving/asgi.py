@@ -6,12 +6,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from mcpbus_actors import EagerTask
 
-from mcpbus.budget import Budget
-from mcpbus.fate import Fate, Receipt
-from mcpbus.options import Limits
+from mcpbus.core.budget import Budget
+from mcpbus.core.limits import Limits
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.protocol.http.messages import Answer, Head
-from mcpbus.reached import ReachedLimits
-from mcpbus.transport.answering import HttpRequest, Opened, ReadyOutlet
+from mcpbus.transports.response import HttpRequest, Opened, ReadyOutlet
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -38,7 +38,7 @@ class Noting(Protocol):
 
 
 class Endpoint(Protocol):
-    """What serves HTTP requests without ASGI in between; see `mcpbus.transport.Endpoint`."""
+    """What serves HTTP requests without ASGI in between; see `mcpbus.transports.Endpoint`."""
 
     @property
     def limits(self) -> Limits:

@@ -6,8 +6,8 @@ from typing import TypeVar, cast
 import attrs
 import trio
 
+from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.owners import Peer
-from mcpbus.reached import ReachedLimits
 from mcpbus.serving.app_tasks import Tasks
 from mcpbus.serving.asgi import AsgiApp, Noting
 from mcpbus.serving.counters import Counters

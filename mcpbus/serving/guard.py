@@ -9,7 +9,8 @@ from typing import Any
 import trio
 from h2.exceptions import DenialOfServiceError
 
-from mcpbus.containment import Contained, run_lasting
+from mcpbus.core.containment import Contained, run_lasting
+from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.protocol.owners import LOCAL, Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp
 from mcpbus.serving.complaints import Complaints
@@ -23,7 +24,6 @@ from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
 from mcpbus.serving.write_coalescer import WriteCoalescer
-from mcpbus.shares import NoRoomError, Shares
 
 _logger = logging.getLogger("mcpbus.serving")
 

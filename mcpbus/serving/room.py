@@ -6,10 +6,10 @@ from typing import Final
 
 import trio
 
+from mcpbus.core.shares import NoRoomError
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
-from mcpbus.shares import NoRoomError
-from mcpbus.transport.answers import RETRY_AFTER
+from mcpbus.transports.answers import RETRY_AFTER
 
 OUT_OF_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 """Why the system may not accept a connection which stays where it is."""

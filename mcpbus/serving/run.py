@@ -4,7 +4,7 @@ import logging
 
 import trio
 
-from mcpbus.containment import run_lasting
+from mcpbus.core.containment import run_lasting
 from mcpbus.serving.asgi import AsgiApp, Drainable
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.errors import CannotListenError

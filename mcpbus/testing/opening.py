@@ -12,10 +12,9 @@ from mcpbus.protocol.revisions import LATEST
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
     from mcpbus.client.client import Client
-    from mcpbus.options import Limits
+    from mcpbus.core.limits import Limits
+    from mcpbus.core.stores.protocol import EventStore, TaskStore
     from mcpbus.server import Server
-    from mcpbus.stores.protocol import EventStore
-    from mcpbus.tasks.stores.protocol import TaskStore
 
 
 @asynccontextmanager

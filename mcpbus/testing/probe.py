@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import trio
 
-from mcpbus.nursery import background
+from mcpbus.core.nursery import background
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY

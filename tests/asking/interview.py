@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 from mcpbus import Context, Limits, Server
-from mcpbus.fate import Place
+from mcpbus.core.receipt import Place
 from mcpbus.testing import open_bus, open_probe, settle
 
 EVERYTHING = {

@@ -8,7 +8,7 @@ from interview import EVERYTHING, MODERN, ROOTS, SAMPLED, accept, interviewed, r
 
 from mcpbus import Context
 from mcpbus.asking import CannotAskError, Elicit, ElicitUrl, ListRoots, Sample
-from mcpbus.fate import DELIVERED, Fate
+from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.protocol.routes import Reason
 
 PARKED = Fate.discarded(Reason.PARKED)

@@ -13,10 +13,10 @@ from interview import EVERYTHING, MODERN, accept, interviewed, retry, text
 
 from mcpbus import ProtocolError, Unauthorized
 from mcpbus.asking import Elicit, InputRequired
-from mcpbus.asking.parking import Parked, Parking
+from mcpbus.core.parked_calls import Parked, Parking
+from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.request_state import Binding, Sealer
-from mcpbus.reached import ReachedLimits
 
 OLD, NEW, OTHER = "o" * 32, "n" * 32, "x" * 32
 
@@ -216,7 +216,7 @@ def test_an_earlier_round_of_a_call_that_waits_is_used_up():
 
 def test_a_round_stays_used_however_many_follow(monkeypatch):
     """Otherwise whoever kept a state could have an effect twice, by having a server forget it."""
-    monkeypatch.setattr("mcpbus.asking.parking._MOST_CONSUMED", 10)
+    monkeypatch.setattr("mcpbus.core.parked_calls._MOST_CONSUMED", 10)
     sealer, gone = Sealer(), []
     parking = Parking(sealer, 1, 60)
     first = park(parking, sealer, "a", gone)
@@ -402,7 +402,7 @@ async def test_a_state_may_expire_while_it_is_claimed(autojump_clock, monkeypatc
 @pytest.mark.parametrize(
     "place",
     [
-        "mcpbus.asking.parking.Parking.claim",
+        "mcpbus.core.parked_calls.Parking.claim",
         "mcpbus.dispatch.dispatcher.Request",
     ],
 )

@@ -9,9 +9,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.admission import Admission, InFlight, Overloaded, PastShare
+from mcpbus.core.admission import Admission, InFlight, Overloaded, PastShare
+from mcpbus.core.shares import kept
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.shares import kept
 
 
 class Somebody:

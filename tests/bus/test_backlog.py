@@ -11,21 +11,21 @@ import trio.lowlevel
 from staging import OneTurn, staged, tool
 
 from mcpbus import Context
-from mcpbus.emission import Emission, Progress
-from mcpbus.fate import DELIVERED, STORED, Fate
-from mcpbus.mailboxes import expendable
-from mcpbus.outbox import BOUNDED, Outgoing
+from mcpbus.core.mailboxes import expendable
+from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.outbox import BOUNDED, Outgoing
+from mcpbus.core.receipt import DELIVERED, STORED, Fate
+from mcpbus.core.request import Request
+from mcpbus.core.session import CancelRequest, Close, EndGet, OpenGet
+from mcpbus.core.session_actor import SessionActor
+from mcpbus.core.signals import Abort, Answered, Cancel, End, Ending, Supersede
+from mcpbus.core.stream import Stream
+from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.protocol.jsonrpc import Response
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Line, Reason
-from mcpbus.request import Request
-from mcpbus.session import CancelRequest, Close, EndGet, OpenGet
-from mcpbus.session_actor import SessionActor
-from mcpbus.signals import Abort, Answered, Cancel, End, Ending, Supersede
 from mcpbus.stores import MemoryEventStore
-from mcpbus.stream import Stream
-from mcpbus.subscription import SubscriptionActor
 
 TALKERS, LINES, CALLS = 6, 3_000, 400
 ANSWER = b'{"action":"accept","content":{"value":"x"}}'

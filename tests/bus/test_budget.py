@@ -8,9 +8,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.budget import Budget, weigh
+from mcpbus.core.budget import Budget, weigh
+from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.reached import ReachedLimits
 
 
 def budget_of(limit=math.inf):

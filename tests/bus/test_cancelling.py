@@ -4,7 +4,7 @@ import pytest
 import trio
 from staging import CLAIM, methods, short, staged, tool
 
-from mcpbus.fate import DELIVERED, Fate
+from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.protocol.routes import Reason
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]

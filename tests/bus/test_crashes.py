@@ -9,18 +9,18 @@ from staging import HELLO, methods, staged, tool
 
 from mcpbus import Context
 from mcpbus.asking import CannotAskError
-from mcpbus.asking.ask import Ask
-from mcpbus.call import Call
-from mcpbus.emission import Emission
-from mcpbus.fate import Fate, Place
-from mcpbus.outbox import Outgoing
+from mcpbus.core.call import Call
+from mcpbus.core.notification import Emission
+from mcpbus.core.outbox import Outgoing
+from mcpbus.core.pending_questions import Ask
+from mcpbus.core.receipt import Fate, Place
+from mcpbus.core.request import Request
+from mcpbus.core.session import Unsubscribed
+from mcpbus.core.session_actor import SessionActor
+from mcpbus.core.signals import Answered
+from mcpbus.core.stream import Stream
+from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.protocol.routes import Reason
-from mcpbus.request import Request
-from mcpbus.session import Unsubscribed
-from mcpbus.session_actor import SessionActor
-from mcpbus.signals import Answered
-from mcpbus.stream import Stream
-from mcpbus.subscription import SubscriptionActor
 
 TOOLS = "notifications/tools/list_changed"
 

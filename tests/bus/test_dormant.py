@@ -9,12 +9,12 @@ from mcpbus_actors import TaskEnded
 from staging import staged
 
 from mcpbus import Context, Elicit, InputRequired, ToolError
-from mcpbus.emission import Emission
-from mcpbus.fate import DELIVERED
-from mcpbus.outbox import Outgoing
+from mcpbus.core.notification import Emission
+from mcpbus.core.outbox import Outgoing
+from mcpbus.core.receipt import DELIVERED
+from mcpbus.core.request import Request
+from mcpbus.core.stream import Stream
 from mcpbus.protocol.routes import Reason
-from mcpbus.request import Request
-from mcpbus.stream import Stream
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 

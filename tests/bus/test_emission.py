@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus import emission
-from mcpbus.fate import Ledger
+from mcpbus.core import notification
+from mcpbus.core.receipt import Ledger
+from mcpbus.core.subscription import stamped
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.routes import Kind
-from mcpbus.subscription import stamped
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(
@@ -26,28 +26,28 @@ VALUES = st.recursive(
 NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 
 
-def notification(method, **params):
+def message(method, **params):
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
 @given(st.sampled_from(list(LogLevel)), VALUES, st.none() | TEXTS)
 def test_a_log_line(level, data, logger):
-    line = emission.log(Ledger(), Kind.LOG, level.value, data, logger)
+    line = notification.log(Ledger(), Kind.LOG, level.value, data, logger)
     named = {} if logger is None else {"logger": logger}
-    assert json.loads(line.data) == notification(emission.MESSAGE, level=level.value, data=data, **named)
+    assert json.loads(line.data) == message(notification.MESSAGE, level=level.value, data=data, **named)
     assert line.level is level
     assert b"\n" not in line.data
 
 
 def test_raw_json_is_brought_onto_one_line():
-    line = emission.log(Ledger(), Kind.LOG, "info", msgspec.Raw(b'{"a":\r\n[1,\n2]}'), None)
+    line = notification.log(Ledger(), Kind.LOG, "info", msgspec.Raw(b'{"a":\r\n[1,\n2]}'), None)
     assert json.loads(line.data)["params"]["data"] == {"a": [1, 2]}
     assert not {b"\n", b"\r"} & {line.data[i : i + 1] for i in range(len(line.data))}
 
 
 @given(NUMBERS, st.none() | NUMBERS, st.none() | TEXTS)
 def test_the_parts_of_progress(value, total, message):
-    said = emission.progress(Ledger(), value, total, message)
+    said = notification.progress(Ledger(), value, total, message)
     wanted = {"progress": value, "total": total, "message": message}
     assert json.loads(b"{%b%b}" % (said.numbers, said.message)) == {
         name: part for name, part in wanted.items() if part is not None
@@ -57,16 +57,19 @@ def test_the_parts_of_progress(value, total, message):
 @pytest.mark.parametrize(
     ("error", "say"),
     [
-        (ValueError, lambda books: emission.log(books, Kind.LOG, "loud", "x", None)),
-        (TypeError, lambda books: emission.log(books, Kind.LOG, "info", object(), None)),
-        (ValueError, lambda books: emission.progress(books, float("nan"), None, None)),
-        (ValueError, lambda books: emission.progress(books, 1, float("inf"), None)),
-        (TypeError, lambda books: emission.progress(books, 1, None, object())),
-        (ValueError, lambda books: emission.custom(books, Kind.CUSTOM, "tools/list", None)),
-        (ValueError, lambda books: emission.custom(books, Kind.CUSTOM, "notifications/", None)),
-        (ValueError, lambda books: emission.custom(books, Kind.CUSTOM, emission.PROGRESS, None)),
-        (ValueError, lambda books: emission.custom(books, Kind.CUSTOM, "notifications/cancelled", None)),
-        (TypeError, lambda books: emission.custom(books, Kind.CUSTOM, "notifications/x", {"a": object()})),
+        (ValueError, lambda books: notification.log(books, Kind.LOG, "loud", "x", None)),
+        (TypeError, lambda books: notification.log(books, Kind.LOG, "info", object(), None)),
+        (ValueError, lambda books: notification.progress(books, float("nan"), None, None)),
+        (ValueError, lambda books: notification.progress(books, 1, float("inf"), None)),
+        (TypeError, lambda books: notification.progress(books, 1, None, object())),
+        (ValueError, lambda books: notification.custom(books, Kind.CUSTOM, "tools/list", None)),
+        (ValueError, lambda books: notification.custom(books, Kind.CUSTOM, "notifications/", None)),
+        (ValueError, lambda books: notification.custom(books, Kind.CUSTOM, notification.PROGRESS, None)),
+        (ValueError, lambda books: notification.custom(books, Kind.CUSTOM, "notifications/cancelled", None)),
+        (
+            TypeError,
+            lambda books: notification.custom(books, Kind.CUSTOM, "notifications/x", {"a": object()}),
+        ),
     ],
 )
 def test_what_cannot_be_said_raises_where_it_is_said_and_is_in_no_books(error, say):

@@ -6,13 +6,13 @@ from staging import HELLO, Stage, methods, staged, tool
 
 from mcpbus import ProtocolError
 from mcpbus.client.client import Disconnected
-from mcpbus.fate import DELIVERED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, Fate, Place
+from mcpbus.core.session import Initialized, Registered
+from mcpbus.core.session import Stage as SessionStage
 from mcpbus.protocol.owners import LOCAL
 from mcpbus.protocol.routes import Reason
-from mcpbus.session import Initialized, Registered
-from mcpbus.session import Stage as SessionStage
 from mcpbus.testing import open_bus, open_probe
-from mcpbus.transport.channel import run_channel
+from mcpbus.transports.duplex import run_channel
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 ENDED = Fate.discarded(Reason.SESSION_ENDED)

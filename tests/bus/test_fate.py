@@ -6,7 +6,17 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.fate import DELIVERED, STORED, Broadcast, Fate, Ledger, Place, Verdict, move_all, settle_all
+from mcpbus.core.receipt import (
+    DELIVERED,
+    STORED,
+    Broadcast,
+    Fate,
+    Ledger,
+    Place,
+    Verdict,
+    move_all,
+    settle_all,
+)
 from mcpbus.protocol.routes import Reason
 
 FATES = [

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.budget import Budget
-from mcpbus.fate import DELIVERED, Ledger, Place
-from mcpbus.held import Held
-from mcpbus.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.core.budget import Budget
+from mcpbus.core.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.receipt import DELIVERED, Ledger, Place
+from mcpbus.core.stash import Held
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
-from mcpbus.reached import ReachedLimits
 
 
 def make(ledger, key=None, data=b"{}"):

@@ -5,7 +5,7 @@ import trio
 from staging import CLAIM, HELLO, methods, short, staged, tool
 
 from mcpbus import ProtocolError, Server
-from mcpbus.fate import DELIVERED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_probe

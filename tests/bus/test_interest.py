@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.interest import Interests, covering, covers
+from mcpbus.core.topics import Interests, covering, covers
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import trio.testing
 from staging import Stage
 
 from mcpbus import STORED, Fate, Limits, Reason, Server
+from mcpbus.core.session import OpenGet
 from mcpbus.protocol.routes import Line
-from mcpbus.session import OpenGet
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe
 

@@ -3,13 +3,13 @@
 import pytest
 from mcpbus_actors import DeadLetter, Discard
 
-from mcpbus import mailboxes
-from mcpbus.emission import Emission
-from mcpbus.fate import DELIVERED, Fate, Ledger, Verdict
-from mcpbus.outbox import Outgoing
+from mcpbus.core import mailboxes
+from mcpbus.core.notification import Emission
+from mcpbus.core.outbox import Outgoing
+from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Verdict
+from mcpbus.core.stream import Finish, Returned
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
-from mcpbus.stream import Finish, Returned
 
 
 @pytest.mark.parametrize("discard", list(Discard))

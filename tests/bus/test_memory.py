@@ -11,7 +11,7 @@ from staging import CLAIM, HELLO, staged, tool
 from mcpbus import Context, Limits, Reason, Server
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.testing import open_bus, open_probe, settle
-from mcpbus.transport.channel import Channel
+from mcpbus.transports.duplex import Channel
 
 
 def speaker():

@@ -3,7 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.open_streams import OpenStreams
+from mcpbus.core.open_streams import OpenStreams
 
 
 async def test_whoever_waits_goes_on_once_the_last_stream_has_ended():

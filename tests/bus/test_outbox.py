@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpbus.fate import DELIVERED, Fate, Ledger, Place, Verdict
-from mcpbus.outbox import OVERHEAD_BYTES, Outbox, Outgoing
+from mcpbus.core.outbox import OVERHEAD_BYTES, Outbox, Outgoing
+from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Place, Verdict
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
 

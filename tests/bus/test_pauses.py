@@ -8,7 +8,7 @@ import trio
 from staging import methods, staged, tool
 
 from mcpbus import Context, Limits, Server
-from mcpbus.fate import Verdict
+from mcpbus.core.receipt import Verdict
 from mcpbus.testing import open_bus
 
 

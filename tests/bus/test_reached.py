@@ -4,10 +4,10 @@ import pytest
 import trio
 
 from mcpbus import Limits, Server
-from mcpbus.admission import Overloaded
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.reached_limits import QUIET_SECONDS, ReachedLimits
 from mcpbus.protocol.owners import LOCAL
 from mcpbus.protocol.routes import Setting
-from mcpbus.reached import QUIET_SECONDS, ReachedLimits
 from mcpbus.testing import open_bus
 
 

@@ -7,23 +7,24 @@ import trio
 from mcpbus_actors import Discard
 from staging import CLAIM, staged, tool
 
-from mcpbus import Context, mailboxes
+from mcpbus import Context
 from mcpbus.asking import CannotAskError
+from mcpbus.core import mailboxes
+from mcpbus.core.notification import Emission
+from mcpbus.core.outbox import Outgoing
+from mcpbus.core.receipt import DELIVERED, Fate
+from mcpbus.core.request import Request
+from mcpbus.core.session import OpenGet
+from mcpbus.core.signals import Finish
+from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
-from mcpbus.emission import Emission
-from mcpbus.fate import DELIVERED, Fate
-from mcpbus.outbox import Outgoing
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Line, Reason
-from mcpbus.request import Request
-from mcpbus.session import OpenGet
-from mcpbus.signals import Finish
 from mcpbus.stores import MemoryEventStore
-from mcpbus.stream import Stream
-from mcpbus.transport.answering import Answering, Opened
-from mcpbus.transport.answers import GET_FORM
-from mcpbus.transport.channel import Channel
+from mcpbus.transports.answers import GET_FORM
+from mcpbus.transports.duplex import Channel
+from mcpbus.transports.response import Answering, Opened
 
 
 async def answered(stage):

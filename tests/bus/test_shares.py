@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.shares import NoRoomError, Shares, kept
+from mcpbus.core.shares import NoRoomError, Shares, kept
 
 
 class Thing:

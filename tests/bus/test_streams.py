@@ -9,11 +9,11 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import DELIVERED, STORED, Fate, Reason, Server
-from mcpbus.budget import SHORT_BYTES
-from mcpbus.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.core.budget import SHORT_BYTES
+from mcpbus.core.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Line
-from mcpbus.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe
 

@@ -4,10 +4,10 @@ import pytest
 import trio
 from staging import methods, staged, tool
 
-from mcpbus.fate import DELIVERED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, Fate, Place
+from mcpbus.core.session import OpenGet
+from mcpbus.core.stream import Returned
 from mcpbus.protocol.routes import Line, Reason
-from mcpbus.session import OpenGet
-from mcpbus.stream import Returned
 from mcpbus.testing import StreamEnded
 
 TOOLS = "notifications/tools/list_changed"

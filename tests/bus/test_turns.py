@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from mcpbus.turns import MOST_IN_A_ROW, SLICE_SECONDS, Turns
+from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS, Turns
 
 
 class Rounds(trio.abc.Instrument):

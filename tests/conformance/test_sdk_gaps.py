@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from mcpbus import Context, File, ProtocolError, RegistrationError, Server, ToolResult
-from mcpbus.fate import Fate
+from mcpbus.core.receipt import Fate
 from mcpbus.protocol.messages import Annotations, ResourceLink
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_client, open_probe

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcpbus.call import Call
+from mcpbus.core.call import Call
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.request_context import RequestContext
 from mcpbus.dispatch.methods import METHODS
 from mcpbus.features.catalogue import Features
 from mcpbus.protocol.jsonrpc import Request
@@ -15,8 +17,6 @@ from mcpbus.protocol.meta import ModernClaim, read_routing
 from mcpbus.protocol.owners import IN_PROCESS
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Era, Revision
 from mcpbus.protocol.routes import Setting
-from mcpbus.reached import ReachedLimits
-from mcpbus.request_context import RequestContext
 from mcpbus.server import Server
 
 

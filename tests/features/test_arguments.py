@@ -15,11 +15,11 @@ import msgspec
 import pydantic
 import pytest
 
-from mcpbus.context import Context
+from mcpbus.core.context import Context
+from mcpbus.core.sync_context import SyncContext
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.tool import tool
-from mcpbus.sync_context import SyncContext
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ import pytest
 import trio
 import trio.testing
 
+from mcpbus.core.sync_context import SyncContext
 from mcpbus.features.errors import RegistrationError, ToolError
 from mcpbus.protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
 from mcpbus.server import Server
-from mcpbus.sync_context import SyncContext
 
 
 async def test_a_plain_function_runs_in_a_thread_unless_it_says_otherwise(server, connect):

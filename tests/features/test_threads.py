@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Server
-from mcpbus.features.threads import Threads
-from mcpbus.reached import ReachedLimits
-from mcpbus.shares import kept
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.shares import kept
+from mcpbus.core.threads import Threads
 
 
 class Pool:

@@ -20,7 +20,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_result,
 )
 from mcpbus.testing import Recording
-from mcpbus.transport.channel import run_channel
+from mcpbus.transports.duplex import run_channel
 
 
 class Ear:

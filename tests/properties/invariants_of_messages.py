@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from transcripts import appearances, entries, is_reply, key_of, own_streams
 
-from mcpbus.fate import DELIVERED, STORED, Fate, Verdict
+from mcpbus.core.receipt import DELIVERED, STORED, Fate, Verdict
 from mcpbus.protocol.errors import INTERNAL_ERROR, SERVER_ERROR
 from mcpbus.protocol.routes import Reason
 

@@ -8,7 +8,7 @@ from handlers import BRIEF_SECONDS
 from notebook import LIFETIME
 from transcripts import appearances, entries, is_reply, key_of, what_is
 
-from mcpbus.fate import Place
+from mcpbus.core.receipt import Place
 from mcpbus.protocol.levels import LogLevel
 
 _ABANDONED_SECONDS = 300

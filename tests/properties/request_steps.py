@@ -7,7 +7,7 @@ import trio
 from invariants_of_requests import judge_purge
 from notebook import Call, Listen
 
-from mcpbus.fate import Place
+from mcpbus.core.receipt import Place
 
 _INVALID_PARAMS, _NO_METHOD = -32602, -32601
 _QUICK = {"resources/read": {"uri": "res://a/b"}, "prompts/get": {"name": "prompt"}}

@@ -26,10 +26,10 @@ from server_steps import ServerSteps
 from stream_steps import StreamSteps
 
 from mcpbus import Limits
-from mcpbus.fate import Fate, Ledger
+from mcpbus.core.receipt import Fate, Ledger
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.testing import open_bus, open_probe, settle
-from mcpbus.transport import memory
+from mcpbus.transports import in_process
 
 LIMITS = Limits(
     outbox_items=4,
@@ -109,7 +109,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         try:
             with (
                 mock.patch.object(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
-                mock.patch.object(memory, "Client", Overheard),
+                mock.patch.object(in_process, "Client", Overheard),
                 mock.patch.object(Ledger, "enter", self._entering(Ledger.enter)),
                 mock.patch.object(Ledger, "record", _record),
             ):

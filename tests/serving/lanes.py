@@ -8,11 +8,11 @@ import trio.testing
 from wires import Wire
 
 from mcpbus import Limits
-from mcpbus.admission import Overloaded
-from mcpbus.budget import Budget
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.budget import Budget
+from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.owners import Peer
-from mcpbus.reached import ReachedLimits
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.lane import Lane

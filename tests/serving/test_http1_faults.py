@@ -5,8 +5,8 @@ import trio
 from lanes import LIMIT, drip, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.budget import Budget
-from mcpbus.reached import ReachedLimits
+from mcpbus.core.budget import Budget
+from mcpbus.core.reached_limits import ReachedLimits
 
 pytestmark = pytest.mark.parametrize("turns", [False, True], ids=["tasks", "turns"])
 

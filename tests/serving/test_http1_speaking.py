@@ -9,7 +9,7 @@ from houses import open_house as open_any_house
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context
-from mcpbus.fate import DELIVERED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
 
 LOST, CANCELLED = Fate.discarded(Reason.LOST), Fate.discarded(Reason.CANCELLED)

@@ -17,14 +17,14 @@ from peers import get, receive_all, receive_until, respond, serving
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server
-from mcpbus.containment import Contained, ExceptionsOnly, run_lasting
+from mcpbus.core.containment import Contained, ExceptionsOnly, run_lasting
 from mcpbus.dispatch import dispatcher
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.guard import Accepted
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.testing import open_bus, open_client
-from mcpbus.transport import channel
-from mcpbus.transport.channel import run_channel
+from mcpbus.transports import duplex
+from mcpbus.transports.duplex import run_channel
 
 
 class OddError(BaseException):
@@ -454,7 +454,7 @@ async def test_no_memory_for_a_message_on_a_channel_is_answered(monkeypatch, cap
     server = Server("it", version="1")
     async with open_bus(server) as bus, trio.open_nursery() as nursery:
         nursery.start_soon(run_channel, bus, receiver, send)
-        monkeypatch.setattr(channel, "decode", fails_once(MemoryError(), channel.decode))
+        monkeypatch.setattr(duplex, "decode", fails_once(MemoryError(), duplex.decode))
         for id_ in (1, 2):
             await sender.send(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % id_)
         await wait_all_tasks_blocked()

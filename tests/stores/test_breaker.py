@@ -9,9 +9,9 @@ import trio
 import trio.testing
 
 from mcpbus import Limits
-from mcpbus.containment import ExceptionsOnly
-from mcpbus.reached import ReachedLimits
-from mcpbus.stores.breaker import Breaker, StoreDownError
+from mcpbus.core.containment import ExceptionsOnly
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.stores.breaker import Breaker, StoreDownError
 
 LIMITS = Limits(store_deadline=2, store_pause=30)
 

@@ -105,7 +105,7 @@ async def test_nothing_is_kept_of_a_stream_whose_events_are_gone(make_store):
 
 async def test_sqlite_forgets_by_age(tmp_path, monkeypatch):
     now = 1000.0
-    monkeypatch.setattr("mcpbus.stores.sqlite.time.time", lambda: now)
+    monkeypatch.setattr("mcpbus.core.stores.sqlite.time.time", lambda: now)
     store = SqliteEventStore(tmp_path / "events.db", max_age=60)
     await store.append("s", "a", 1, [b"one"], final=False)
     now += 61

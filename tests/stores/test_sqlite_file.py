@@ -6,7 +6,7 @@ import threading
 import pytest
 import trio
 
-from mcpbus.stores.sqlite_file import SqliteFile
+from mcpbus.core.stores.sqlite_file import SqliteFile
 
 DEADLINE = 10
 

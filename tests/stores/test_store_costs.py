@@ -5,8 +5,8 @@ import sys
 import pytest
 import trio
 
+from mcpbus.core.stores import memory as memory_module
 from mcpbus.stores import MemoryEventStore, SqliteEventStore
-from mcpbus.stores import memory as memory_module
 
 
 class Counted:

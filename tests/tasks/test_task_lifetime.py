@@ -9,7 +9,7 @@ from task_stage import DECLARED, SlowTaskStore, accept, begin, look, look_until_
 from mcpbus import Context, ProtocolError
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
 from mcpbus.testing import settle
-from mcpbus.transport.channel import Channel
+from mcpbus.transports.duplex import Channel
 
 CLAIM = {"protocolVersion": "2026-07-28", "clientCapabilities": DECLARED}
 

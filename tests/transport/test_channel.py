@@ -7,8 +7,8 @@ import pytest
 import trio
 from channels import INITIALIZED, call, house, initialize, request
 
-from mcpbus.admission import Overloaded
-from mcpbus.transport.channel import Channel, run_channel
+from mcpbus.core.admission import Overloaded
+from mcpbus.transports.duplex import Channel, run_channel
 
 
 class Lines:

@@ -8,7 +8,7 @@ import pytest
 import trio
 from mcpbus_actors import EagerTask, testing
 
-from mcpbus.transport.hosts import Hosts
+from mcpbus.transports.hosts import Hosts
 
 
 @asynccontextmanager

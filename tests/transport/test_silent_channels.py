@@ -7,7 +7,7 @@ import trio
 from channels import INITIALIZED, house, initialize, request, sse, ws
 from test_channel import lines
 
-from mcpbus.transport.channel import Channel
+from mcpbus.transports.duplex import Channel
 
 SOON, LATE = 55, 10
 

@@ -7,11 +7,11 @@ import trio
 from asgi_calls import encoded
 from channels import house, initialize, sse
 
-from mcpbus.budget import Budget
+from mcpbus.core.budget import Budget
+from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import LOCAL
-from mcpbus.reached import ReachedLimits
-from mcpbus.transport.unfinished import Unfinished
+from mcpbus.transports.unfinished import Unfinished
 
 FIELDS = {
     "host": "localhost",

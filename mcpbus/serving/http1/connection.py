@@ -22,7 +22,7 @@ from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
 from mcpbus.serving.http1.wire import GONE, IDLE, SERVING, Doing, Owner, Wire, too_slow
 from mcpbus.serving.http1.work import FAILED, Work
-from mcpbus.transport.answering import Opened
+from mcpbus.transports.response import Opened
 
 _MOST_IN_TURN: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head."""

@@ -17,7 +17,7 @@ from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1.reactor import Pace
-from mcpbus.transport.answers import HeaderList
+from mcpbus.transports.answers import HeaderList
 
 CHUNKED: Final = -1
 """The length of a body that says itself where it ends."""

@@ -5,7 +5,7 @@ from contextvars import copy_context
 
 import trio
 
-from mcpbus.containment import run_lasting
+from mcpbus.core.containment import run_lasting
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp, Noting
 from mcpbus.serving.complaints import Complaints

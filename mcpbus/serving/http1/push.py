@@ -9,11 +9,11 @@ from typing import Final, Protocol
 
 import trio
 
-from mcpbus.options import Limits
-from mcpbus.outbox import Outgoing
+from mcpbus.core.limits import Limits
+from mcpbus.core.outbox import Outgoing
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.http1.request import Connection, Http1Request
-from mcpbus.transport.answering import Opened, Rendering
+from mcpbus.transports.response import Opened, Rendering
 
 _GATHER_SECONDS: Final = 0.001
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 import trio
 
-from mcpbus.fate import DELIVERED, LOST, Receipt
+from mcpbus.core.receipt import DELIVERED, LOST, Receipt
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.http1.encoder import (
@@ -23,9 +23,9 @@ from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
 from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.wire import Wire
-from mcpbus.transport.answering import Opened
-from mcpbus.transport.answers import HeaderList
-from mcpbus.transport.unfinished import Unfinished
+from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.response import Opened
+from mcpbus.transports.unfinished import Unfinished
 
 MOST_AHEAD: Final = 64 * 1024
 """Bytes of later requests that are read while one is served."""

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import trio
 
-from mcpbus.containment import Contained
+from mcpbus.core.containment import Contained
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestError, RequestHead

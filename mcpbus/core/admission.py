@@ -1,0 +1,290 @@
+# ruff: noqa: SLF001 - a slot is part of the tables that it stands in
+"""Who may come in: the requests in flight, counted and bounded before anything is allocated for them.
+
+A `Slot` is taken before a request's actors exist and given back by the request actor's end, however it ends.
+An `InFlight` table belongs to each legacy session and to each shared channel, where ids are unique while in
+flight; on modern and stateless HTTP every POST stands alone and two of them may carry the same id.
+"""
+
+import math
+from collections.abc import Hashable, Iterator
+from typing import ClassVar, Protocol
+
+import msgspec
+import trio
+from mcpbus_actors import Address
+
+from mcpbus.core.budget import Budget
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.shares import NoRoomError, check_room, kept
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_request
+from mcpbus.protocol.jsonrpc import RequestId
+
+
+class Overloaded(ProtocolError):  # noqa: N818 - the state, not a fault of the request
+    """A bound is reached, or the server is shutting down.
+
+    Attributes:
+        status: What that is over HTTP.
+    """
+
+    status: ClassVar[int] = 503
+
+    def __init__(self, why: str) -> None:
+        super().__init__(INTERNAL_ERROR, why)
+
+
+class PastShare(Overloaded):
+    """There would be room for somebody else."""
+
+    status: ClassVar[int] = 429
+
+
+def overloaded(full: NoRoomError, why: str) -> Overloaded:
+    """Return what to refuse a client with for whom there is no room."""
+    return PastShare(why) if full.past_share else Overloaded(why)
+
+
+class InFlight:
+    """The requests in flight of one session, or of one shared channel, by id.
+
+    Args:
+        limit: How many there may be at once.
+
+    Attributes:
+        last_active: When the last of them ended, in trio's time.
+    """
+
+    __slots__ = ("_idle", "_limit", "_slots", "last_active")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._slots: dict[RequestId, Slot] = {}
+        self._idle: trio.Event | None = None
+        self.last_active = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def find(self, request_id: RequestId) -> Address[object] | None:
+        """Return the actor of a request in flight; None if there is none with that id."""
+        slot = self._slots.get(request_id)
+        return None if slot is None else slot.address
+
+    def addresses(self) -> list[Address[object]]:
+        """Return the actors of all requests in flight, oldest first."""
+        return [slot.address for slot in self._slots.values() if slot.address is not None]
+
+    def check(self, request_id: RequestId) -> None:
+        """Raise what `admit` would raise."""
+        if request_id in self._slots:
+            raise invalid_request(
+                f"Request id {request_id!r} is still in flight; an id may be used again once it was answered"
+            )
+        if len(self._slots) >= self._limit:
+            raise PastShare(f"Too many requests in flight: at most {self._limit} in one session")
+
+    async def wait_idle(self) -> None:
+        """Wait until none is in flight."""
+        while self._slots:
+            if self._idle is None:
+                self._idle = trio.Event()
+            await self._idle.wait()
+
+
+class Owned(Protocol):
+    """What is counted to somebody."""
+
+    @property
+    def owner(self) -> Hashable:
+        """To whom."""
+
+
+class CountedTo(msgspec.Struct, frozen=True):
+    """What is counted to somebody, and no more of it: for what lasts longer than its request is of use."""
+
+    owner: Hashable
+
+
+class Addressed(Protocol):
+    """What can be reached."""
+
+    @property
+    def address(self) -> Address[object]:
+        """Where."""
+
+
+class Slot(msgspec.Struct, eq=False):
+    """The place of one request in flight.
+
+    Attributes:
+        request: The request, as long as it has this place.
+    """
+
+    _admission: "Admission"
+    _table: InFlight | None
+    _id: RequestId
+    _whose: Owned
+    _counted_to: Hashable = None
+    request: Addressed | None = None
+
+    @property
+    def address(self) -> Address[object] | None:
+        """Where the request can be reached."""
+        return None if self.request is None else self.request.address
+
+    def release(self) -> None:
+        """Give the place back. Harmless when it was given back before."""
+        self.request = None
+        slots = self._admission._slots
+        if self not in slots:
+            return
+        del slots[self]
+        if self._admission._counts is not None:
+            self._admission._discount(self._counted_to)
+        table = self._table
+        if table is not None:
+            del table._slots[self._id]
+            table.last_active = trio.current_time()
+            if table._idle is not None:
+                table._idle.set()
+                table._idle = None
+        if not slots and self._admission._idle is not None:
+            self._admission._idle.set()
+            self._admission._idle = None
+
+
+class Admission:
+    """The requests in flight on a whole bus; its listens, which end only when somebody ends them, have one of their own.
+
+    Whose they are is counted only while they are many, for most of them are over before it matters.
+
+    Args:
+        limit: How many there may be at once.
+        budget: Without room in it nobody may come in; None for no such bound.
+        option: The name of the option that sets the limit.
+        reached: Where it is noted that somebody was refused.
+
+    Attributes:
+        closed: Whether new requests are refused, because the server is shutting down.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_counts",
+        "_few",
+        "_idle",
+        "_limit",
+        "_many",
+        "_option",
+        "_reached",
+        "_slots",
+        "closed",
+    )
+
+    def __init__(
+        self,
+        limit: int,
+        budget: Budget | None = None,
+        *,
+        option: str = "max_requests",
+        reached: ReachedLimits | None = None,
+    ) -> None:
+        self._limit = limit
+        self._many = limit - kept(limit)
+        self._few = self._many - kept(limit)
+        self._option = option
+        self._reached = reached or ReachedLimits()
+        self._budget = Budget(math.inf, self._reached) if budget is None else budget
+        self._counts: dict[Hashable, int] | None = None
+        self._slots: dict[Slot, None] = {}
+        self._idle: trio.Event | None = None
+        self.closed = False
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(tuple(self._slots))
+
+    def admit(self, request_id: RequestId, table: InFlight | None, whose: Owned) -> Slot:
+        """Take a place for a request.
+
+        Args:
+            request_id: Its id.
+            table: Among which ones its id must be unique.
+            whose: Tells to whom it is counted.
+
+        Raises:
+            Overloaded: There is none left for its owner, or nobody may come in; see `check`.
+            ProtocolError: -32600: the id is in flight already.
+        """
+        if self.closed or self._budget.full:
+            self.check(whose.owner)
+        if len(self._slots) >= self._many:
+            self._check_share(whose.owner)
+        if table is not None:
+            self._check_table(table, request_id, whose)
+        slot = Slot(self, table, request_id, whose)
+        self._slots[slot] = None
+        if self._counts is not None:
+            self._count(self._counts, slot)
+        if table is not None:
+            table._slots[request_id] = slot
+        return slot
+
+    def _check_share(self, owner: Hashable) -> None:
+        if self._counts is None:
+            self._counts = {}
+            for slot in self._slots:
+                self._count(self._counts, slot)
+        own, owners = self._counts.get(owner, 0), len(self._counts)
+        try:
+            check_room(self._limit, len(self._slots), own, owners)
+        except NoRoomError as full:
+            self._reached.note(self._option, owner, "a request was refused")
+            why = f"Too many requests in flight: at most {self._limit} on this server"
+            raise overloaded(full, why) from None
+
+    def _check_table(self, table: InFlight, request_id: RequestId, whose: Owned) -> None:
+        try:
+            table.check(request_id)
+        except PastShare:
+            self._reached.note("max_requests_per_session", whose.owner, "a request was refused")
+            raise
+
+    @staticmethod
+    def _count(counts: dict[Hashable, int], slot: Slot) -> None:
+        owner = slot._counted_to = slot._whose.owner
+        counts[owner] = counts.get(owner, 0) + 1
+
+    def _discount(self, owner: Hashable) -> None:
+        """Count one request less; no more at all once they are few again."""
+        assert self._counts is not None  # noqa: S101 - whoever calls has looked
+        if len(self._slots) < self._few:
+            self._counts = None
+            return
+        left = self._counts.pop(owner, 1) - 1
+        if left:
+            self._counts[owner] = left
+
+    def check(self, owner: Hashable) -> None:
+        """Refuse whoever wants to come in while nobody may.
+
+        Args:
+            owner: Who does.
+
+        Raises:
+            Overloaded: The server is shutting down, or keeps as much for its clients as it may.
+        """
+        if self.closed:
+            raise Overloaded("The server is shutting down")
+        if self._budget.full:
+            raise Overloaded(self._budget.refusal(owner))
+
+    async def wait_idle(self) -> None:
+        """Wait until no request is in flight."""
+        while self._slots:
+            if self._idle is None:
+                self._idle = trio.Event()
+            await self._idle.wait()

@@ -1,0 +1,205 @@
+"""What a bus keeps in memory for its clients: counted in bytes in one place, and bounded together.
+
+Each bound of one stream, one session or one request leaves open what ten thousand of them may keep. So whoever keeps
+something for a client that waits, or makes others wait, has an `Account` and says how much it is. Where all of it is more
+than there may be, those that hold the most are told to end, until there is room again: nobody goes for being small. What
+they hold counts until they have let go of it; should that be too much by itself, newcomers are refused meanwhile.
+
+Nothing is counted that does not wait: an answer that is written at once costs no account.
+"""
+
+from collections.abc import Callable, Hashable
+from heapq import heapify, heappop, heappush
+from operator import attrgetter
+from typing import Final
+
+import trio
+
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.protocol.errors import invalid_params
+
+SHORT_BYTES: Final = 4096
+"""Of what one stream or answer has waiting that is not worth an account: most of it is written in the next moment."""
+
+_SPARED: Final = 8
+"""Which part of the limit is made free at once, so that the next byte does not begin the search anew."""
+
+_VALUE_BYTES: Final = 32
+_PART_BYTES: Final = 64
+"""What a value of decoded JSON takes beside its text, roughly, in bytes; and a key of an object, an object or an array besides."""
+
+
+def weigh(text: bytes | memoryview) -> int:
+    """Return how many bytes some JSON takes in memory once it is decoded, roughly; its text, where that is more.
+
+    Each value but the first of its container follows a comma, and an empty list of two bytes is an object of sixty.
+    """
+    data = bytes(text)
+    parts = data.count(b"[") + data.count(b"{") + data.count(b":")
+    return len(data) + _VALUE_BYTES * data.count(b",") + _PART_BYTES * parts
+
+
+class Account:
+    """What one stream, session, call or body holds. Made by `Budget.account`; one that holds nothing can be forgotten.
+
+    Attributes:
+        held: Bytes.
+        owner: For whom: a principal, or what else tells one client from the others; None if that is not known.
+        leaving: Whether it was told to end. It goes on to count until it has given everything back.
+    """
+
+    __slots__ = ("_budget", "end", "held", "leaving", "owner", "what")
+
+    def __init__(
+        self, budget: "Budget", what: str, owner: Hashable, end: Callable[[], object] | None
+    ) -> None:
+        self._budget = budget
+        self.held = 0
+        self.what = what
+        self.owner = owner
+        self.end = end
+        self.leaving = False
+
+    def hold(self, size: int) -> None:
+        """Hold so many bytes more. Others, and this one, may be told to end before this returns."""
+        budget = self._budget
+        if size and not self.held:
+            budget._accounts[self] = None  # noqa: SLF001 - a budget and its accounts are one set of books
+        self.held += size
+        budget._add(self, size)  # noqa: SLF001
+
+    def release(self, size: int) -> None:
+        """Give so many bytes back.
+
+        Raises:
+            ValueError: It does not hold as many.
+        """
+        if size > self.held:
+            raise ValueError(f"{self!r} cannot give back {size} bytes")
+        budget = self._budget
+        self.held -= size
+        budget._add(self, -size)  # noqa: SLF001
+        if size and not self.held:
+            del budget._accounts[self]  # noqa: SLF001
+
+    def hold_now(self, size: int) -> None:
+        """Hold so many bytes from now on, however many it held before."""
+        more = size - self.held
+        if more > 0:
+            self.hold(more)
+        elif more < 0:
+            self.release(-more)
+
+    def close(self) -> None:
+        """Give everything back, for good. Harmless once that was done."""
+        self.release(self.held)
+        self.end = None  # who holds it is held by this, and should not wait for the garbage collector
+
+    def __repr__(self) -> str:
+        return f"<Account of {self.what}: {self.held} bytes>"
+
+
+class Budget:
+    """What all of it may be together.
+
+    Args:
+        limit: How many bytes.
+        reached: Where it is noted that there were more.
+
+    Attributes:
+        limit: The same.
+        held: How many bytes are held.
+        full: Whether that is more than there may be: newcomers are refused.
+        line: In which those wait who bring much: it is read one after the other, and everybody else has a turn in between.
+    """
+
+    __slots__ = ("_accounts", "_ending", "_leaving", "full", "held", "limit", "line", "reached")
+
+    def __init__(self, limit: float, reached: ReachedLimits) -> None:
+        self.limit = limit
+        self.held = 0
+        self.full = False
+        self.line = trio.Lock()
+        self.reached = reached
+        self._accounts: dict[Account, None] = {}  # those that hold something
+        self._leaving = 0  # held by those that were told to end
+        self._ending = False
+
+    def account(
+        self, what: str, end: Callable[[], object] | None = None, *, owner: Hashable = None
+    ) -> Account:
+        """Open an account.
+
+        Args:
+            what: What holds it, for people: ``a stream``.
+            end: Called once where it has to go: is to see to it, soon, that everything is given back, and does not wait. None
+                for what is not to end for others' sake.
+            owner: For whom it is held.
+        """
+        return Account(self, what, owner, end)
+
+    def check(self, size: int, owner: Hashable) -> None:
+        """Refuse what would be too much by itself.
+
+        Args:
+            size: How many bytes it would take.
+            owner: For whom it would be held.
+
+        Raises:
+            ProtocolError: -32602: it would.
+        """
+        if size > self.limit:
+            self.reached.note("memory_bytes", owner, "a request that alone would need more was refused")
+            raise invalid_params(
+                f"what they hold would take about {size} bytes of memory, more than there may be"
+            )
+
+    def accounts(self) -> list[Account]:
+        """Return those that hold something."""
+        return list(self._accounts)
+
+    def refusal(self, owner: Hashable) -> str:
+        """Note that a newcomer of this owner's is refused, and return what it is told."""
+        self.reached.note("memory_bytes", owner, "a newcomer was refused")
+        return "Too much waits for clients that do not read; try again later"
+
+    def _add(self, account: Account, size: int) -> None:
+        self.held += size
+        if account.leaving:
+            self._leaving += size
+        self.full = self.held > self.limit
+        if self.full and not self._ending and self.held - self._leaving > self.limit:
+            self._ending = True
+            try:
+                self._end_largest()
+            finally:
+                self._ending = False
+
+    def _end_largest(self) -> None:
+        """Tell those that hold the most to end: the largest of whoever has most in all, so that nobody goes for one who has more."""
+        holdings: dict[Hashable, list[Account]] = {}
+        for account in self._accounts:
+            if not account.leaving:
+                holdings.setdefault(account if account.owner is None else account.owner, []).append(account)
+        heap = [
+            (-sum(account.held for account in held), at, held) for at, held in enumerate(holdings.values())
+        ]
+        for _, _, accounts in heap:
+            accounts.sort(key=attrgetter("held"))
+        heapify(heap)
+        while heap and self.held - self._leaving > self.limit * (1 - 1 / _SPARED):
+            total, at, accounts = heappop(heap)
+            account = accounts.pop()
+            if accounts:
+                heappush(heap, (total if account.end is None else total + account.held, at, accounts))
+            self._end(account)
+
+    def _end(self, account: Account) -> None:
+        held = account.held
+        if account.end is not None and not account.leaving and held:
+            account.leaving = True
+            self._leaving += held
+            self.reached.note(
+                "memory_bytes", account.owner, f"{account.what} that held {held} bytes was ended"
+            )
+            account.end()

@@ -1,0 +1,445 @@
+"""One run of an author's handler, and the questions that it asks.
+
+As long as the handler neither asks its client nor becomes a task there is nothing to decide, and the call is dormant, see
+`mcpbus_actors.LazyActor`: its request owns the handler's task. Once it is active, it owns that itself. What the handler says reaches
+a client through the request that carries the call at the moment, which the handler's `Context` finds here.
+
+A legacy request carries its call to the end, and questions go out on its stream. In the modern era a question
+ends the request with ``input_required``: the call *parks*, its coroutine still suspended, until a retry carries
+it on from the very line. A call that becomes a task is carried by the task's actor from then on, as by a request.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+from mcpbus_actors import (
+    Address,
+    Cell,
+    Failed,
+    LazyActor,
+    Outcome,
+    StopReason,
+    Succeeded,
+    Task,
+    TaskCancelled,
+    TaskEnded,
+    Timer,
+)
+
+from mcpbus.core.budget import Account, weigh
+from mcpbus.core.parked_calls import Parked
+from mcpbus.core.pending_questions import Ask, Required, Withdraw
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.services import Services
+from mcpbus.core.stream import Stream
+from mcpbus.features.asking.errors import InvalidAnswerError, cannot_ask
+from mcpbus.features.asking.input_required import InputRequired
+from mcpbus.features.schemas import jsontypes
+from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.messages import decode_params
+from mcpbus.protocol.request_state import Binding
+from mcpbus.protocol.results import Tail
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Reason
+from mcpbus.protocol.task_extension import TaskSupport
+
+_log = logging.getLogger("mcpbus")
+
+_SHORT_BYTES = 1024
+"""Of arguments that are not counted among what is kept for clients: the number of requests bounds them well enough."""
+
+_TRAVELLING_BYTES = 1024 * 1024
+"""Of answers in a state. It has to fit into the body of a retry, beside the new answers."""
+
+
+class CancelCall(msgspec.Struct, frozen=True):
+    """Cancel the handler; nobody waits for its result any more."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """A retry carries the call on.
+
+    Attributes:
+        answers: What it brings, decoded JSON by key.
+    """
+
+    answers: Mapping[str, Any]
+
+
+class HandOver(msgspec.Struct, frozen=True):
+    """The call is a task now.
+
+    Attributes:
+        task: The task's actor, which carries the call from now on.
+        result: The encoded result object with which the request is answered.
+    """
+
+    task: Address[object]
+    result: bytes
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """Told to the request, or the task: what to answer.
+
+    Attributes:
+        result: The encoded result object, or an error.
+        parked: Whether the call goes on, for a retry or as a task; otherwise it has ended.
+        cancelled: Whether its handler was cancelled.
+    """
+
+    result: bytes | ProtocolError
+    parked: bool = False
+    cancelled: bool = False
+
+
+class Park(msgspec.Struct, frozen=True):
+    """Ask for all that was asked in this turn."""
+
+
+class _Lapse(msgspec.Struct, frozen=True):
+    """Nobody came back in time."""
+
+
+class _GiveWay(msgspec.Struct, frozen=True):
+    """Others need the room."""
+
+
+class Handler(Protocol):
+    """What a call runs."""
+
+    @property
+    def replayable(self) -> bool:
+        """Whether it may be run again from the top where a run that waited for the client is lost."""
+
+    @property
+    def rounds(self) -> bool:
+        """Whether its request may be answered with questions, where the revision has that."""
+
+    @property
+    def task_support(self) -> TaskSupport | None:
+        """How the call may become a task; None if it may not."""
+
+    async def run(self, call: "Call", /) -> bytes | InputRequired:
+        """Run, once.
+
+        Returns:
+            The encoded result object, or what is to be asked before it is run again.
+
+        Raises:
+            ProtocolError: What to answer instead. Any other exception of an author's function has been logged.
+        """
+
+
+class _WithMeta(msgspec.Struct):
+    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
+
+
+def read_outcome(outcome: Outcome) -> bytes | Required | ProtocolError:
+    """Return what came of `run_rounds`: what it returned, or the error to answer with. What has not been logged is logged."""
+    if isinstance(outcome, Succeeded):
+        return outcome.value  # type: ignore[no-any-return]  # what run_rounds returns
+    if isinstance(outcome, Failed):
+        if isinstance(outcome.exception, ProtocolError):
+            return outcome.exception
+        _log.error("a handler failed", exc_info=outcome.exception)
+    return internal_error()
+
+
+class Call(LazyActor[object], kw_only=True, eq=False):
+    """One run of a handler; see the module.
+
+    Attributes:
+        bus: The bus.
+        context: What is asked, and by whom.
+        handler: What answers it.
+        carrier: The request by which it speaks to its client, or the task that it is; or why what is said reaches nobody.
+            None before it has begun.
+        stream: Where what is said leaves; None if nothing was said yet, or nobody is reached any more.
+        task: The handler's task, while it runs.
+        task_id: The id of the task that the call is for its client, or None.
+        beginning: Whether it is about to become one; what is asked meanwhile waits for that.
+        answers: Answers that came, decoded JSON by key, whether or not they were asked for yet.
+        used: Answers that the handler has got, encoded, by key.
+        state: What an earlier run of the handler left with `InputRequired`.
+        account: Where it is counted what it keeps in memory, if that is worth it.
+    """
+
+    bus: Services
+    context: RequestContext
+    handler: Handler
+    carrier: LazyActor[object] | Address[object] | Reason | None = None
+    stream: Stream | None = None
+    task: Task | None = None
+    task_id: str | None = None
+    beginning: bool = False
+    answers: dict[str, Any] = msgspec.field(default_factory=dict)
+    used: dict[str, bytes] = msgspec.field(default_factory=dict)
+    state: Any = None
+    account: Account | None = None
+    _keys: dict[str, int] = msgspec.field(default_factory=dict)
+    _name: str | None = None
+    _asks: list[Ask] | None = None
+    _lapse_timer: Timer | None = None
+    _result: bytes | ProtocolError | None = None
+
+    # -- its request -----------------------------------------------------------------------------
+
+    def count(self, end: Callable[[], object], asked: int = 0) -> None:
+        """Count what the call keeps in memory while it waits: its arguments, and what it asked. A little is not worth it.
+
+        Args:
+            end: Ends it, where it has no actor of its own.
+            asked: Bytes of the questions that its client is to come back with answers to.
+        """
+        params = self.context.request.params
+        if self.account is None:
+            if len(params) + asked <= _SHORT_BYTES:
+                return
+            self.account = self.bus.budget.account(
+                "a call", lambda: self.cancel() or end(), owner=self.context.owner
+            )
+        self.account.hold_now(weigh(params) + asked)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether it is to end, since too much is kept in memory, and for it the most."""
+        return self.account is not None and self.account.leaving
+
+    def let_go(self) -> None:
+        """Count nothing any more: the call has ended."""
+        if self.account is not None:
+            self.account.close()
+
+    @property
+    def tail(self) -> Tail:
+        """What ends each result for its client."""
+        return self.bus.server.tails[self.context.revision]
+
+    @property
+    def speechless(self) -> bool:
+        """Whether what is said now reaches nobody."""
+        return isinstance(self.carrier, Reason)
+
+    @property
+    def direct(self) -> bool:
+        """Whether questions go to who carries it when they are asked; otherwise the request is answered with them."""
+        return self.context.revision.era is Era.LEGACY or (self.task_id is not None and not self.beginning)
+
+    def engage(self, message: object) -> bool:
+        """Tell it something, and return whether it took it: not once it has ended, or its request without it."""
+        if not self.active:
+            if isinstance(self.carrier, LazyActor):
+                self.carrier.address  # noqa: B018 - if its client turns out to have gone, it ends
+            if self.speechless:
+                return False
+        return self.address.tell(message) is None
+
+    def cancel(self) -> bool:
+        """Cancel it if it owns its handler's task, and return whether it does; otherwise the task's owner is to."""
+        if not self.active:
+            return False
+        if not self.stopped:
+            self.address.tell(CancelCall())
+        return True
+
+    def _report(self, message: object) -> None:
+        """Tell whoever carries it."""
+        if self.carrier is not None and not isinstance(self.carrier, Reason):
+            self.carrier.tell(message)
+
+    # -- its handler -----------------------------------------------------------------------------
+
+    def meta(self) -> dict[str, Any]:
+        """Decode the request's ``_meta``."""
+        return decode_params(_WithMeta, self.context.request.params).meta
+
+    def binding(self) -> Binding:
+        """Make what a state for this request is bound to."""
+        return Binding.of(self.context.request, self.context.principal)
+
+    def unique(self, key: str) -> str:
+        """Return a key that was not used in this run: the second ``name`` is ``name-2``.
+
+        It depends on nothing but the order of the questions, so that a run from the top makes the same keys.
+        """
+        unique = key
+        while unique in self._keys:
+            self._keys[key] += 1
+            unique = f"{key}-{self._keys[key]}"
+        self._keys[unique] = 1
+        return unique
+
+    def begin_again(self, state: Any) -> None:
+        """Prepare for another run of the handler."""
+        self._keys.clear()
+        self.state = state
+
+    def fill(self, ask: Ask) -> None:
+        """Answer questions with what has come; one whose answer cannot be used stays open."""
+        for key in ask.open:
+            if key in self.answers:
+                answer = self.answers.pop(key)
+                try:
+                    ask.answer(key, answer)
+                except InvalidAnswerError:
+                    continue
+                self.used[key] = jsontypes.encode(answer)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def activated(self, cell: Cell[object]) -> None:
+        """Take over the handler's task."""
+        if isinstance(self.carrier, LazyActor):
+            self.carrier.address  # noqa: B018 - it is to be told what comes of this
+        if self.task is not None:
+            cell.adopt(self.task)
+
+    def _task_ended(self, message: TaskEnded) -> None:
+        outcome = read_outcome(message.outcome)
+        result = self._require([outcome.ask], outcome.state) if isinstance(outcome, Required) else outcome
+        if self._lapse_timer is None:
+            self._finish(result, cancelled=isinstance(message.outcome, TaskCancelled))
+        else:
+            # It ended although it waits, since another part of it went on. The retry gets what came of it.
+            self._result = result
+
+    def _finish(self, result: bytes | ProtocolError, *, cancelled: bool = False) -> None:
+        self._report(Finished(result, cancelled=cancelled))
+        self.stop()
+
+    def _answer_with_questions(self, message: Required) -> None:
+        self._finish(self._require([message.ask], message.state))
+
+    def _give_way(self) -> None:
+        self.address.tell(_GiveWay())
+
+    def _lapse(self, message: _Lapse) -> None:
+        self.bus.reached.note(
+            "parked_timeout",
+            self.context.owner,
+            "a call that waited for its client was given up",
+            usual=True,
+        )
+        self._cancel(message)
+
+    def _cancel(self, _message: CancelCall | _Lapse | _GiveWay) -> None:
+        self._leave_parking()
+        if self._result is None and self.task is not None:
+            self.task.cancel()
+            self._fail_asks()
+        else:
+            self.stop()
+
+    def _fail_asks(self) -> None:
+        # For parts that the cancellation does not reach: plain functions, and what outlives the handler.
+        for ask in self._asks or ():
+            ask.fail(cannot_ask("its request has ended"))
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def _ask(self, ask: Ask) -> None:
+        self._asks = [other for other in self._asks or () if other.open]
+        self._asks.append(ask)
+        if not self.direct:
+            if len(self._asks) == 1 and self._lapse_timer is None:
+                # What is asked in the same turn goes out together.
+                self.cell.after(0, Park())
+        elif not isinstance(self.carrier, Reason):
+            self._report(ask)
+        else:
+            ask.fail(cannot_ask(self.carrier.value))
+
+    def _withdraw(self, message: Withdraw) -> None:
+        self._asks = [ask for ask in self._asks or () if ask is not message.ask]
+        if self.direct:
+            self._report(message)
+
+    def _park(self, _message: Park) -> None:
+        asks = [ask for ask in self._asks or () if ask.open]
+        if not asks or self.speechless or self.beginning or self._lapse_timer is not None:
+            return
+        self._lapse_timer = self.cell.after(self.bus.parking.timeout, _Lapse())
+        self._report(Finished(self._require(asks, None), parked=True))
+
+    def _require(self, asks: Sequence[Ask], author: bytes | None) -> bytes:
+        """Make the result that asks: for another run, if an `author` left a state for that; otherwise the call parks."""
+        again = author is not None
+        if self._name is None:
+            self._name = secrets.token_urlsafe(16)
+        answers: dict[str, bytes] | None = self.used
+        if again:
+            # The next run begins at the top, and asks for what it wants again.
+            answers = self.used | {key: jsontypes.encode(value) for key, value in self.answers.items()}
+        else:
+            author = None if self.state is None else jsontypes.encode(self.state)
+            if sum(map(len, self.used.values())) > _TRAVELLING_BYTES:
+                answers = None
+        name, sealed = self.bus.parking.sealer.seal(
+            self.binding(), self._name, answers, self.bus.parking.timeout, author, again=again
+        )
+        requests = {
+            key: {"method": ask.questions[key].method, "params": ask.params[key]}
+            for ask in asks
+            for key in ask.open
+        }
+        body: dict[str, Any] = {"inputRequests": requests} if requests else {}
+        result = jsontypes.encode(body | {"requestState": sealed})[:-1] + self.tail.input_required
+        if not again:
+            parked = Parked(name, self, self.context.principal, self._give_way, self.context.owner)
+            self.bus.parking.park(self._name, parked)
+            self.count(self._give_way, len(result))
+        return result
+
+    def _resume(self, message: Resume) -> None:
+        self._leave_parking()
+        if self._result is not None:
+            self._finish(self._result)
+            return
+        self.answers.update(message.answers)
+        asks, self._asks = self._asks or [], []
+        for ask in asks:
+            self.fill(ask)
+            if ask.open:
+                self._asks.append(ask)
+        if self._asks:
+            self.cell.after(0, Park())
+
+    def _hand_over(self, message: HandOver) -> None:
+        self._report(Finished(message.result, parked=True))
+        self.carrier, self.beginning = message.task, False
+        # Another part of the handler asked meanwhile: its question is the task's first.
+        for ask in self._asks or ():
+            if ask.open:
+                self._report(ask)
+
+    def _leave_parking(self) -> None:
+        if self._lapse_timer is not None:
+            self._lapse_timer.cancel()
+            self._lapse_timer = None
+        if self._name is not None:
+            self.bus.parking.discard(self._name)
+
+    def ended(self, reason: StopReason) -> None:
+        """Leave nobody waiting."""
+        self._leave_parking()
+        self._fail_asks()
+        self.let_go()
+        self.task = None
+        if reason is StopReason.FAILED:
+            self._report(Finished(internal_error()))
+
+    HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        TaskEnded: _task_ended,
+        Required: _answer_with_questions,
+        CancelCall: _cancel,
+        _Lapse: _lapse,
+        _GiveWay: _cancel,
+        Ask: _ask,
+        Withdraw: _withdraw,
+        Park: _park,
+        Resume: _resume,
+        HandOver: _hand_over,
+    }

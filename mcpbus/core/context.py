@@ -1,0 +1,301 @@
+"""What a handler is given: who asks, and how to speak to them while it runs."""
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+from mcpbus_actors import LazyActor
+
+from mcpbus.core import notification
+from mcpbus.core.call import Call
+from mcpbus.core.hub import Hub, hub_of
+from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.pending_questions import Ask, Withdraw
+from mcpbus.core.receipt import Place, Receipt
+from mcpbus.core.session import Session
+from mcpbus.core.signals import CloseConnection
+from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS
+from mcpbus.features.asking.errors import cannot_ask, timed_out, undeclared
+from mcpbus.features.asking.interface import Asking
+from mcpbus.features.asking.questions import Question
+from mcpbus.features.handler_context import HandlerContext
+from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.protocol.routes import Kind, Reason
+
+T = TypeVar("T")
+
+_LOG, _MAILBOX = Kind.LOG, Place.MAILBOX
+
+
+class Client(msgspec.Struct, frozen=True):
+    """What a client says of itself. Nothing of it is verified.
+
+    Attributes:
+        info: Its name, version and the like, as it sent them; empty if it sent none.
+        capabilities: The capabilities that it declared, as it sent them.
+    """
+
+    info: dict[str, Any]
+    capabilities: Mapping[str, Any]
+
+
+class Context(Asking, HandlerContext):
+    """One run of a handler, as the handler sees it.
+
+    Annotate a parameter of an async handler with this type, and it is given the context; it does not become an
+    argument of the tool. What the handler says with it leaves on the stream of the very request that it
+    serves, while the handler runs. Saying something never waits for the client, and returns a `Receipt`. It is a
+    cancel point always; and a schedule point once the handler has gone on for a millisecond, or has said 64 things in a
+    row, or what it said and nobody took yet fills half of what may wait for its client, or is still on its way because more is
+    going on than is handled at once. What it says first is on its way to the client at once; the rest of a burst goes out together, the next time that others run.
+    """
+
+    __slots__ = ("_bus", "_call", "_in_a_row", "_since")
+
+    asynchronous = True
+
+    def __init__(self, call: Call) -> None:
+        self._bus = call.bus
+        self._call = call
+        self._in_a_row = 0
+        self._since = call.bus.clock()
+
+    @property
+    def request_id(self) -> RequestId:
+        """The JSON-RPC id of the request, a string or an integer; a retry's once it has come."""
+        return self._call.context.request.id
+
+    @property
+    def revision(self) -> Revision:
+        """The protocol revision that the request is served under."""
+        return self._call.context.revision
+
+    @property
+    def client(self) -> Client:
+        """What the client says of itself."""
+        context = self._call.context
+        # Other requests of the same client share what was read of it; a copy is the handler's own.
+        return Client(
+            msgspec.to_builtins(context.client_info), msgspec.to_builtins(context.client_capabilities)
+        )
+
+    @property
+    def principal(self) -> Any:
+        """Whom `authenticate` found behind the request; None without authentication."""
+        return self._call.context.principal
+
+    @property
+    def session(self) -> Session | None:
+        """The legacy session of the request; None in revision 2026-07-28 and in stateless serving."""
+        return self._call.context.legacy_session
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The request's ``_meta``, as the client sent it."""
+        return self._call.meta()
+
+    @property
+    def state(self) -> Any:
+        """What the server's lifespan yielded."""
+        return self._bus.state
+
+    @property
+    def input_state(self) -> Any:
+        """What the handler's last run left with `InputRequired`; None in a first run."""
+        return self._call.state
+
+    @property
+    def bus(self) -> Hub:
+        """The bus that serves the request."""
+        return hub_of(self._bus)
+
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> Receipt:
+        """Report progress to the client, if it asked for it with a progress token.
+
+        Args:
+            progress: How far it is, in any unit. Must increase; a report that does not is discarded.
+            total: How far it goes, in the same unit, if that is known.
+            message: What is being done. Revision 2024-11-05 does not have it.
+
+        Raises:
+            ValueError: `progress` or `total` is not finite.
+        """
+        receipt = self._say(notification.progress(self._bus.ledger, progress, total, message))
+        await self._pause(receipt)
+        return receipt
+
+    async def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
+        """Send a log line to the client, if it wants lines of that level.
+
+        Args:
+            level: One of the eight syslog levels: debug, info, notice, warning, error, critical, alert,
+                emergency.
+            data: The line: a text, or any value that is JSON.
+            logger: Which part of the server speaks.
+
+        Raises:
+            ValueError: There is no such level.
+            TypeError: `data` is not JSON.
+        """
+        receipt = self._say(notification.log(self._bus.ledger, _LOG, level, data, logger))
+        await self._pause(receipt)
+        return receipt
+
+    async def debug(self, data: Any) -> Receipt:
+        """Send a log line of level debug."""
+        return await self.log("debug", data)
+
+    async def info(self, data: Any) -> Receipt:
+        """Send a log line of level info."""
+        return await self.log("info", data)
+
+    async def notice(self, data: Any) -> Receipt:
+        """Send a log line of level notice."""
+        return await self.log("notice", data)
+
+    async def warning(self, data: Any) -> Receipt:
+        """Send a log line of level warning."""
+        return await self.log("warning", data)
+
+    async def error(self, data: Any) -> Receipt:
+        """Send a log line of level error."""
+        return await self.log("error", data)
+
+    async def notify(self, method: str, params: dict[str, Any] | None = None) -> Receipt:
+        """Send a notification of an extension, on the stream of this request.
+
+        In revision 2026-07-28, send only what an extension defines that the client declared.
+
+        Args:
+            method: Its method, which begins with ``notifications/`` and is not one of the protocol's core.
+            params: Its parameters, a JSON object.
+
+        Raises:
+            ValueError: The protocol's core defines `method`, or it is no notification.
+            TypeError: `params` is not JSON.
+        """
+        receipt = self._say(notification.custom(self._bus.ledger, Kind.CUSTOM, method, params))
+        await self._pause(receipt)
+        return receipt
+
+    async def begin_task(self) -> bool:
+        """Make the call a task: its client gets a handle now, and the handler goes on without the request.
+
+        What is asked from now on is asked by the task; progress and log lines are discarded. For tools whose
+        `TaskSupport` is deferred; in others that have one it has been done before the handler began.
+
+        Returns:
+            Whether the call is a task now. It is not where the client did not declare the extension, and where
+            there is no room for one and the tool does not require it; then the handler goes on within its request.
+
+        Raises:
+            RuntimeError: Another part of the handler waits for the client, or begins the task.
+            ProtocolError: The tool requires a task, and there is no room; or the task store failed.
+        """
+        begun = await self.bus.tasks.begin(self._call)
+        await trio.lowlevel.checkpoint()
+        return begun
+
+    @property
+    def task_id(self) -> str | None:
+        """The id of the task that the call is; None if it is none."""
+        return self._call.task_id
+
+    async def task_message(self, message: str | None) -> None:
+        """Show people who look at the task what it is doing; None shows nothing. Does nothing if it is no task."""
+        self.bus.tasks.say(self._call, message)
+        await trio.lowlevel.checkpoint()
+
+    async def close_stream(self, retry: float = 1.0) -> None:
+        """Close the connection that waits for this request, so that its client polls instead; the handler goes on.
+
+        What is said from now on is stored, and the client fetches it when it comes back. Does nothing where it
+        could not: only revision 2025-11-25 over HTTP has this, on a server with an event store.
+
+        Args:
+            retry: After how many seconds the client may come back.
+        """
+        call = self._call
+        if isinstance(call.carrier, LazyActor) and call.context.revision.priming:
+            call.carrier.tell(CloseConnection(retry))
+        await trio.lowlevel.checkpoint()
+
+    def prepare(self, questions: Mapping[str, Question]) -> Ask:
+        """Make questions ready to be asked. For the bus.
+
+        Raises:
+            CannotAskError: The revision does not have one of them, or the client did not declare that it can be asked.
+            TypeError: One of them holds what is not JSON.
+        """
+        context = self._call.context
+        if context.revision.era is Era.MODERN and not self._call.handler.rounds:
+            raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
+        required: dict[str, Any] = {}
+        for question in questions.values():
+            if (foreign := question.foreign(context.revision)) is not None:
+                raise cannot_ask(f"revision {context.revision.name} has no {foreign}")
+            for name, needed in question.lacks(context.client_capabilities, context.revision).items():
+                required[name] = required.get(name, {}) | needed
+        if required:
+            raise undeclared(required, context.revision)
+        return Ask(questions, context.revision)
+
+    async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
+        call, context = self._call, self._call.context
+        modern = context.revision.era is Era.MODERN
+        ask = self.prepare({call.unique(key or q.label): q for key, q in questions.items()})
+        call.fill(ask)
+        ceiling = self._bus.limits.ask_timeout
+        seconds = ceiling if timeout is None else min(timeout, ceiling)
+        try:
+            with trio.fail_after(float("inf") if modern else seconds):
+                if context.legacy_session is not None:
+                    await context.legacy_session.until_initialized()
+                if ask.open and not call.engage(ask):
+                    await trio.lowlevel.checkpoint_if_cancelled()  # its client has gone, as a rule
+                    raise cannot_ask("its request has ended")
+                return list((await ask.wait()).values())
+        except trio.TooSlowError:
+            if seconds == ceiling:
+                self._bus.reached.note("ask_timeout", context.owner, "a question was withdrawn")
+            raise timed_out(seconds) from None
+        finally:
+            if ask.open:
+                call.engage(Withdraw(ask))
+
+    def _say(self, said: Emission | Progress) -> Receipt:
+        carrier = self._call.carrier
+        assert carrier is not None  # noqa: S101 - its handler runs
+        if isinstance(carrier, Reason):
+            said.receipt.discard(carrier)
+        else:
+            carrier.tell(said)
+        return said.receipt
+
+    def _pause(self, receipt: Receipt) -> Awaitable[None]:
+        """Return what is awaited after saying something: a cancel point, and a schedule point if that is due.
+
+        A schedule point costs more than all else about a notification, and makes the request one that waits. It is due at once
+        while what was said is still on its way to the stream: so many things would arrive there together that some are lost.
+        """
+        self._in_a_row += 1
+        stream = self._call.stream
+        if (
+            self._in_a_row < MOST_IN_A_ROW
+            and (stream is None or not stream.outbox.crowded)
+            and receipt.place is not _MAILBOX
+            and self._bus.clock() - self._since < SLICE_SECONDS
+        ):
+            return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105 - the caller awaits it
+        return self._let_others_run()
+
+    async def _let_others_run(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self._in_a_row, self._since = 0, self._bus.clock()
+
+    def __repr__(self) -> str:
+        return f"<Context of request {self.request_id!r}, {self.revision.name}>"

@@ -1,0 +1,118 @@
+"""The log of one stream: it numbers events, names them, and knows whether a client could come back."""
+
+import re
+import secrets
+from collections.abc import Sequence
+from functools import partial
+
+from mcpbus.core.outbox import Outgoing
+from mcpbus.core.stores.breaker import Breaker, StoreDownError
+from mcpbus.core.stores.protocol import EventStore
+from mcpbus.protocol.routes import Line
+
+_EVENT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,15})")
+_GET, _REQUEST = "g", "r"
+
+
+def parse_event_id(event_id: str) -> tuple[str, int] | None:
+    """Return the stream and the number that an event's id names; None if it names none."""
+    match = _EVENT_ID.fullmatch(event_id)
+    return None if match is None else (match[1], int(match[2]))
+
+
+def is_get_stream(name: str) -> bool:
+    """Return whether a log's name is that of a GET stream; its client can tell us nothing else once it has ended."""
+    return name.startswith(_GET)
+
+
+class EventLog:
+    """What one stream has said, in a store.
+
+    Args:
+        store: Keeps it.
+        breaker: Calls the store.
+        session: The id of the session that it belongs to.
+        line: What kind of stream it is.
+        primes: Whether it begins with an id without data, as 2025-11-25 has it.
+
+    Attributes:
+        name: The stream's name in the store, and in its events' ids.
+        offered: Whether an event id has gone out: only then can a client come back.
+        finished: Whether the last message of the stream was kept.
+        used: Whether the store may have something of it.
+    """
+
+    __slots__ = (
+        "_breaker",
+        "_broken",
+        "_last",
+        "_primes",
+        "_session",
+        "_store",
+        "finished",
+        "name",
+        "offered",
+        "used",
+    )
+
+    def __init__(
+        self, store: EventStore, breaker: Breaker, session: str, line: Line, *, primes: bool
+    ) -> None:
+        self._store = store
+        self._breaker = breaker
+        self._session = session
+        self._primes = primes
+        self._last = 0
+        self._broken = False
+        self.name = (_GET if line is Line.GET else _REQUEST) + secrets.token_urlsafe(12)
+        self.offered = False
+        self.finished = False
+        self.used = False
+
+    @property
+    def primes(self) -> bool:
+        """Whether the stream begins with an id without data, as 2025-11-25 has it, and as long as its client can come back."""
+        return self._primes and not self._broken and not self._breaker.open
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a client that lost the stream could come back to it."""
+        return self.offered and not self._broken
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that was kept; 0 before the first."""
+        return self._last
+
+    def offer(self) -> str:
+        """Return the id of the last event, for an event without data that tells it to the client."""
+        self.offered = True
+        return f"{self.name}.{self._last}"
+
+    def end(self) -> None:
+        """Keep nothing any more: nobody can come back."""
+        self._broken = True
+
+    async def append(self, batch: Sequence[Outgoing]) -> list[str] | None:
+        """Keep messages, and return their ids; None if they were not kept, which ends the resumability.
+
+        A cancellation waits for the store, for no longer than its deadline: afterwards it is known what is kept. What a store
+        keeps only after that is not asked for any more, since nobody comes back to a stream with a gap.
+        """
+        if self._broken:
+            return None
+        first = self._last + 1
+        events = [message.data for message in batch]
+        self.used = True
+        append = self._store.append
+        try:
+            await self._breaker.call(
+                partial(append, self._session, self.name, first, events, final=batch[-1].final)
+            )
+        except StoreDownError:
+            self._broken = True
+            return None
+        self._last += len(batch)
+        self.finished = batch[-1].final
+        self.offered = True
+        return [f"{self.name}.{number}" for number in range(first, self._last + 1)]

@@ -1,0 +1,147 @@
+"""What a handler or a program says to a client, before its stream is chosen.
+
+Making an emission encodes it, in the caller's own stack: a value that is not JSON raises there, where it can
+be mended, and never inside an actor.
+"""
+
+from collections.abc import Hashable
+from math import isfinite
+from typing import Any, ClassVar
+
+import msgspec
+
+from mcpbus.core.receipt import Ledger, Receipt
+from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_line
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.routes import Kind
+
+MESSAGE = "notifications/message"
+PROGRESS = "notifications/progress"
+RESOURCE_UPDATED = "notifications/resources/updated"
+TASK_STATUS = "notifications/tasks"
+ELICITATION_COMPLETE = "notifications/elicitation/complete"
+LIST_CHANGED = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+}
+
+
+class Emission(msgspec.Struct, frozen=True, gc=False):
+    """A notification on its way to the actor that owns its scope.
+
+    Attributes:
+        kind: What it is.
+        receipt: Its place in the books.
+        data: The encoded JSON-RPC notification; for a change, without the stamp of a subscription.
+        key: What it collapses with, or None.
+        level: The level of a log line.
+        uri: The resource that was updated.
+    """
+
+    kind: Kind
+    receipt: Receipt
+    data: bytes
+    key: Hashable = None
+    level: LogLevel | None = None
+    uri: str | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """Progress of a request, in parts: its request knows the token, and whether the revision has the text.
+
+    Attributes:
+        kind: What it is.
+        receipt: Its place in the books.
+        key: What it collapses with.
+        progress: How far it is.
+        numbers: The encoded members that say how far it is, and how far it goes.
+        message: The encoded member that says what is being done; empty if there is none.
+    """
+
+    kind: ClassVar[Kind] = Kind.PROGRESS
+    key: ClassVar[str] = PROGRESS
+
+    receipt: Receipt
+    progress: float
+    numbers: bytes
+    message: bytes
+
+
+def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -> Emission:
+    """Make a log line.
+
+    Raises:
+        ValueError: `level` is not one of the eight syslog levels.
+        TypeError: `data` is not JSON.
+    """
+    severity, opening = _LINES.get(level) or _LINES[LogLevel(level).value]
+    encoded = opening + single_line(encode_value(data))
+    if logger is not None:
+        encoded += b',"logger":' + encode_value(logger)
+    return Emission(kind, ledger.enter(MESSAGE), encoded + b"}}", None, severity)
+
+
+def custom(ledger: Ledger, kind: Kind, method: str, params: dict[str, Any] | None) -> Emission:
+    """Make a notification that the protocol's core does not define.
+
+    Raises:
+        ValueError: The core defines `method`, and it has rules of its own.
+        TypeError: `params` is not JSON.
+    """
+    rest = method.removeprefix("notifications/")
+    if rest == method or not rest:
+        raise ValueError(f"{method!r} is not a notification: its name must begin with 'notifications/'")
+    if method in _CORE:
+        raise ValueError(f"{method!r} is the protocol's own; {_CORE[method]}")
+    encoded = encode_notification(method, params)
+    return Emission(kind, ledger.enter(method), encoded)
+
+
+def elicitation_complete(ledger: Ledger, elicitation_id: str) -> Emission:
+    """Make the news that what an elicitation by URL was for has been done."""
+    encoded = encode_notification(ELICITATION_COMPLETE, {"elicitationId": elicitation_id})
+    return Emission(Kind.SESSION_CUSTOM, ledger.enter(ELICITATION_COMPLETE), encoded)
+
+
+def progress(ledger: Ledger, value: float, total: float | None, message: str | None) -> Progress:
+    """Make a report of progress.
+
+    Raises:
+        ValueError: `value` or `total` is not finite, which JSON cannot say.
+        TypeError: One of them is no number, or `message` no text.
+    """
+    numbers = b'"progress":%b' % _number("progress", value)
+    if total is not None:
+        numbers += b',"total":%b' % _number("total", total)
+    text = b"" if message is None else b',"message":%b' % single_line(encode_value(message))
+    return Progress(ledger.enter(PROGRESS), value, numbers, text)
+
+
+def _number(name: str, number: float) -> bytes:
+    if not isfinite(number):
+        raise ValueError(f"{name} is {number}: it must be a finite number")
+    return encode_value(number)
+
+
+_LINES = {
+    level.value: (
+        level,
+        b'{"jsonrpc":"2.0","method":"%b","params":{"level":"%b","data":'
+        % (MESSAGE.encode(), level.value.encode()),
+    )
+    for level in LogLevel
+}
+
+_CORE = {
+    MESSAGE: "use log()",
+    PROGRESS: "use progress()",
+    RESOURCE_UPDATED: "use bus.resource_updated()",
+    **{method: f"use bus.{kind}_changed()" for kind, method in LIST_CHANGED.items()},
+    ELICITATION_COMPLETE: "use session.elicitation_complete()",
+    TASK_STATUS: "the bus sends it",
+    "notifications/cancelled": "a server may not cancel its client's requests",
+    "notifications/initialized": "only clients send it",
+    "notifications/roots/list_changed": "only clients send it",
+    "notifications/subscriptions/acknowledged": "the bus sends it",
+}

@@ -1,0 +1,266 @@
+"""What waits for one stream's writer: a queue that is bounded in items and in bytes.
+
+Room is made in a fixed order when a notification finds the outbox full: notifications with the same key
+collapse into the newest, then the oldest log lines go, and if that is not enough the newcomer is discarded.
+Replies, acknowledgements and the end of a listen are never refused: there is at most one of each for a request,
+and requests are bounded at admission. They queue behind what was said before them.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import TypeAlias
+
+import msgspec
+
+from mcpbus.core.receipt import Place, Receipt, move_all
+from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import IN_REQUEST, Kind, Reason
+
+OVERHEAD_BYTES = 128
+"""What a queued message costs beside its data, roughly, in bytes."""
+
+BOUNDED = IN_REQUEST | {
+    Kind.QUESTION,
+    Kind.SESSION_LOG,
+    Kind.SESSION_CUSTOM,
+    Kind.LIST_CHANGED,
+    Kind.RESOURCE_UPDATED,
+    Kind.TASK,
+}
+"""What handlers and programs say, of which there may be any number. Of the other kinds, requests bound it."""
+NOT_WRITTEN = "what waited for a client that reads too slowly was discarded"
+"""What becomes of it where an outbox is full, for the log."""
+_LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
+_Said: TypeAlias = tuple[RequestId | None, Hashable]
+_OUTBOX, _WRITING = Place.OUTBOX, Place.WRITING
+
+
+class Outgoing(msgspec.Struct, eq=False, gc=False):
+    """One encoded message on its way to one stream.
+
+    Attributes:
+        kind: What it is, for routing.
+        era: The era of the client, for routing.
+        data: The JSON-RPC message, one line of UTF-8.
+        receipt: Its place in the books.
+        key: Messages of one request, or of none, with the same key say the same thing; the newest is enough. None
+            collapses with nothing.
+        request_id: The request that it belongs to, or None.
+        final: Whether it is one of the replies that its stream owes; once it is in the outbox, whether it is the last.
+        error_code: The code, if it is an error reply.
+        session_id: The id of the session that it opens, if it is an InitializeResult over HTTP.
+        refused: Told why, if it is a request to the client that is refused; its sender must not wait for ever.
+    """
+
+    kind: Kind
+    era: Era
+    data: bytes
+    receipt: Receipt
+    key: Hashable = None
+    request_id: RequestId | None = None
+    final: bool = False
+    error_code: int | None = None
+    session_id: str | None = None
+    refused: Callable[[Reason], object] | None = None
+
+    def discard(self, reason: Reason) -> None:
+        """Give it the fate of what is not sent: discarded, or refused if somebody waits for its answer."""
+        if self.refused is None:
+            self.receipt.discard(reason)
+        else:
+            self.receipt.refuse(reason)
+            self.refused(reason)
+
+    def __repr__(self) -> str:
+        return f"<Outgoing {self.kind.value}, {len(self.data)} bytes, {self.receipt!r}>"
+
+
+class Withdrawal(Outgoing, eq=False, gc=False, kw_only=True):
+    """Tells the client that a question needs no answer any more.
+
+    Attributes:
+        question: The question's place in the books.
+    """
+
+    question: Receipt
+
+    @property
+    def due(self) -> bool:
+        """Whether the question is more than something that waits beside it: only then is there anything to withdraw."""
+        return self.question.place is not Place.OUTBOX
+
+
+class Outbox:
+    """The queue of one stream.
+
+    Args:
+        max_items: How many notifications may wait.
+        max_bytes: How many bytes of notifications may wait, `OVERHEAD_BYTES` a message included.
+
+    Attributes:
+        closed: Whether nothing is put in any more.
+        held: How many bytes wait, of whatever kind.
+        max_bytes: As given.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_items",
+        "_logs_from",
+        "_max_items",
+        "_queue",
+        "_said",
+        "closed",
+        "held",
+        "max_bytes",
+    )
+
+    def __init__(self, max_items: int, max_bytes: int) -> None:
+        self._max_items = max_items
+        self.max_bytes = max_bytes
+        self._queue: list[Outgoing] | tuple[()] = ()  # most outboxes are empty, and share that
+        self._items = 0  # of the bounded kinds only, like _bytes
+        self._bytes = 0
+        self.held = 0
+        # For a client that takes nothing for long, to whom much is said: what is known of the queue once it was full.
+        self._said: dict[_Said, Outgoing] | None = (
+            None  # who says what, each once; None while that is not known
+        )
+        self._logs_from = 0  # before this one there is no log line
+        self.closed = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether half of what may wait does."""
+        return self._items * 2 >= self._max_items or self._bytes * 2 >= self.max_bytes
+
+    def put(self, message: Outgoing) -> str | None:
+        """Queue a message, or discard it where there is no room; other notifications may go in its favour.
+
+        Returns:
+            The option whose bound was reached, so that a message was discarded; None as a rule.
+        """
+        size = len(message.data) + OVERHEAD_BYTES
+        full = None
+        if message.kind in BOUNDED:
+            if self._items >= self._max_items or self._bytes + size > self.max_bytes:
+                full = "outbox_items" if self._items >= self._max_items else "outbox_bytes"
+                if not self._make_room(message, size):
+                    message.discard(Reason.OVERFLOW)
+                    return full
+            self._items += 1
+            self._bytes += size
+        self.held += size
+        if self._said is not None and message.key is not None:
+            self._note(message, self._said)
+        message.receipt.move(_OUTBOX)
+        if self._queue:
+            self._queue.append(message)
+        else:
+            self._queue = [message]
+        return full
+
+    def take(self) -> list[Outgoing]:
+        """Take everything that waits, in order, to be written at once."""
+        if not self._queue:
+            return []
+        batch = self.remove()
+        move_all([message.receipt for message in batch], _WRITING)
+        return batch
+
+    def remove(self) -> list[Outgoing]:
+        """Take everything that waits, in order, to be sent elsewhere or discarded."""
+        batch = self._queue or []
+        self._queue, self._said = (), None
+        self._items = self._bytes = self._logs_from = self.held = 0
+        return batch
+
+    def purge(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
+        """Take out what is `unwanted`; the rest keeps its order."""
+        gone = [message for message in self._queue if unwanted(message)]
+        self._drop(gone)
+        return gone
+
+    def _fits(self, size: int) -> bool:
+        return self._items < self._max_items and self._bytes + size <= self.max_bytes
+
+    def _make_room(self, newcomer: Outgoing, size: int) -> bool:
+        if size > self.max_bytes:
+            return False
+        self._supersede(newcomer)
+        while not self._fits(size) and (log := self._take_log()) is not None:
+            log.discard(Reason.OVERFLOW)
+        return self._fits(size)
+
+    def _supersede(self, newcomer: Outgoing) -> None:
+        """Discard what waits and what a newer message, or the newcomer, says as well."""
+        said = _said_by(newcomer)
+        if self._said is None:
+            self._collapse(said)
+        elif (older := self._said.get(said)) is not None:
+            self._take(self._queue.index(older)).discard(Reason.SUPERSEDED)
+
+    def _collapse(self, newest: _Said) -> None:
+        """Discard what waits and what a newer message, or the one that says `newest`, says as well."""
+        known: dict[_Said, Outgoing] = {}
+        superseded = []
+        for message in reversed(self._queue):
+            if message.key is not None:
+                said = _said_by(message)
+                if said == newest or said in known:
+                    superseded.append(message)
+                else:
+                    known[said] = message
+        self._drop(superseded)
+        self._said = known
+        for message in superseded:
+            message.discard(Reason.SUPERSEDED)
+
+    def _note(self, message: Outgoing, known: dict[_Said, Outgoing]) -> None:
+        """Note that a message joins a queue of which it is known what it says."""
+        said = _said_by(message)
+        if said in known:
+            self._said = None
+        else:
+            known[said] = message
+
+    def _take_log(self) -> Outgoing | None:
+        """Take the oldest log line out of the queue; None if there is none."""
+        while self._logs_from < len(self._queue):
+            if self._queue[self._logs_from].kind in _LOGS:
+                return self._take(self._logs_from)
+            self._logs_from += 1
+        return None
+
+    def _take(self, index: int) -> Outgoing:
+        """Take one message out of a queue of which it is known what it says."""
+        assert isinstance(self._queue, list)  # noqa: S101 - there is a message in it
+        assert self._said is not None  # noqa: S101 - it is known
+        message = self._queue.pop(index)
+        if index < self._logs_from:
+            self._logs_from -= 1
+        self._said.pop(_said_by(message), None)
+        self._uncount(message)
+        return message
+
+    def _drop(self, messages: list[Outgoing]) -> None:
+        if messages:
+            gone = set(map(id, messages))
+            self._queue = [message for message in self._queue if id(message) not in gone]
+            self._said, self._logs_from = None, 0
+            for message in messages:
+                self._uncount(message)
+
+    def _uncount(self, message: Outgoing) -> None:
+        size = len(message.data) + OVERHEAD_BYTES
+        self.held -= size
+        if message.kind in BOUNDED:
+            self._items -= 1
+            self._bytes -= size
+
+
+def _said_by(message: Outgoing) -> _Said:
+    return message.request_id, message.key

@@ -1,0 +1,150 @@
+"""Calls that wait for their client to come back, and rounds that can be used once."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.shares import NoRoomError, Shares
+from mcpbus.protocol.errors import ProtocolError, invalid_params
+from mcpbus.protocol.principals import Owner
+from mcpbus.protocol.request_state import Binding, RoundState, Sealer
+
+T = TypeVar("T")
+
+_MOST_CONSUMED = 100_000
+
+
+class Parked(msgspec.Struct, Generic[T], frozen=True):
+    """A call that waits.
+
+    Attributes:
+        round: The round that goes on with it.
+        call: The call.
+        principal: Who alone may carry it on.
+        evict: Ends it.
+        owner: To whom it is counted.
+    """
+
+    round: bytes
+    call: T
+    principal: object
+    evict: Callable[[], object]
+    owner: Hashable = None
+
+
+class Parking(Generic[T]):
+    """The calls of one bus that wait, oldest first.
+
+    Nothing assumes that a retry comes: each call has its own time limit, and beyond `limit` the oldest goes of whoever has
+    most.
+
+    Args:
+        sealer: Seals their states.
+        limit: How many may wait.
+        timeout: For how many seconds each waits, and its state is good.
+        reached: Where it is noted that there were more.
+    """
+
+    def __init__(
+        self, sealer: Sealer, limit: int, timeout: float, reached: ReachedLimits | None = None
+    ) -> None:
+        self.sealer = sealer
+        self.timeout = timeout
+        self._reached = reached
+        self._shares: Shares[str] = Shares(limit)
+        self._calls: dict[str, Parked[T]] = {}
+        self._consumed: OrderedDict[bytes, float] = OrderedDict()  # used rounds, and when they lapse
+        self._forgotten = 0.0
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def park(self, call: str, parked: Parked[T]) -> None:
+        """Enter a call."""
+        if call not in self._calls and not self._make_room(parked.owner):
+            parked.evict()
+            return
+        self._calls[call] = parked
+        self._shares.leave(call)
+        self._shares.enter(parked.owner, call)
+
+    def _make_room(self, owner: Hashable) -> bool:
+        """Make room for one more call, and return whether there is some: not where all others have but one, too."""
+        try:
+            displaced = self._shares.make_room(owner)
+        except NoRoomError:
+            self._note(owner)
+            return False
+        if displaced is not None:
+            gone = self._calls.pop(displaced)
+            self._note(gone.owner)
+            gone.evict()
+        return True
+
+    def _note(self, owner: Hashable) -> None:
+        if self._reached is not None:
+            self._reached.note("max_parked", owner, "a call that waited for its client was given up")
+
+    def leave(self, call: str) -> Parked[T]:
+        """Take a call out.
+
+        Raises:
+            KeyError: It is not here.
+        """
+        parked = self._calls.pop(call)
+        self._shares.leave(call)
+        return parked
+
+    def discard(self, call: str) -> None:
+        """Take a call out, if it is here."""
+        if call in self._calls:
+            self.leave(call)
+
+    def open(self, text: object, binding: Binding) -> RoundState:
+        """Open the state of a round; as `Sealer.open`."""
+        return self.sealer.open(text, binding, self._owner_of)
+
+    def _owner_of(self, call: str) -> Owner | None:
+        parked = self._calls.get(call)
+        return None if parked is None else Owner(parked.principal)
+
+    def claim(self, state: RoundState) -> Parked[T] | None:
+        """Use up a round, and return the call that waits for it; None if that is gone.
+
+        Raises:
+            ProtocolError: -32602: the round was used before.
+        """
+        parked = self._calls.get(state.call)
+        if state.round in self._consumed or (parked is not None and parked.round != state.round):
+            raise _used()
+        if parked is None and state.expires <= self._forgotten:
+            # Whether it was used is not known any more; an effect must not happen twice.
+            raise _used()
+        self._consume(state)
+        return None if parked is None else self.leave(state.call)
+
+    def _consume(self, state: RoundState) -> None:
+        consumed, now = self._consumed, self.sealer.now()
+        consumed[state.round] = state.expires
+        # It may have lapsed itself, since it was opened.
+        while consumed and (
+            (expires := next(iter(consumed.values()))) < now or len(consumed) > _MOST_CONSUMED
+        ):
+            consumed.popitem(last=False)
+            # A state that has lapsed is refused by its date. Of the others only the dates are kept.
+            if expires >= now:
+                self._forgotten = max(self._forgotten, expires)
+
+    def evict_all(self) -> None:
+        """End every call that waits."""
+        for call in tuple(self._calls):
+            self.leave(call).evict()
+
+
+def _used() -> ProtocolError:
+    return invalid_params(
+        "this round was used already; a retry brings back the newest state - at `params.requestState`"
+    )

@@ -1,0 +1,424 @@
+"""One JSON-RPC request of a client, from its admission to its reply.
+
+It decides what a handler's emissions become, and sends the reply. A reply that is in its stream's outbox ends
+the request: a cancel that comes later finds nobody. Whatever ends a request, its call is cancelled and its
+place at admission is given back.
+
+Most handlers end without ever waiting. Nothing else runs meanwhile, so nothing can be said to the request, and nothing it
+says can be in anybody's way: until then it is dormant, see `mcpbus_actors.LazyActor`. Its stream is opened when there is something to
+say on it before the reply; a reply without one goes back to whoever runs the request.
+"""
+
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from functools import partial
+from typing import Any, ClassVar
+
+import msgspec
+import trio
+from mcpbus_actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
+
+from mcpbus.core.admission import Slot
+from mcpbus.core.call import Call, Finished, read_outcome
+from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.outbox import Outgoing, Withdrawal
+from mcpbus.core.pending_questions import Ask, Required, Withdraw
+from mcpbus.core.receipt import Receipt
+from mcpbus.core.request_context import OpenStream, RequestContext
+from mcpbus.core.rounds import run_rounds
+from mcpbus.core.session import LogThreshold
+from mcpbus.core.signals import Abort, Answered, Cancel, CloseConnection, Drop, End, Ending, InputEnded, Purge
+from mcpbus.core.stream import Stream
+from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask
+from mcpbus.features.schemas import jsontypes
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
+from mcpbus.protocol.jsonrpc import (
+    RequestId,
+    encode_error,
+    encode_id,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Kind, Line, Reason, Situation, route
+
+_TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
+_PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
+_INPUT_ENDED = "it has ended its input"
+_TOLD = Succeeded(None)
+# Before Python 3.12 each look-up by a class's name is a search.
+_FINISHED, _OWN, _PROGRESS = Reason.FINISHED, Line.OWN, Kind.PROGRESS
+
+
+class _Abandoned(msgspec.Struct, frozen=True):
+    """Nobody came back for the answer of a legacy request."""
+
+
+class Request(LazyActor[object], kw_only=True, eq=False):
+    """An admitted request; see the module. To be told to `run`, or to `start`, once.
+
+    Attributes:
+        context: The request as its transport handed it over.
+        slot: Its place at admission.
+        call: The run of its handler.
+        open_stream: Opens the stream for its reply.
+        opened: Given the stream as soon as there is one, if it was opened by what the handler said.
+        session_id: The id of the session that its success opens, if it is an HTTP initialize.
+        stream: Where what it says goes, and its reply; None as long as nothing was said.
+    """
+
+    context: RequestContext
+    slot: Slot
+    call: Call
+    open_stream: OpenStream
+    opened: Callable[[Stream], None] | None = None
+    session_id: str | None = None
+    stream: Stream | None = None
+    _threshold: LogThreshold | None = None
+    _progress: float = float("-inf")
+    _progress_opening: bytes | None = None
+    _questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
+    _parked: bool = False
+    _over: bool = False
+    _unsent: bytes | ProtocolError | None = None
+
+    # -- the beginning ---------------------------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        """Carry its call, and be found in its place."""
+        self.call.carrier = self.slot.request = self
+
+    def run(
+        self, scope: trio.CancelScope, *, streaming: bool = False
+    ) -> bytes | ProtocolError | EagerTask | None:
+        """Run the handler here until it waits, or ends. No schedule point.
+
+        Args:
+            scope: That of whoever asks; see `mcpbus_actors.EagerTask`.
+            streaming: Whether the stream is opened first, whatever comes of the handler.
+
+        Returns:
+            The encoded result object, or the error to answer with, if nobody has answered, or will; the handler's task, if it
+            waits or has cancelled the scope; otherwise None.
+
+        Raises:
+            KeyboardInterrupt: The user ends the program.
+        """
+        call = self.call
+        task = call.task = EagerTask(scope, coroutine=run_rounds(call), context=copy_context())
+        if streaming:
+            self.begin()
+        try:
+            task.start()
+        except BaseException:
+            if not self.active:
+                self._fail()
+            raise
+        if self._cell is None:
+            if task.outcome is not None:
+                self.tell(TaskEnded(task, task.outcome))
+            else:
+                self.address  # noqa: B018 - it waits, and others will look for it
+        if self._unsent is not None:
+            return self._unsent
+        return task if task.outcome is None or task.cancelled else None
+
+    def start(self) -> Stream:
+        """Run the handler in a task of its own, or carry on a call that has waited; return the stream on which the reply comes."""
+        try:
+            self.address  # noqa: B018 - it is active from now on
+            return self.begin()
+        except BaseException:
+            self.slot.release()
+            raise
+
+    def begin(self) -> Stream:
+        """Open the stream, if it is not there, and return it."""
+        if self.stream is not None:
+            return self.stream
+        context = self.context
+        stream = self.stream = self.call.stream = self.open_stream(_OWN, context.session)
+        stream.owner = context.owner
+        if not self.active and stream.line is _OWN:
+            stream.maker = self
+        # The task outlives its connection, which is not to wait for the garbage collector with it.
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened(stream)
+        return stream
+
+    def give_up(self) -> None:
+        """End it: too much is kept in memory, and for its call the most. Not before it has begun."""
+        if self.call.task is not None:
+            self.address.tell(End(_TOO_MUCH))
+
+    def activated(self, cell: Cell[object]) -> None:
+        """Watch the stream, and own the handler's task, which is begun if it was not, unless the call does."""
+        call = self.call
+        cell.watch(self.begin().address)
+        if call.task is None:
+            call.task = cell.start_task(run_rounds, call, context=copy_context())
+        elif not call.active:
+            cell.adopt(call.task)
+        call.count(self.give_up)
+
+    # -- what its handler says -------------------------------------------------------------------
+
+    def _say(self, said: Emission) -> None:
+        context = self.context
+        kind, era = said.kind, context.revision.era
+        way = route(kind, era, context.setting)
+        if said.level is not None:
+            if self._threshold is None:
+                self._threshold = context.threshold(self.call.bus.limits.log_level)
+            least = self._threshold.level
+            if least is None or said.level < least:
+                way = Reason.FILTERED
+        if isinstance(way, Reason):
+            said.receipt.discard(way)
+        else:
+            message = Outgoing(kind, era, said.data, said.receipt, said.key, context.request.id)
+            (self.stream or self.begin()).send(message)
+
+    def _report_progress(self, said: Progress) -> None:
+        context = self.context
+        token, revision = context.routing.meta.progress_token, context.revision
+        way = route(_PROGRESS, revision.era, context.setting)
+        if token is None:
+            way = Reason.NO_TOKEN
+        elif said.progress <= self._progress:
+            way = Reason.NOT_INCREASING
+        else:
+            self._progress = said.progress
+        if isinstance(way, Reason):
+            said.receipt.discard(way)
+            return
+        if self._progress_opening is None:
+            assert token is not None  # noqa: S101 - see above
+            self._progress_opening = _PROGRESS_OPENING % encode_id(token)
+        text = said.message if revision.progress_message else b""
+        data = b"%b%b%b}}" % (self._progress_opening, said.numbers, text)
+        message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
+        (self.stream or self.begin()).send(message)
+
+    # -- asking the client -----------------------------------------------------------------------
+
+    def _ask(self, ask: Ask) -> None:
+        session, era = self.context.legacy_session, self.context.revision.era
+        assert session is not None  # noqa: S101 - a client without a session has declared nothing, and is not asked
+        if session.input_ended:
+            ask.fail(cannot_ask(_INPUT_ENDED))
+            return
+        if self._questions is None:
+            self._questions = {}
+        for key in ask.open:
+            if not ask.open:
+                return  # one of them was refused, and with it all
+            method = ask.questions[key].method
+            question_id = session.next_question_id()
+            receipt = self.call.bus.ledger.enter(method)
+            self._questions[question_id] = (ask, key, receipt)
+            session.questions[question_id] = self.address
+            data = encode_request(question_id, method, ask.params[key])
+            refused = partial(self._refused, question_id)
+            self._send(Outgoing(Kind.QUESTION, era, data, receipt, refused=refused))
+
+    def _answered(self, message: Answered) -> None:
+        response = message.response
+        asked = self._forget(response.id)
+        if asked is None:
+            return
+        ask, key, _ = asked
+        try:
+            if response.error is not None:
+                error = response.error
+                data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
+                raise ClientRefusedError(error.code, error.message, data)
+            answer = decode_large(msgspec.json.decode, response.result or b"null")
+            ask.answer(key, answer)
+            self.call.used[key] = jsontypes.encode(answer)
+        except AskError as error:
+            self._give_up(ask, error)
+
+    def _refused(self, question_id: RequestId, reason: Reason) -> None:
+        asked = self._forget(question_id)
+        if asked is not None:
+            self._give_up(asked[0], cannot_ask(reason.value))
+
+    def _withdraw(self, message: Withdraw) -> None:
+        self._give_up(message.ask, cannot_ask("the question was withdrawn"))
+
+    def _input_ended(self, _message: InputEnded) -> None:
+        self._give_up_all(_INPUT_ENDED)
+
+    def _give_up_all(self, why: str) -> None:
+        for ask, *_ in tuple((self._questions or {}).values()):
+            self._give_up(ask, cannot_ask(why))
+
+    def _give_up(self, ask: Ask, error: AskError) -> None:
+        """Fail what was asked together, and tell the client that the rest needs no answer."""
+        ask.fail(error)
+        self._withdraw_questions(lambda other: other is ask)
+
+    def _withdraw_questions(self, unwanted: Callable[[Ask], bool] = lambda _: True) -> None:
+        """Tell the client which questions need no answer any more; whoever asked them learns it elsewhere."""
+        for question_id, (ask, _, question) in tuple((self._questions or {}).items()):
+            if unwanted(ask):
+                self._forget(question_id)
+                params = {"requestId": question_id, "reason": "The answer is no longer needed"}
+                data = encode_notification("notifications/cancelled", params)
+                receipt = self.call.bus.ledger.enter("notifications/cancelled")
+                era = self.context.revision.era
+                self._send(Withdrawal(Kind.WITHDRAWAL, era, data, receipt, question=question))
+
+    def _forget(self, question_id: RequestId | None) -> tuple[Ask, str, Receipt] | None:
+        if not self._questions or question_id is None:
+            return None
+        if self.context.legacy_session is not None:
+            self.context.legacy_session.questions.pop(question_id, None)
+        return self._questions.pop(question_id, None)
+
+    # -- what goes out ---------------------------------------------------------------------------
+
+    def _close_stream(self, message: CloseConnection) -> None:
+        self.begin().address.tell(message)
+
+    def _send(self, message: Outgoing) -> None:
+        context = self.context
+        way = route(message.kind, message.era, context.setting)
+        if isinstance(way, Reason):
+            message.discard(way)
+            return
+        message.request_id = context.request.id
+        (self.stream or self.begin()).send(message)
+
+    def _reply(self, result: bytes | ProtocolError) -> None:
+        # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
+        if self._questions:
+            self._withdraw_questions()
+        if self.stream is None:
+            self._unsent = result
+        else:
+            self._send(self._encode_reply(result, self.stream))
+        self._finish(Reason.PARKED if self._parked else _FINISHED)
+
+    def _encode_reply(self, result: bytes | ProtocolError, stream: Stream) -> Outgoing:
+        """Make the reply, with an encoded result object or an error."""
+        request, revision = self.context.request, self.context.revision
+        code = None
+        if isinstance(result, ProtocolError):
+            error = revision.admissible(result)
+            data = encode_error(request.id, error)
+            code = error.code
+        else:
+            data = encode_result(request.id, result)
+        return Outgoing(
+            Kind.REPLY,
+            revision.era,
+            data,
+            self.call.bus.ledger.enter(request.method),
+            request_id=request.id,
+            final=stream.line is _OWN,
+            error_code=code,
+            session_id=None if code is not None else self.session_id,
+        )
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _task_ended(self, message: TaskEnded) -> None:
+        outcome = read_outcome(message.outcome)
+        if isinstance(outcome, Required):
+            self.call.address.tell(outcome)
+            return
+        if isinstance(message.task, EagerTask):
+            # Its host stays with it for as long as the reply is written, which has all of it.
+            message.task.outcome = _TOLD
+        self._reply(outcome)
+
+    def _finished(self, message: Finished) -> None:
+        self._parked = message.parked
+        self._reply(message.result)
+
+    def _end_with_error(self, message: End) -> None:
+        self._reply(ProtocolError(INTERNAL_ERROR, message.why))
+
+    def _cancel(self, _message: Cancel) -> None:
+        self._withdraw_questions()
+        self._silence(Ending.CANCELLED, Reason.CANCELLED)
+
+    def _drop(self, _message: Drop) -> None:
+        self._silence(Ending.SESSION_ENDED, Reason.SESSION_ENDED)
+
+    def _silence(self, ending: Ending, reason: Reason) -> None:
+        stream, request_id = self.begin(), self.context.request.id
+        own = stream.line is _OWN
+        stream.address.tell(Abort(ending, reason, request_id) if own else Purge.request(request_id))
+        self._finish(reason)
+
+    def _stream_stopped(self, _message: Stopped) -> None:
+        if self.context.revision.era is Era.MODERN or self.session_id is not None:
+            # An initialize that nobody waits for would leave a session that nobody knows of.
+            self._finish(Reason.CANCELLED)
+        elif self.begin().line is Line.SHARED:
+            self._finish(Reason.SESSION_ENDED)
+        else:
+            # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).
+            self._give_up_all(Situation.DROPPED.value)
+            self.cell.after(self.call.bus.limits.abandoned_timeout, _Abandoned())
+
+    def _abandoned(self, _message: _Abandoned) -> None:
+        call, method = self.call, self.context.request.method
+        call.bus.reached.note("abandoned_timeout", call.context.owner, f"{method} was cancelled")
+        self._finish(Reason.CANCELLED)
+
+    def _finish(self, reason: Reason) -> None:
+        self._over = True
+        call = self.call
+        # A call that has become a task speaks through that.
+        if call.carrier is self:
+            call.carrier = reason
+        call.stream = None
+        self.stop()
+
+    def _fail(self, *, silently: bool = False) -> None:
+        if self.call.carrier is self:
+            self.call.carrier = Reason.FAILED
+        if silently:
+            self._finish(Reason.FAILED)
+        else:
+            self._reply(internal_error())
+
+    def ended(self, reason: StopReason) -> None:
+        """Give its place back, cancel its call, and have it answered if it was not."""
+        self.slot.release()
+        call, stream = self.call, self.stream
+        if not self._parked:
+            if call.account is not None:
+                call.let_go()
+            if not call.cancel():
+                call.task = None  # they know each other, and should not wait for the garbage collector
+        if not self._over:
+            self._fail(silently=reason is not StopReason.FAILED)
+        if stream is not None:
+            stream.maker = None
+            if not stream.stopped:
+                stream.address  # noqa: B018 - what is still to be written is its own affair from now on
+
+    HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        Emission: _say,
+        Progress: _report_progress,
+        CloseConnection: _close_stream,
+        Ask: _ask,
+        Answered: _answered,
+        InputEnded: _input_ended,
+        Withdraw: _withdraw,
+        TaskEnded: _task_ended,
+        Finished: _finished,
+        Cancel: _cancel,
+        Drop: _drop,
+        End: _end_with_error,
+        Stopped: _stream_stopped,
+        _Abandoned: _abandoned,
+    }

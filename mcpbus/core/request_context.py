@@ -1,0 +1,81 @@
+"""A client's request with all that is known of it: how it came, who sent it, and under which rules."""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import msgspec
+
+from mcpbus.core.admission import InFlight
+from mcpbus.core.session import LogThreshold, Session
+from mcpbus.core.stream import Stream
+from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.meta import ModernClaim, Routing
+from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.routes import Line, Setting
+
+# For all requests whose client cannot change its mind meanwhile: those without a session.
+_THRESHOLDS = {level: LogThreshold(level) for level in (None, *LogLevel)}
+
+OpenStream = Callable[[Line, Session | None], Stream]
+"""Opens a stream for what is said to a request of this session, or returns the channel that carries it."""
+
+
+# It is not kept from the garbage collector: a principal is the author's own, and may know the contexts of its calls.
+class RequestContext(msgspec.Struct, frozen=True):
+    """A request as its transport hands it over.
+
+    Attributes:
+        request: The request.
+        routing: What was read of its params.
+        revision: The revision that governs it.
+        setting: How its client is connected.
+        peer: From where it came.
+        claim: What a modern request says of its client; None for a legacy one.
+        session: Its legacy session, or its shared channel; None for modern and stateless HTTP.
+        principal: Whom `authenticate` found.
+    """
+
+    request: Request
+    routing: Routing
+    revision: Revision
+    setting: Setting
+    peer: Peer
+    claim: ModernClaim | None = None
+    session: Session | None = None
+    principal: Any = None
+
+    def table(self) -> InFlight | None:
+        """The requests among which its id must be unique."""
+        return None if self.session is None else self.session.in_flight
+
+    @property
+    def owner(self) -> Hashable:
+        """To whom it is counted, with all that is done for it: whoever opened its session, or else its sender."""
+        return owner_of(self.principal, self.peer) if self.session is None else self.session.owner
+
+    @property
+    def legacy_session(self) -> Session | None:
+        """Its session, if the request is a legacy one."""
+        return None if self.claim is not None else self.session
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What its client declared, as it sent it; empty in stateless serving, which keeps nothing of a handshake."""
+        said = self.session if self.claim is None else self.claim
+        return {} if said is None else said.client_capabilities
+
+    @property
+    def client_info(self) -> Mapping[str, Any]:
+        """The client's name and version, as it sent them; empty if it sent none."""
+        said = self.session if self.claim is None else self.claim
+        return {} if said is None else said.client_info or {}
+
+    def threshold(self, otherwise: LogLevel | None) -> LogThreshold:
+        """Return from which level its client wants log lines; that of one who has no way to say so is given."""
+        if self.claim is not None:
+            return _THRESHOLDS[self.claim.log_level]
+        if self.session is not None:
+            return self.session.threshold
+        return _THRESHOLDS[otherwise]

@@ -1,0 +1,349 @@
+"""One legacy client, or one connection on a shared channel, as the rest of the program holds it.
+
+`Session` is what the rest of the program holds: what is known of the client, and how to speak to it outside of
+any request. The actor decides on which stream that leaves, holds what has none yet, and ends the session when
+its client has gone, in any of the ways in which that can happen.
+"""
+
+import enum
+import secrets
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Protocol
+
+import msgspec
+import trio
+from mcpbus_actors import Address
+
+from mcpbus.core import notification
+from mcpbus.core.admission import InFlight
+from mcpbus.core.notification import Emission
+from mcpbus.core.receipt import Receipt
+from mcpbus.core.resumable import ResumableStreams
+from mcpbus.core.services import Services
+from mcpbus.core.stream import Stream
+from mcpbus.core.topics import weigh_uri
+from mcpbus.features.catalogue import Features
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.tool import Tool
+from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.routes import Kind, Reason, Setting
+
+_ID_BITS: Final = 30
+"""A session's questions are numbered from anywhere on, so that one process repeats no id of another's to a client that they share.
+
+Below 2 ** 31, which is what clients in every language can hold.
+"""
+
+
+class Stage(enum.Enum):
+    """Where a session is in its life. It only ever moves down this list."""
+
+    CONNECTED = "connected"
+    """A shared channel on which no initialize has come."""
+    REGISTERING = "registering"
+    """initialize has come and is not answered yet; the session's hooks run."""
+    REGISTERED = "registered"
+    """initialize was answered; initialized has not come."""
+    READY = "ready"
+    """The client has sent initialized."""
+    ENDED = "ended"
+
+
+class OpenGet(msgspec.Struct, frozen=True):
+    """The client opened a GET stream; it takes the place of an earlier one."""
+
+    stream: Stream
+
+
+class EndGet(msgspec.Struct, frozen=True):
+    """End the GET stream once what waits has been written; the session goes on."""
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """initialize is answered."""
+
+
+class Initialized(msgspec.Struct, frozen=True):
+    """The client sent initialized."""
+
+
+class Unsubscribed(msgspec.Struct, frozen=True):
+    """The client unsubscribed from a resource: what waits for it is unwanted now."""
+
+
+class CancelRequest(msgspec.Struct, frozen=True):
+    """The client cancelled one of its requests."""
+
+    request_id: RequestId
+
+
+class Close(msgspec.Struct, frozen=True):
+    """End the session.
+
+    Attributes:
+        why: What requests in flight are answered with; None if the client ended it, which is silent.
+    """
+
+    why: str | None
+
+
+class Directory(Protocol):
+    """Where sessions are entered."""
+
+    def ready(self, session: "Session", /) -> None:
+        """Note that a session's client sent initialized."""
+
+    def forget(self, session: "Session", /) -> None:
+        """Take out a session that has ended."""
+
+
+class LogThreshold:
+    """From which level a client wants log lines: None for none at all."""
+
+    __slots__ = ("level",)
+
+    def __init__(self, level: LogLevel | None) -> None:
+        self.level = level
+
+
+class Session:
+    """A legacy client, from its initialize on. Only the bus makes them.
+
+    Attributes:
+        id: Names the session in HTTP headers; unguessable, and no proof of who the client is.
+        bus: The bus that it belongs to.
+        principal: Whom `authenticate` found when the session was opened; nobody else may use it.
+        owner: To whom the session is counted, with all that is done in it.
+        setting: How the client is connected.
+        revision: The negotiated protocol revision; None on a shared channel before initialize.
+        client_info: The client's name and version, as it sent them.
+        client_capabilities: What the client declared, as it sent it.
+        in_flight: Its requests in flight.
+        threshold: From which level it is sent log lines.
+        questions: The requests of its own that asked the client something, by the question's id.
+        streams: Its streams that its client can come back to, by the name that their event ids carry.
+        subscriptions: The URIs that it subscribed to.
+        stage: Where it is in its life.
+        input_ended: Whether its client says nothing more, though it still reads: nobody can be asked anything.
+        listening: Whether its client waits for what is said to it: its GET stream is open, or it is a connection that
+            has been initialized.
+        last_active: When its client last did something, in trio's time.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_awaited",
+        "_own",
+        "account",
+        "address",
+        "bus",
+        "client_capabilities",
+        "client_info",
+        "id",
+        "in_flight",
+        "input_ended",
+        "last_active",
+        "listening",
+        "owner",
+        "principal",
+        "questions",
+        "revision",
+        "setting",
+        "stage",
+        "streams",
+        "subscriptions",
+        "threshold",
+    )
+
+    address: Address[object]
+
+    def __init__(
+        self, bus: Services, session_id: str, setting: Setting, principal: object, owner: Hashable
+    ) -> None:
+        self.bus = bus
+        self.id = session_id
+        self.setting = setting
+        self.principal = principal
+        self.owner = owner
+        self._own: Features | None = None
+        self._asked = secrets.randbits(_ID_BITS)
+        self._awaited: trio.Event | None = None
+        self.revision: Revision | None = None
+        self.client_info: dict[str, Any] = {}
+        self.client_capabilities: dict[str, Any] = {}
+        self.in_flight = InFlight(bus.limits.max_requests_per_session)
+        self.threshold = LogThreshold(bus.limits.log_level)
+        self.questions: dict[RequestId, Address[object]] = {}
+        self.streams: ResumableStreams[Stream] = ResumableStreams()
+        self.subscriptions: set[str] = set()
+        self.account = bus.budget.account("a session", self._make_room, owner=owner)
+        self.stage = Stage.CONNECTED if setting is Setting.SHARED else Stage.REGISTERING
+        self.input_ended = False
+        self.listening = False
+        self.last_active = trio.current_time()
+
+    @property
+    def features(self) -> Features:
+        """What the client is offered: the server's features, with the session's own tools over them."""
+        return self.bus.features if self._own is None else self._own
+
+    @property
+    def log_level(self) -> LogLevel | None:
+        """From which level the client is sent log lines."""
+        return self.threshold.level
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
+        """Send a log line that no request caused; on HTTP it needs an open GET stream.
+
+        Args:
+            level: One of the eight syslog levels.
+            data: The line: a text, or any value that is JSON.
+            logger: Which part of the server speaks.
+
+        Raises:
+            ValueError: There is no such level.
+            TypeError: `data` is not JSON.
+        """
+        self.bus.check_thread("session.log")
+        return self._say(notification.log(self.bus.ledger, Kind.SESSION_LOG, level, data, logger))
+
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> Receipt:
+        """Send a notification of an extension that no request caused.
+
+        Where there is no stream for it yet it is held, within the bus's limits.
+
+        Args:
+            method: Its method, which begins with ``notifications/`` and is not one of the protocol's core.
+            params: Its parameters, a JSON object.
+
+        Raises:
+            ValueError: The protocol's core defines `method`, or it is no notification.
+            TypeError: `params` is not JSON.
+        """
+        self.bus.check_thread("session.notify")
+        return self._say(notification.custom(self.bus.ledger, Kind.SESSION_CUSTOM, method, params))
+
+    def elicitation_complete(self, elicitation_id: str) -> Receipt:
+        """Tell the client that what an elicitation by URL was for has been done, as revision 2025-11-25 has it.
+
+        Held, within the bus's limits, where there is no stream for it yet.
+
+        Args:
+            elicitation_id: That of an `ElicitUrl` that this client was asked.
+        """
+        self.bus.check_thread("session.elicitation_complete")
+        said = notification.elicitation_complete(self.bus.ledger, elicitation_id)
+        if self.revision is None or not self.revision.elicitation_ids:
+            said.receipt.discard(Reason.ERA)
+            return said.receipt
+        return self._say(said)
+
+    def add_tool(self, tool: Tool | Callable[..., Any], **fields: Any) -> Tool:
+        """Give this client a tool of its own; it takes the place of the server's of the same name.
+
+        The client is told that its list of tools has changed, unless it is still registering.
+
+        Args:
+            tool: A function, or a tool made by `mcpbus.tool`.
+            **fields: As for `Server.tool`.
+
+        Raises:
+            RegistrationError: The session has a tool of that name, or the function cannot be one.
+        """
+        self.bus.check_thread("session.add_tool")
+        if self._own is None:
+            # Made only now: most sessions have no tools of their own.
+            self._own = self.bus.features.overlay()
+            self._own.on_change(lambda _: self._tools_changed())
+        return self._own.add_tool(tool, **fields)
+
+    def _tools_changed(self) -> None:
+        registered = self.stage in {Stage.REGISTERED, Stage.READY}
+        self.bus.publish_list("tools", [self.address] if registered else [])
+
+    def remove_tool(self, name: str) -> None:
+        """Take one of its own tools from this client, and tell it.
+
+        Raises:
+            RegistrationError: The session has no tool of that name of its own.
+        """
+        self.bus.check_thread("session.remove_tool")
+        if self._own is None:
+            raise RegistrationError(f"tool {name!r} is not one of this session's own; it has none")
+        self._own.remove_tool(name)
+
+    def subscribe(self, uri: str) -> None:
+        """Subscribe the client to a resource, so that it hears of what is said of it as soon as it knows. For the bus."""
+        if uri not in self.subscriptions and not self.address.stopped:
+            self.subscriptions.add(uri)
+            self.account.hold(weigh_uri(uri))
+            self.bus.interests.add(self.address, uris=[uri])
+
+    def unsubscribe(self, uri: str) -> None:
+        """Take a subscription back. For the bus."""
+        if uri in self.subscriptions and not self.address.stopped:
+            self.subscriptions.discard(uri)
+            self.account.release(weigh_uri(uri))
+            self.bus.interests.remove(self.address, uris=[uri])
+            self.address.tell(Unsubscribed())
+
+    async def until_initialized(self) -> None:
+        """Wait until the client has sent initialized, or the session has ended. For the bus.
+
+        Until then a client should be sent no requests (2025-11-25, Lifecycle, "Initialization"), yet over HTTP
+        its first call may overtake what it said before.
+        """
+        while self.stage not in {Stage.READY, Stage.ENDED}:
+            if self._awaited is None:
+                self._awaited = trio.Event()
+            await self._awaited.wait()
+
+    def enter(self, stage: Stage) -> None:
+        """Come to a later stage. For the session's actor."""
+        self.stage = stage
+        if self._awaited is not None:
+            self._awaited.set()
+            self._awaited = None
+
+    def next_question_id(self) -> int:
+        """Return an id for a request to the client: one that no question to it has had, whoever asked that. For the bus."""
+        self._asked += 1
+        return self._asked
+
+    def idle_since(self) -> float | None:
+        """Tell since when its client has done nothing; None while something goes on. For the bus."""
+        return None if self.listening else self.silent_since()
+
+    def silent_since(self) -> float | None:
+        """Tell since when its client has asked nothing, though it may listen; None while it waits for an answer. For the bus."""
+        if self.in_flight or self.stage is Stage.REGISTERING:
+            return None
+        return max(self.last_active, self.in_flight.last_active)
+
+    def touch(self) -> None:
+        """Note that the client did something. For the bus."""
+        self.last_active = trio.current_time()
+
+    def close(self) -> None:
+        """End the session; what it has in flight is answered with an error first."""
+        self.bus.check_thread("session.close")
+        self.address.tell(Close("The session was closed by the server"))
+
+    def _make_room(self) -> None:
+        self.address.tell(
+            Close("The session ended because the server keeps too much in memory, and for it the most")
+        )
+
+    def _say(self, said: Emission) -> Receipt:
+        if self.address.stopped:
+            said.receipt.discard(Reason.SESSION_ENDED)
+        else:
+            self.address.tell(said)
+        return said.receipt
+
+    def __repr__(self) -> str:
+        name = self.client_info.get("name", "unknown client")
+        revision = "no revision" if self.revision is None else self.revision.name
+        return f"<Session of {name!r}, {revision}, {self.stage.value}, {len(self.in_flight)} in flight>"

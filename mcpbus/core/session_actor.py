@@ -1,0 +1,300 @@
+"""The session actor: decides on which stream what is said to a session leaves, and when the session ends."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+import trio
+from mcpbus_actors import Cell, Stopped, StopReason
+
+from mcpbus.core.notification import Emission
+from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing
+from mcpbus.core.session import (
+    CancelRequest,
+    Close,
+    Directory,
+    EndGet,
+    Initialized,
+    OpenGet,
+    Registered,
+    Session,
+    Stage,
+    Unsubscribed,
+)
+from mcpbus.core.signals import Abort, Cancel, Drop, End, Ending, Finish, InputEnded, Purge, Supersede
+from mcpbus.core.stash import Held
+from mcpbus.core.stream import Returned, Stream
+from mcpbus.core.topics import covers
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import ABSENT, CHANGES, Kind, Line, Reason, Situation, absent, route
+
+
+class _Tick(msgspec.Struct, frozen=True):
+    """Look whether the session is idle."""
+
+
+class _EndSilence(msgspec.Struct, frozen=True):
+    """Look whether the client of a channel has said anything."""
+
+
+class _Expire(msgspec.Struct, frozen=True):
+    """Look what was held for too long."""
+
+
+class SessionActor:
+    """See the module.
+
+    Args:
+        cell: Its cell.
+        session: The session.
+        directory: Where it is entered.
+        shared: The channel that carries everything; None over Streamable HTTP.
+        timed: Whether the client has to initialize the session in time, or if it is a channel to say something at least.
+    """
+
+    def __init__(
+        self,
+        cell: Cell[object],
+        session: Session,
+        directory: Directory,
+        shared: Stream | None,
+        timed: bool,
+    ) -> None:
+        limits = session.bus.limits
+        self._cell = cell
+        self._session = session
+        self._directory = directory
+        self._limits = limits
+        self._get: Stream | None = None
+        self._older: Stream | None = None  # has not returned yet what it had, when a newer one took its place
+        self._newer: Outbox | None = None  # what was said since then
+        self._dropped = False
+        self._shared = shared
+        self._timed = timed
+        self._opened = session.last_active
+        self._held: Held | None = None
+        self._expiring = False
+        self._why: str | None = None
+        session.address = cell.address
+        cell.on_stop(self._ended)
+        if shared is not None:
+            cell.watch(shared.address)
+            if timed:
+                cell.after(limits.initialize_timeout, _EndSilence())
+
+    def handle(self, message: object) -> None:
+        """Handle one message; see `mcpbus_actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def _registered(self, _message: Registered) -> None:
+        self._session.enter(Stage.REGISTERED)
+        if self._timed:
+            self._cell.after(self._limits.initialize_timeout, _Tick())
+
+    def _initialized(self, _message: Initialized) -> None:
+        if self._session.stage is Stage.REGISTERED:
+            self._session.enter(Stage.READY)
+            self._directory.ready(self._session)
+            self._flush()
+
+    def _tick(self, _message: _Tick) -> None:
+        session, now = self._session, trio.current_time()
+        if session.stage is Stage.REGISTERED:
+            self._note("initialize_timeout", "a session was ended")
+            self._end(
+                f"The client sent no notifications/initialized for {self._limits.initialize_timeout:g} s"
+            )
+        elif self._shared is None:
+            idle_since = session.idle_since()
+            since = now if idle_since is None else idle_since
+            # By the moment and not by how long is left: a rest that is too small to add to the time would never pass.
+            due = since + self._limits.idle_timeout
+            if due <= now:
+                self._note("idle_timeout", "a session was ended", usual=True)
+                self._end("The session was idle for too long")
+            else:
+                self._cell.after(due - now, _Tick())
+
+    def _end_silence(self, _message: _EndSilence) -> None:
+        session = self._session
+        if session.stage is Stage.CONNECTED and session.last_active == self._opened:
+            self._note("initialize_timeout", "a connection was ended")
+            self._end(f"The client said nothing for {self._limits.initialize_timeout:g} s")
+
+    def _note(self, limit: str, consequence: str, *, usual: bool = False) -> None:
+        self._session.bus.reached.note(limit, self._session.owner, consequence, usual=usual)
+
+    def _close(self, message: Close) -> None:
+        self._end(message.why)
+
+    def _end(self, why: str | None) -> None:
+        self._why = why
+        self._cell.stop()
+
+    def _ended(self, reason: StopReason) -> None:
+        session = self._session
+        session.enter(Stage.ENDED)
+        self._directory.forget(session)
+        silent = self._why is None and reason is not StopReason.FAILED
+        end = Drop() if silent else End(self._why or "The session failed")
+        for request in session.in_flight.addresses():
+            request.tell(end)
+        if self._get is not None:
+            self._get.address.tell(Abort(Ending.SESSION_ENDED, Reason.SESSION_ENDED) if silent else Finish())
+        if self._shared is not None:
+            self._shared.address.tell(Finish())
+        if self._held is not None:
+            self._held.discard(Reason.SESSION_ENDED)
+        session.account.close()
+        if self._newer is not None:
+            for message in self._newer.remove():
+                message.discard(Reason.SESSION_ENDED)
+
+    # -- what the client says --------------------------------------------------------------------
+
+    def _input_ended(self, message: InputEnded) -> None:
+        self._session.input_ended = True
+        for request in self._session.in_flight.addresses():
+            request.tell(message)
+
+    def _unsubscribed(self, _message: Unsubscribed) -> None:
+        if self._held is not None:
+            self._held.discard(Reason.NOT_SUBSCRIBED, self._not_subscribed)
+        if self._newer is not None:
+            for purged in self._newer.purge(self._not_subscribed):
+                purged.discard(Reason.NOT_SUBSCRIBED)
+        stream = self._shared or self._get
+        if stream is not None:
+            stream.address.tell(Purge(self._not_subscribed, Reason.NOT_SUBSCRIBED))
+
+    def _not_subscribed(self, message: Outgoing) -> bool:
+        # A shared channel has the modern client's updates too, whose listens are no concern of the session.
+        if message.kind is not Kind.RESOURCE_UPDATED or message.era is not Era.LEGACY:
+            return False
+        return isinstance(message.key, tuple) and not covers(self._session.subscriptions, message.key[1])
+
+    def _cancel_request(self, message: CancelRequest) -> None:
+        request = self._session.in_flight.find(message.request_id)
+        if request is not None:
+            request.tell(Cancel())
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def _open_get(self, message: OpenGet) -> None:
+        old, self._get = self._get, message.stream
+        self._session.listening = True
+        if old is not None:
+            old.address.tell(Supersede())
+            if self._older is None:  # otherwise nothing was sent to that one yet
+                self._older = old
+                self._newer = Outbox(self._limits.outbox_items, self._limits.outbox_bytes)
+        self._flush()
+
+    def _end_get(self, _message: EndGet) -> None:
+        if self._get is not None:
+            self._get.address.tell(Finish())
+
+    def _returned(self, message: Returned) -> None:
+        if self._get is message.stream:
+            self._get = None
+            self._session.listening = False
+            self._dropped = True
+            self._session.last_active = trio.current_time()
+        newer: list[Outgoing] = []
+        if self._newer is not None and self._older is message.stream:
+            newer = self._newer.remove()
+            self._older = self._newer = None
+        # What was lost is older than what waited, and that than what was said since.
+        for lost in message.lost:
+            if lost.kind in CHANGES:
+                receipt = self._session.bus.ledger.enter(lost.receipt.method)
+                self._send(Outgoing(lost.kind, Era.LEGACY, lost.data, receipt, key=lost.key))
+        for waiting in [*message.waiting, *newer]:
+            if self._not_subscribed(waiting):
+                waiting.discard(Reason.NOT_SUBSCRIBED)
+            else:
+                self._send(waiting)
+
+    def _shared_stopped(self, _message: Stopped) -> None:
+        self._end(None)
+
+    # -- what the server says --------------------------------------------------------------------
+
+    def _emit(self, said: Emission) -> None:
+        session = self._session
+        threshold = session.threshold.level
+        if said.level is not None and (threshold is None or said.level < threshold):
+            said.receipt.discard(Reason.FILTERED)
+        elif said.uri is not None and not covers(session.subscriptions, said.uri):
+            said.receipt.discard(Reason.NOT_SUBSCRIBED)
+        else:
+            self._send(Outgoing(said.kind, Era.LEGACY, said.data, said.receipt, key=said.key))
+
+    def _send(self, message: Outgoing) -> None:
+        way = route(message.kind, Era.LEGACY, self._session.setting)
+        if self._newer is not None and way is Line.GET:
+            full = self._newer.put(message)
+            if full is not None:
+                self._note(full, NOT_WRITTEN)
+            return
+        stream = self._get if way is Line.GET else self._shared
+        if (
+            self._session.stage is not Stage.READY
+            and (message.kind, Era.LEGACY, Situation.UNINITIALIZED) in ABSENT
+        ):
+            way = absent(message.kind, Era.LEGACY, Situation.UNINITIALIZED)
+        elif stream is None:
+            way = absent(message.kind, Era.LEGACY, Situation.DROPPED if self._dropped else Situation.NEVER)
+        if isinstance(way, Reason):
+            message.receipt.discard(way)
+        elif way is Line.HELD or stream is None:
+            self._hold(message)
+        else:
+            stream.send(message)
+
+    def _hold(self, message: Outgoing) -> None:
+        if self._held is None:
+            limits, account = self._limits, self._session.account
+            self._held = Held(limits.held_items, limits.outbox_bytes, limits.held_timeout, account)
+        full = self._held.put(message, trio.current_time())
+        if full is not None:
+            self._note(full, "what was held for a stream that is not open was discarded")
+        self._await_expiry()
+
+    def _await_expiry(self) -> None:
+        if not self._expiring and self._held is not None and self._held.deadline is not None:
+            self._expiring = True
+            self._cell.after(max(0.0, self._held.deadline - trio.current_time()), _Expire())
+
+    def _expire(self, _message: _Expire) -> None:
+        self._expiring = False
+        if self._held is not None and self._held.expire(trio.current_time()):
+            self._note(
+                "held_timeout", "what was held for a stream that did not open was discarded", usual=True
+            )
+        self._await_expiry()
+
+    def _flush(self) -> None:
+        """Send what is held, where its stream is there now."""
+        if self._held:
+            for message in self._held.take():
+                self._send(message)
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Emission: _emit,
+        OpenGet: _open_get,
+        EndGet: _end_get,
+        Returned: _returned,
+        Initialized: _initialized,
+        Unsubscribed: _unsubscribed,
+        CancelRequest: _cancel_request,
+        InputEnded: _input_ended,
+        Close: _close,
+        Stopped: _shared_stopped,
+        Registered: _registered,
+        _Tick: _tick,
+        _EndSilence: _end_silence,
+        _Expire: _expire,
+    }

@@ -1,0 +1,109 @@
+"""What the actors of a bus tell one another about the end of a request or a stream, and why."""
+
+import enum
+from collections.abc import Callable
+from typing import Self
+
+import msgspec
+
+from mcpbus.core.outbox import Outgoing, Withdrawal
+from mcpbus.protocol.jsonrpc import RequestId, Response
+from mcpbus.protocol.routes import Reason
+
+# -- to a request --------------------------------------------------------------------------------
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """The client cancelled the request: it is not answered."""
+
+
+class End(msgspec.Struct, frozen=True):
+    """The server ends the request, and answers it with an internal error.
+
+    Attributes:
+        why: For the client, in the error's message.
+    """
+
+    why: str
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """The client ended its session: the request is not answered."""
+
+
+class InputEnded(msgspec.Struct, frozen=True):
+    """The client says nothing more, though it still reads: it cannot be asked any more. Told to its session too."""
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The client answered a question."""
+
+    response: Response
+
+
+# -- to a stream ---------------------------------------------------------------------------------
+
+
+class Ending(enum.Enum):
+    """Why a stream ended without the reply that its client waits for, where it did."""
+
+    CANCELLED = "the client cancelled the request"
+    SESSION_ENDED = "the session has ended"
+    CLOSED = "the server closed the stream"
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """End the stream once what waits has been written."""
+
+
+class Abort(msgspec.Struct, frozen=True):
+    """End the stream, or a request's part in it; what waits is discarded for `reason`.
+
+    Where the client cancelled, what withdraws a question is sent before the end.
+
+    Attributes:
+        ending: Why.
+        reason: The same, for what waits.
+        request_id: The request that ends, if the stream may owe replies to others too; None for the whole stream.
+    """
+
+    ending: Ending
+    reason: Reason
+    request_id: RequestId | None = None
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """End the stream and its connection at once: too much waits for clients that do not read, and for this one the most."""
+
+
+class Supersede(msgspec.Struct, frozen=True):
+    """A newer stream takes this one's place: return what waits now, and end the connection."""
+
+
+class Purge(msgspec.Struct, frozen=True):
+    """Discard what waits and is `unwanted` now."""
+
+    unwanted: Callable[[Outgoing], bool]
+    reason: Reason
+
+    @classmethod
+    def request(cls, request_id: RequestId) -> Self:
+        """Discard what waits for one request, which its client cancelled.
+
+        What withdraws a question that the client has seen goes out all the same: the client would wait otherwise.
+        """
+
+        def unwanted(message: Outgoing) -> bool:
+            return message.request_id == request_id and not (isinstance(message, Withdrawal) and message.due)
+
+        return cls(unwanted, Reason.CANCELLED)
+
+
+class CloseConnection(msgspec.Struct, frozen=True):
+    """Close the connection, not the stream: its client comes back for the rest.
+
+    Attributes:
+        retry: After how many seconds it may.
+    """
+
+    retry: float

@@ -1,0 +1,105 @@
+"""What a session keeps for a stream that is not open: bounded, collapsed, and for a limited time."""
+
+from collections import deque
+from collections.abc import Callable
+
+from mcpbus.core.budget import Account
+from mcpbus.core.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.core.receipt import Place
+from mcpbus.protocol.routes import Reason
+
+
+class Held:
+    """Messages that wait for a stream, oldest first.
+
+    A newer message takes the place of an older one with the same key, at the end. When there is no room the
+    oldest goes.
+
+    Args:
+        limit: How many messages there may be.
+        max_bytes: How many bytes of them.
+        timeout: For how many seconds each is kept.
+        account: Where they are counted.
+    """
+
+    __slots__ = ("_account", "_bytes", "_limit", "_max_bytes", "_queue", "_timeout")
+
+    def __init__(self, limit: int, max_bytes: int, timeout: float, account: Account) -> None:
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._account = account
+        self._bytes = 0
+        self._queue: deque[tuple[float, Outgoing]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the oldest message expires, in the caller's time; None if there is none."""
+        return self._queue[0][0] if self._queue else None
+
+    def put(self, message: Outgoing, now: float) -> str | None:
+        """Keep a message, if it fits.
+
+        Returns:
+            The option whose bound was reached, so that a message was discarded; None as a rule.
+        """
+        if self._limit == 0:
+            message.receipt.discard(Reason.NO_STREAM)
+            return None
+        if message.key is not None:
+            self.discard(Reason.SUPERSEDED, lambda held: held.key == message.key)
+        size = _size(message)
+        if size > self._max_bytes:
+            message.receipt.discard(Reason.OVERFLOW)
+            return "outbox_bytes"
+        full = None
+        while (crowd := len(self._queue) >= self._limit) or self._bytes + size > self._max_bytes:
+            full = "held_items" if crowd else "outbox_bytes"
+            self._pop().receipt.discard(Reason.OVERFLOW)
+        message.receipt.move(Place.HELD)
+        self._queue.append((now + self._timeout, message))
+        self._bytes += size
+        self._account.hold(size)
+        return full
+
+    def take(self) -> list[Outgoing]:
+        """Take everything, in order, to be sent."""
+        taken = [message for _, message in self._queue]
+        self._queue.clear()
+        self._give_back(self._bytes)
+        return taken
+
+    def expire(self, now: float) -> bool:
+        """Discard what has been kept for too long, and return whether there was any."""
+        expired = False
+        while self._queue and self._queue[0][0] <= now:
+            self._pop().receipt.discard(Reason.EXPIRED)
+            expired = True
+        return expired
+
+    def discard(self, reason: Reason, unwanted: Callable[[Outgoing], bool] = lambda _: True) -> None:
+        """Discard what is `unwanted`; everything, unless told otherwise."""
+        kept: deque[tuple[float, Outgoing]] = deque()
+        for entry in self._queue:
+            if unwanted(entry[1]):
+                entry[1].receipt.discard(reason)
+                self._give_back(_size(entry[1]))
+            else:
+                kept.append(entry)
+        self._queue = kept
+
+    def _pop(self) -> Outgoing:
+        oldest = self._queue.popleft()[1]
+        self._give_back(_size(oldest))
+        return oldest
+
+    def _give_back(self, size: int) -> None:
+        self._bytes -= size
+        self._account.release(size)
+
+
+def _size(message: Outgoing) -> int:
+    return len(message.data) + OVERHEAD_BYTES

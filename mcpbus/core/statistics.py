@@ -1,0 +1,43 @@
+"""What a bus tells of itself."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from mcpbus.core.receipt import Place
+from mcpbus.protocol.routes import Reason
+
+
+@attrs.frozen(kw_only=True)
+class Statistics:
+    """What a bus has done and holds at one moment.
+
+    Attributes:
+        sessions: Legacy sessions that are open.
+        requests: Requests in flight, listens included.
+        listens: Those that are listens.
+        emitted: Messages made for clients so far; equals all that follow together.
+        delivered: Those whose write returned.
+        stored: Those kept in the log of a stream that its client lost.
+        discarded: Those discarded, by reason.
+        refused: Questions to clients that were refused; their askers were told.
+        pending: Those without a fate, by the place where they are.
+        actors: Actors that are alive.
+        tasks: Tasks that they run.
+        held_bytes: Bytes that are kept in memory for clients, as `Limits.memory_bytes` bounds them.
+        limits_reached: How often each limit was reached, by the name of the option that sets it.
+    """
+
+    sessions: int
+    requests: int
+    listens: int
+    emitted: int
+    delivered: int
+    stored: int
+    discarded: Mapping[Reason, int]
+    refused: int
+    pending: Mapping[Place, int]
+    actors: int
+    tasks: int
+    held_bytes: int
+    limits_reached: Mapping[str, int]

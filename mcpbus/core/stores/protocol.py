@@ -1,0 +1,77 @@
+"""What an event store does, and what a task store does, and no more than that."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+
+from mcpbus.core.tasks.record import TaskRecord
+
+
+@attrs.frozen
+class Replay:
+    """What followed an event on its stream.
+
+    Attributes:
+        events: The later events in order, each one JSON-RPC message.
+        finished: Whether the stream has said all that it had to say.
+    """
+
+    events: Sequence[bytes]
+    finished: bool
+
+
+class EventStore(Protocol):
+    """Keeps the events of streams, each numbered from 1 within its stream.
+
+    Every call names the session: a store never gives one session's events to another. Streams are named by
+    unguessable texts. A store may drop the oldest events to keep its bounds; it then knows that they are gone.
+    Whatever it raises ends the resumability of that stream, as does an `append` that is cancelled at its deadline, and
+    the store is left alone for a while; live writing goes on. After that it is asked for nothing of that stream again, so
+    it may keep what it was given, or not.
+    """
+
+    async def append(
+        self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
+    ) -> None:
+        """Keep events, the first of them numbered `first`; `final` if they end the stream."""
+
+    async def replay(self, session: str, stream: str, after: int) -> Replay | None:
+        """Return what followed event `after`; None if the stream is not known, or part of that was dropped."""
+
+    async def forget(self, session: str) -> None:
+        """Drop all streams of a session, in a time that grows with what these have, and not with what others have."""
+
+
+class TaskStore(Protocol):
+    """Keeps tasks, each with what came of it.
+
+    A bus that opens takes up what is there and is no other open bus's, and reports what was still running of that as
+    failed, since what ran it is gone. Who else is open is the store's to know: by a lock on its file, which lets in one
+    process at a time, or where processes share it by whatever tells that one of them lives. The bus decides when a task is deleted; a store drops nothing by itself. A call that raises, or is
+    cancelled at its deadline (`Limits.store_deadline`), has the store left alone for a while.
+    """
+
+    async def put(self, record: TaskRecord, payload: bytes | None) -> None:
+        """Keep a task in place of what is kept of it; when this returns, it is durable.
+
+        Args:
+            record: The task.
+            payload: Its encoded result or error, if it has one.
+        """
+
+    async def payload(self, task_id: str) -> bytes | None:
+        """Return the encoded result or error of a task; None if there is none."""
+
+    async def delete(self, task_id: str) -> None:
+        """Forget a task. Harmless if it is not there."""
+
+    async def take_up(self, bus: str) -> Sequence[TaskRecord]:
+        """Return the tasks that a bus which opens is to take up, and let no other one have them from now on.
+
+        Args:
+            bus: Its name, which no bus before it had; the tasks that it puts later carry it.
+        """
+
+    async def leave(self, bus: str) -> None:
+        """Note that a bus has closed: what it leaves is for whoever opens next. Not called if the process ends first."""

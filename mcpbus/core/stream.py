@@ -1,0 +1,460 @@
+"""One logical stream to a client: what waits for its connection, and what becomes of it when that goes.
+
+The bus's actors `send` to a stream; the connection that carries it drains it through a `Writer`. The answer of one request is
+dormant, see `mcpbus_actors.LazyActor`, for as long as nobody but its request knows of it: most end before that.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import Context
+from typing import Any, ClassVar
+
+import msgspec
+import trio
+from mcpbus_actors import Address, Cell, LazyActor, Stopped, StopReason, System, Task, TaskEnded, Timer
+
+from mcpbus.core.budget import SHORT_BYTES, Account, Budget
+from mcpbus.core.event_log import EventLog
+from mcpbus.core.limits import Limits
+from mcpbus.core.open_streams import OpenStreams
+from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.receipt import Fate, settle_all
+from mcpbus.core.resumable import ResumableStreams
+from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
+from mcpbus.core.writer import Cancellable, Detached, TakeOver, Writer
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Line, Reason, Situation, absent
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """Told to the session by a GET stream that has ended, and before that by one that a newer one takes the place of.
+
+    Attributes:
+        stream: The stream.
+        waiting: What nobody took from its outbox, in order; still pending.
+        lost: What was being written when the connection ended; settled.
+    """
+
+    stream: "Stream"
+    waiting: list[Outgoing]
+    lost: Sequence[Outgoing]
+
+
+class _Finish(msgspec.Struct, frozen=True):
+    """Told by the stream to itself, so as to hear first what those were about to say who end together with it."""
+
+
+class _Forsaken(msgspec.Struct, frozen=True):
+    """Nobody came back to the stream."""
+
+
+class Stream(LazyActor[object], kw_only=True, eq=False):
+    """A logical stream to a client. Made by `open_stream`.
+
+    Attributes:
+        line: What kind of stream it is.
+        limits: The bounds of its outbox, and how long it waits for its client.
+        budget: Where it is counted what waits.
+        outbox: What waits for its writer.
+        log: What it has said, if its client can come back for it.
+        registry: Where its session finds it by its log's name, if it has one.
+        returns_to: The session to which a GET stream returns what it does not send.
+        finishing: Whether what waits is the last of it.
+        ending: Why it ended without a reply; None if it did not, or has not.
+        owed: How many replies are still to come before it ends: one, unless it is set anew for a batch of requests.
+        spared: Whether it does not end for others' sake, however much waits.
+        owner: To whom what waits is counted; None if that is not known.
+        writing: What is being written.
+        writing_bytes: How much that is.
+        account: Where it is counted what waits; None of most streams, which never have anything that waits.
+        ready: Set when there is something to take, if its writer waits for that.
+    """
+
+    line: Line
+    limits: Limits
+    budget: Budget
+    outbox: Outbox
+    _open: OpenStreams
+    log: EventLog | None = None
+    registry: "ResumableStreams[Stream] | None" = None
+    returns_to: Address[object] | None = None
+    finishing: bool = False
+    ending: Ending | None = None
+    owed: int = 1
+    spared: bool = False
+    owner: Hashable = None
+    writing: Sequence[Outgoing] = ()
+    writing_bytes: int = 0
+    account: Account | None = None
+    ready: trio.Event | None = None
+    _relief: trio.Event | None = None
+    _writer: Writer | None = None
+    _next: Writer | None = None
+    _keeper: Task | None = None
+    _patience: Timer | None = None
+    _leaving: bool = False
+
+    # -- life ------------------------------------------------------------------------------------
+
+    @property
+    def capacity(self) -> int:
+        """Room for all that another stream may hand over at once, beside what is said meanwhile."""
+        return 2 * self.limits.outbox_items + self.limits.max_requests_per_session
+
+    def activated(self, cell: Cell[object]) -> None:
+        """Count among the streams that are open."""
+        self._open.opened()
+        if self.returns_to is not None:
+            cell.watch(self.returns_to)
+
+    def ended(self, reason: StopReason) -> None:
+        """Give every message that is left its fate, whatever ended the stream, and let the writer go."""
+        if self.active:
+            self._open.ended()
+        waiting, lost = self.outbox.remove(), self.let_go()
+        self._close()
+        if self.registry is not None and self.log is not None:
+            # Where its client cancelled, or ended the session, no reply is due.
+            complete = self.log.finished or self.ending is not None or self.line is Line.GET
+            self.registry.ended(self.log, complete=complete)
+        if self._next is not None:
+            self._next.grant()
+        for message in lost:
+            message.discard(Reason.LOST)
+        if self.returns_to is None:
+            failed = reason is StopReason.FAILED
+            for message in waiting:
+                message.discard(Reason.FAILED if failed else self.lapse(message))
+        else:
+            self._return(waiting, lost)
+
+    def _close(self) -> None:
+        self.outbox.closed = True
+        self._relieve()
+        if self.account is not None:
+            self.account.close()
+        self._wake(True)
+        self._writer = None  # they know each other, and should not wait for the garbage collector
+
+    def _return(self, waiting: list[Outgoing], lost: Sequence[Outgoing]) -> None:
+        """Give what this stream does not send any more back to the session that it belongs to."""
+        if self.returns_to is not None and not self.returns_to.stopped:
+            self.returns_to.tell(Returned(self, waiting, lost))
+        else:
+            for message in waiting:
+                message.discard(Reason.SESSION_ENDED)
+
+    # -- what is said ----------------------------------------------------------------------------
+
+    def send(self, message: Outgoing) -> None:
+        """Queue a message for the client. Never waits; the receipt tells what became of it."""
+        if self._address is not None and self._address.stopped:
+            message.discard(self.lapse(message))
+        else:
+            self.tell(message)
+
+    def lapse(self, message: Outgoing) -> Reason:
+        """Return why a message is discarded now that this stream is gone."""
+        # On a shared channel the connection is the session, for those that have one.
+        shared = self.line is Line.SHARED and message.era is Era.LEGACY
+        fate = absent(message.kind, message.era, Situation.ENDED if shared else Situation.DROPPED)
+        return fate if isinstance(fate, Reason) else Reason.NO_STREAM
+
+    def _put(self, message: Outgoing) -> None:
+        if self.finishing:
+            message.discard(Reason.FINISHED)
+            return
+        if message.final:
+            self.owed -= 1
+            message.final = self.finishing = not self.owed
+            self._relieve()
+        full = self.outbox.put(message)
+        if full is not None:
+            self.reached.note(full, self.owner, NOT_WRITTEN)
+        self._wake(self.finishing)
+        if self.account is not None or self.outbox.held + self.writing_bytes > SHORT_BYTES:
+            self.count()
+
+    def _purge(self, message: Purge) -> None:
+        gone = self.outbox.purge(message.unwanted)
+        for purged in gone:
+            purged.discard(message.reason)
+        if gone:
+            self.count()
+
+    # -- how much waits --------------------------------------------------------------------------
+
+    @property
+    def reached(self) -> ReachedLimits:
+        """Where it is noted that a limit was reached."""
+        return self.budget.reached
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for its writer."""
+        return len(self.outbox)
+
+    @property
+    def laden(self) -> bool:
+        """Whether more waits for its writer, and for the end of a write, replies included, than of notifications alone may."""
+        return self.outbox.held + self.writing_bytes > self.outbox.max_bytes
+
+    async def relieved(self) -> None:
+        """Wait until a reply has come, something was written, or it has ended."""
+        if self._relief is None:
+            self._relief = trio.Event()
+        await self._relief.wait()
+
+    def _relieve(self) -> None:
+        if self._relief is not None:
+            self._relief.set()
+            self._relief = None
+
+    def count(self) -> None:
+        """Say how much waits: what is being written is there twice, as a message and as what its connection makes of it."""
+        if self.account is None:
+            end = None if self.spared else self._cut
+            self.account = self.budget.account("a stream", end, owner=self.owner)
+        self.account.hold_now(self.outbox.held + 2 * self.writing_bytes)
+
+    def _cut(self) -> None:
+        self.address.tell(Cut())
+
+    # -- its writer ------------------------------------------------------------------------------
+
+    def attach(self, connection: Cancellable | None = None) -> Writer:
+        """Attach a connection; its task drains the stream inside the writer's block.
+
+        Args:
+            connection: The scope in which the connection's task runs; cancelled when a newer stream takes
+                this one's place. It may be given to the writer later.
+        """
+        writer = self._writer = Writer(self, connection)
+        return writer
+
+    async def resume(self, connection: trio.CancelScope) -> Writer | None:
+        """Take the stream over from a connection that its client has lost; None if it has ended meanwhile.
+
+        Returns once nobody else writes or keeps anything of it. What is said in the meantime waits.
+        """
+        writer = Writer(self, connection)
+        writer.granted = trio.Event()
+        self.address.tell(TakeOver(writer))
+        try:
+            await writer.granted.wait()
+        except trio.Cancelled:
+            writer.__exit__()
+            raise
+        return None if self.stopped else writer
+
+    def conclude(self, fate: Fate) -> None:
+        """Give what is being written its fate. For whoever writes it, who alone knows that, at the very moment."""
+        settle_all([message.receipt for message in self.let_go()], fate)
+        self._stop_if_done()
+
+    def let_go(self) -> Sequence[Outgoing]:
+        """Return what is being written, which nobody writes any more."""
+        given_up, self.writing, self.writing_bytes = self.writing, (), 0
+        if self.account is not None:
+            self.count()
+            self._relieve()
+        return given_up
+
+    @property
+    def done(self) -> bool:
+        """Whether the last of it was written."""
+        return self.finishing and not self.outbox and not self.writing
+
+    def _wake(self, final: bool = False) -> None:
+        """Let the writer look at the outbox.
+
+        Args:
+            final: Whether the last message is there, or none will come any more.
+        """
+        writer = self._writer
+        if writer is not None and writer.notify is not None:
+            writer.notify(final)
+        elif self.ready is not None:
+            self.ready.set()
+            self.ready = None
+
+    def _detached(self, message: Detached) -> None:
+        writer = message.writer
+        if self._next is writer:
+            self._next = None
+        if self._writer is not writer:
+            return
+        self._writer = None
+        if self.done or self.log is None or not self.log.resumable:
+            self.stop()
+            return
+        for lost in self.let_go():
+            lost.discard(Reason.LOST)
+        if self._next is None:
+            self._patience = self.cell.after(self.limits.abandoned_timeout, _Forsaken())
+        self._give()
+
+    # -- coming back -----------------------------------------------------------------------------
+
+    def _take_over(self, message: TakeOver) -> None:
+        if self._next is not None and self._next.connection is not None:
+            self._next.connection.cancel()
+        self._next = message.writer
+        writer = self._writer
+        if writer is not None and writer.connection is not None:
+            writer.connection.cancel()
+        elif writer is None and self._keeper is None:
+            self._give()
+        elif self._keeper is not None:
+            self._keeper.cancel()
+
+    def _give(self) -> None:
+        """Give the stream, which nobody writes or keeps, to whoever is next: a connection, or the keeper."""
+        if self._leaving:
+            self.stop()
+        elif self._next is not None:
+            self._writer, self._next = self._next, None
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+            self._writer.grant()
+        elif self.finishing and not self.outbox:
+            self.stop()
+        else:
+            self._keeper = self.cell.start_task(_keep, self, context=Context())
+
+    def _keeper_ended(self, _message: TaskEnded) -> None:
+        self._keeper = None
+        if self.log is None or not self.log.resumable:
+            self.stop()
+        elif self._writer is None:
+            self._give()
+
+    def _forsaken(self, _message: _Forsaken) -> None:
+        self.reached.note("abandoned_timeout", self.owner, "a stream was ended", usual=True)
+        self._leave()
+
+    def _close_connection(self, message: CloseConnection) -> None:
+        if self._writer is not None and self.log is not None and self.log.primes:
+            self._writer.retry = message.retry
+            self._wake()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _last_turn(self, _message: Finish | Stopped) -> None:
+        # Requests that were told to end before this have sent their replies, which are in the mailbox now.
+        self.address.tell(_Finish())
+
+    def _finish(self, _message: _Finish) -> None:
+        self.finishing = True
+        self._stop_if_done()
+
+    def _abort(self, message: Abort) -> None:
+        concerned = message.request_id
+        self.ending = message.ending
+        if concerned is not None and message.ending is Ending.CANCELLED:
+            self._purge(Purge.request(concerned))
+        else:
+            self._purge(Purge(lambda m: concerned is None or m.request_id == concerned, message.reason))
+        self.owed = 0 if concerned is None else self.owed - 1
+        if not self.owed:
+            self.finishing = True
+            self._wake()  # the writer may keep replies back until the last one
+            self._stop_if_done()
+
+    def _supersede(self, _message: Supersede) -> None:
+        # At once, and not when the connection has let go: what is said from now on has to wait for it.
+        waiting = self.outbox.remove()
+        if self.account is not None:
+            self.count()
+        self._return(waiting, ())
+        self.finishing = True
+        self._leave()
+
+    def _cut_off(self, _message: Cut) -> None:
+        self._purge(Purge(lambda _: True, Reason.OVERFLOW))
+        self.finishing = True
+        self._leave()
+
+    def _leave(self) -> None:
+        """Stop when whoever writes or keeps has let go: only then is it known what was kept, and what was lost."""
+        self._leaving = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+        elif self._writer is not None and self._writer.connection is not None:
+            self._writer.connection.cancel()
+        else:
+            self.stop()
+
+    def _stop_if_done(self) -> None:
+        if self.done:
+            self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.line.value}, {len(self.outbox)} waiting>"
+
+    HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        Outgoing: _put,
+        Withdrawal: _put,
+        Detached: _detached,
+        Finish: _last_turn,
+        _Finish: _finish,
+        Abort: _abort,
+        Cut: _cut_off,
+        Supersede: _supersede,
+        Purge: _purge,
+        CloseConnection: _close_connection,
+        TakeOver: _take_over,
+        Stopped: _last_turn,
+        _Forsaken: _forsaken,
+        TaskEnded: _keeper_ended,
+    }
+
+
+def open_stream(
+    system: System,
+    line: Line,
+    limits: Limits,
+    open_streams: OpenStreams,
+    budget: Budget,
+    *,
+    returns_to: Address[object] | None = None,
+    log: EventLog | None = None,
+) -> Stream:
+    """Open a stream.
+
+    Args:
+        system: Where it lives.
+        line: What kind of stream it is. The answer of one request is dormant, and if its handler does not wait perhaps for ever.
+        limits: The bounds of its outbox.
+        open_streams: Where it is counted while it is open.
+        budget: Where it is counted what waits.
+        returns_to: The session that a GET stream returns its leftovers to.
+        log: Keeps what it says, so that its client can come back.
+    """
+    outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
+    stream = Stream(
+        system,
+        line=line,
+        limits=limits,
+        budget=budget,
+        outbox=outbox,
+        _open=open_streams,
+        log=log,
+        returns_to=returns_to,
+    )
+    if line is not Line.OWN:
+        stream.address  # noqa: B018 - it is active from the beginning
+    return stream
+
+
+async def _keep(stream: Stream) -> None:
+    """Put what a stream says into its log while no connection is attached."""
+    assert stream.log is not None  # noqa: S101 - the actor looked
+    with Writer(stream, None) as keeper:
+        while (batch := await keeper.take()) is not None:
+            if not batch:
+                continue  # what woke it was purged, or handed over to another stream
+            if await keeper.keep() is None:
+                return
+            keeper.stored()

@@ -1,0 +1,149 @@
+"""The subscription actor: one ``subscriptions/listen``, from its acknowledgement to its end.
+
+The acknowledgement is in the stream's outbox before the bus knows of the subscription, so no change can come
+before it. Every message of the subscription is stamped with the id of the listen request.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+from mcpbus_actors import Address, Cell, Stopped, StopReason
+
+from mcpbus.core.admission import Slot
+from mcpbus.core.hub import Hub
+from mcpbus.core.notification import Emission
+from mcpbus.core.outbox import Outgoing
+from mcpbus.core.receipt import Receipt
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.signals import Cancel, Drop, End, InputEnded, Purge
+from mcpbus.core.stream import Stream
+from mcpbus.core.tasks.task import Follow
+from mcpbus.core.topics import weigh_uri
+from mcpbus.protocol.errors import internal_error
+from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
+from mcpbus.protocol.messages import SubscriptionFilter
+from mcpbus.protocol.meta import SUBSCRIPTION_ID
+from mcpbus.protocol.routes import Kind, Line
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+_TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
+_STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
+
+
+class SubscriptionActor:
+    """See the module."""
+
+    __slots__ = ("_account", "_bus", "_cell", "_context", "_granted", "_slot", "_stream")
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        cell: Cell[object],
+        context: RequestContext,
+        slot: Slot,
+        stream: Stream,
+        granted: SubscriptionFilter,
+        bus: Hub,
+    ) -> None:
+        self._cell = cell
+        self._context = context
+        self._slot = slot
+        self._stream = stream
+        self._granted = granted
+        self._bus = bus
+        slot.request = self
+        cell.on_stop(self._ended)
+        cell.watch(stream.address)
+        self._account = bus.budget.account(
+            "a listen", partial(cell.address.tell, End(_TOO_MUCH)), owner=stream.owner
+        )
+        self._account.hold(sum(map(weigh_uri, (*granted.resource_subscriptions, *granted.task_ids))))
+        self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta()})
+        bus.interests.add(
+            cell.address,
+            lists=lists_of(granted),
+            uris=granted.resource_subscriptions,
+            tasks=granted.task_ids,
+        )
+        for task_id in granted.task_ids:
+            bus.tasks.follow(task_id, Follow(cell.address))
+
+    @property
+    def address(self) -> Address[object]:
+        """Where it can be reached."""
+        return self._cell.address
+
+    def handle(self, message: object) -> None:
+        """Handle one message; see `mcpbus_actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
+
+    def _change(self, said: Emission) -> None:
+        listen, era = self._context.request.id, self._context.revision.era
+        data = stamped(said.data, listen)
+        self._stream.send(Outgoing(said.kind, era, data, said.receipt, said.key, listen))
+
+    def _meta(self) -> dict[str, Any]:
+        return {SUBSCRIPTION_ID: self._context.request.id}
+
+    def _end(self, _message: End | InputEnded) -> None:
+        """End the subscription in good order, with its result."""
+        tail = self._bus.server.tails[self._context.revision].with_meta(self._meta())
+        self._answer(encode_result(self._context.request.id, b"{" + tail.removeprefix(b",")))
+        self._cell.stop()
+
+    def _cancel(self, _message: Cancel | Drop) -> None:
+        self._stream.address.tell(Purge.request(self._context.request.id))
+        self._cell.stop()
+
+    def _stream_stopped(self, _message: Stopped) -> None:
+        self._cell.stop()
+
+    def _put(self, kind: Kind, method: str, params: dict[str, Any]) -> None:
+        self._send(kind, encode_notification(method, params), self._bus.ledger.enter(method))
+
+    def _send(self, kind: Kind, data: bytes, receipt: Receipt, *, final: bool = False) -> None:
+        era, listen = self._context.revision.era, self._context.request.id
+        self._stream.send(Outgoing(kind, era, data, receipt, None, listen, final))
+
+    def _ended(self, reason: StopReason) -> None:
+        self._slot.release()
+        self._account.close()
+        granted = self._granted
+        self._bus.interests.remove(
+            self._cell.address,
+            lists=lists_of(granted),
+            uris=granted.resource_subscriptions,
+            tasks=granted.task_ids,
+        )
+        if reason is StopReason.FAILED:
+            self._answer(encode_error(self._context.request.id, internal_error()))
+
+    def _answer(self, data: bytes) -> None:
+        receipt = self._bus.ledger.enter(self._context.request.method)
+        self._send(Kind.LISTEN_RESULT, data, receipt, final=self._stream.line is not Line.SHARED)
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Emission: _change,
+        End: _end,
+        InputEnded: _end,
+        Cancel: _cancel,
+        Drop: _cancel,
+        Stopped: _stream_stopped,
+    }
+
+
+def stamped(data: bytes, listen: RequestId) -> bytes:
+    """Return an encoded notification with the id of a listen in the ``_meta`` of its params, which have none."""
+    if data.endswith(b"}}"):
+        return b"%b,%b%b}}}" % (data[:-2], _STAMP, encode_id(listen))
+    return b'%b,"params":{%b%b}}}' % (data[:-1], _STAMP, encode_id(listen))
+
+
+def lists_of(granted: SubscriptionFilter) -> list[str]:
+    """Return the kinds of list that a filter names."""
+    named = {
+        "tools": granted.tools_list_changed,
+        "prompts": granted.prompts_list_changed,
+        "resources": granted.resources_list_changed,
+    }
+    return [kind for kind, wanted in named.items() if wanted]

@@ -1,0 +1,173 @@
+"""The tasks of one bus as their actors see them: found, kept in the store, counted, and told about."""
+
+import logging
+from collections.abc import Hashable, Iterable
+from functools import partial
+
+import attrs
+import msgspec
+import trio
+from mcpbus_actors import Address
+
+from mcpbus.core.notification import TASK_STATUS, Emission
+from mcpbus.core.services import Services
+from mcpbus.core.shares import Shares
+from mcpbus.core.stores.breaker import Breaker, StoreDownError
+from mcpbus.core.stores.protocol import TaskStore
+from mcpbus.core.tasks.record import TaskRecord
+from mcpbus.protocol.errors import internal_error
+from mcpbus.protocol.jsonrpc import encode_notification
+from mcpbus.protocol.principals import Owner
+from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.task_extension import unknown_task
+
+_log = logging.getLogger("mcpbus")
+
+
+@attrs.define(eq=False)
+class Task:
+    """One task, as the directory knows it.
+
+    Attributes:
+        record: What is known of it now.
+        owner: Whose it is.
+        ttl: Seconds that it has, and then its result.
+        counted_to: Who has one task more with it.
+        address: Its actor.
+        payload: The encoded questions, result or error that belong to its status; None if there are none, or if
+            the store has them.
+    """
+
+    record: TaskRecord
+    owner: Owner
+    ttl: float
+    counted_to: Hashable
+    address: Address[object] = attrs.field(init=False, repr=False)
+    payload: bytes | None = attrs.field(default=None, repr=False)
+
+    def idle_since(self) -> float | None:
+        """Tell since when its result is there, in seconds since 1970; None while its handler runs."""
+        return self.record.updated if self.record.status.final else None
+
+
+class TaskTable:
+    """The tasks of one bus by id: those that run, and those whose result is kept.
+
+    Args:
+        bus: What the bus has for them.
+        store: Where they are kept.
+
+    Attributes:
+        bus: What the bus has for them.
+        store: Where they are kept.
+    """
+
+    def __init__(self, bus: Services, store: TaskStore) -> None:
+        limits = bus.limits
+        self.bus = bus
+        self.store = store
+        self._breaker = Breaker("task store", limits, bus.reached)
+        self._tasks: dict[str, Task] = {}
+        self._kept = Shares(limits.max_tasks, Task.idle_since)
+        self._running = Shares(limits.max_running_tasks, _is_at_work)
+        self._sizes: dict[Hashable, int] = {}
+        self._size = 0
+        self._changed = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def running(self) -> int:
+        """How many of them have a handler that has not ended."""
+        return len(self._running)
+
+    async def detail(self, task: Task) -> bytes:
+        """Return the JSON object of a task with what belongs to its status.
+
+        Raises:
+            ProtocolError: The store failed, or the task's time is over.
+        """
+        record, payload = task.record, task.payload
+        if record.size and payload is None:
+            try:
+                payload = await self._breaker.call(partial(self.store.payload, record.id))
+            except StoreDownError as down:
+                raise internal_error() from down
+            if self._tasks.get(record.id) is not task:
+                raise unknown_task()
+            if payload is None:
+                _log.error("the task store has lost what came of a task")
+                raise internal_error()
+        return record.encode(payload)
+
+    async def put(self, record: TaskRecord, payload: bytes | None) -> None:
+        """Have the store keep a task.
+
+        Raises:
+            StoreDownError: It did not, or not in time; the log has said so.
+        """
+        await self._breaker.call(partial(self.store.put, record, payload))
+
+    async def delete(self, task_id: str) -> None:
+        """Have the store forget a task; raises as `put`."""
+        await self._breaker.call(partial(self.store.delete, task_id))
+
+    def enter(self, task: Task, *, running: bool) -> None:
+        """Enter a task."""
+        self._tasks[task.record.id] = task
+        self._add(task, task.record.size)
+        if task not in self._kept:
+            self._kept.enter(task.counted_to, task)
+        if running and task not in self._running:
+            self._running.enter(task.counted_to, task)
+
+    def overdue(self, task: Task) -> None:
+        """Note that a task did not end in time."""
+        self.bus.reached.note("task_ttl", task.counted_to, "a task that still ran was ended")
+
+    def finished(self, task: Task) -> None:
+        """Note that a task's handler has ended."""
+        self._running.leave(task)
+        self._wake()
+
+    def changed(self, task: Task, grown: int) -> None:
+        """Tell those who listen how a task is now, and that `grown` more bytes are kept of it."""
+        self._add(task, grown)
+        listeners = self.bus.interests.in_task(task.record.id)
+        if listeners:
+            self.tell(listeners, task.record.id, task.record.encode(task.payload))
+
+    def tell(self, listeners: Iterable[Address[object]], task_id: str, detail: bytes) -> None:
+        """Tell some listens how a task is."""
+        data = encode_notification(TASK_STATUS, msgspec.Raw(detail))
+        key = (TASK_STATUS, task_id)
+        for listener in listeners:
+            listener.tell(Emission(Kind.TASK, self.bus.ledger.enter(TASK_STATUS), data, key))
+
+    def leave(self, task: Task) -> None:
+        """Take out a task whose actor has ended."""
+        del self._tasks[task.record.id]
+        if task in self._kept:
+            self._add(task, -task.record.size)
+        self._forget(task)
+
+    def _forget(self, task: Task) -> None:
+        self._kept.leave(task)
+        self._running.leave(task)
+        self._wake()
+
+    def _add(self, task: Task, size: int) -> None:
+        """Count so many bytes more of a task's result."""
+        self._size += size
+        total = self._sizes.pop(task.counted_to, 0) + size
+        if total:
+            self._sizes[task.counted_to] = total
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+def _is_at_work(_task: Task) -> None:
+    """Say that a task whose handler runs is never idle."""

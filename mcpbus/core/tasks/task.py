@@ -1,0 +1,332 @@
+"""The task actor: a call that was answered with a handle, from then on until its result is forgotten.
+
+It carries the call in the place of the request that began it: the handler's questions become the task's
+``inputRequests``, its end the task's result. It ends when the time to live is over, which begins anew when the
+handler ends: what a task had to run, its result has to be fetched.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextvars import Context
+from typing import Any, ClassVar
+
+import mcpbus_actors
+import msgspec
+from mcpbus_actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
+
+from mcpbus.core.call import Call, Finished
+from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.pending_questions import Ask, Withdraw
+from mcpbus.core.stores.breaker import StoreDownError
+from mcpbus.core.tasks.record import TaskStatus, encode_error
+from mcpbus.core.tasks.table import Task, TaskTable
+from mcpbus.features.asking.errors import AskError, cannot_ask
+from mcpbus.features.schemas import jsontypes
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, quoted
+from mcpbus.protocol.routes import Reason
+
+_log = logging.getLogger("mcpbus")
+
+
+class Update(msgspec.Struct, frozen=True):
+    """Asked of the actor: take a client's answers. The reply is None, or the error to answer with."""
+
+    answers: Mapping[str, Any]
+
+
+class CancelTask(msgspec.Struct, frozen=True):
+    """The client wants the task to end."""
+
+
+class Say(msgspec.Struct, frozen=True):
+    """The handler says what it is doing."""
+
+    message: str | None
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """Tell a new listen how the task is: what happened before it was there is in that."""
+
+    listener: Address[object]
+
+
+class Close(msgspec.Struct, frozen=True):
+    """The bus shuts down: fail what still runs, and stop.
+
+    Attributes:
+        why: For the client, in the error's message.
+        waiting: Whether only tasks that wait for their client are meant.
+    """
+
+    why: str
+    waiting: bool = False
+
+
+class Expire(msgspec.Struct, frozen=True):
+    """The time to live is over, or others need the room of a result."""
+
+
+class _WriteAgain(msgspec.Struct, frozen=True):
+    """The store was down when it was to keep the result."""
+
+
+class TaskActor:
+    """See the module.
+
+    Args:
+        cell: Its cell.
+        task: The task.
+        tasks: The table that it is in.
+        call: What its call speaks through; None for a task that has no call any more, which is then reported
+            failed unless it had ended.
+        lost: Why it has none.
+    """
+
+    def __init__(
+        self,
+        cell: Cell[object],
+        task: Task,
+        tasks: TaskTable,
+        call: Call | None,
+        lost: str = "Internal error",
+    ) -> None:
+        self._cell = cell
+        self._task = task
+        self._tasks = tasks
+        self._call = call
+        self._asked: dict[str, tuple[Ask, str]] = {}
+        self._issued: set[str] = set()
+        self._writing: mcpbus_actors.Task | None = None
+        self._deleting: mcpbus_actors.Task | None = None
+        self._reading: dict[mcpbus_actors.Task, Address[object]] = {}
+        self._expired = False
+        self._closing = False
+        task.address = cell.address
+        tasks.enter(task, running=call is not None)
+        cell.on_stop(self._ended)
+        self._timer: Timer = cell.after(max(0.0, task.record.expires - time.time()), Expire())
+        if call is None and not task.record.status.final:
+            self._fail(ProtocolError(INTERNAL_ERROR, lost))
+
+    def handle(self, message: object) -> None:
+        """Handle one message; see `mcpbus_actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
+
+    # -- the call speaks -------------------------------------------------------------------------
+
+    def _discard(self, said: Emission | Progress) -> None:
+        said.receipt.discard(Reason.TASK)
+
+    def _say(self, message: Say) -> None:
+        if not self._task.record.status.final:
+            self._change(self._task.record.status, self._task.payload, message.message)
+
+    def _ask(self, ask: Ask) -> None:
+        if self._task.record.status.final:
+            ask.fail(cannot_ask("its task has ended"))
+            return
+        for key in ask.open:
+            self._asked[self._issue(key)] = ask, key
+        self._look()
+
+    def _issue(self, key: str) -> str:
+        """Return the key under which a question goes out: one that this task never had (rule TX-6)."""
+        issued, count = key, 1
+        while issued in self._issued:
+            count += 1
+            issued = f"{key}-{count}"
+        self._issued.add(issued)
+        return issued
+
+    def _withdraw(self, message: Withdraw) -> None:
+        for issued in [issued for issued, (ask, _) in self._asked.items() if ask is message.ask]:
+            del self._asked[issued]
+        self._look()
+
+    def _finished(self, message: Finished) -> None:
+        self._tasks.finished(self._task)
+        if self._task.record.status.final:
+            return
+        if message.cancelled:
+            self._end(TaskStatus.CANCELLED, None, "The task was cancelled")
+        elif isinstance(message.result, ProtocolError):
+            self._fail(message.result)
+        else:
+            self._end(TaskStatus.COMPLETED, message.result, None)
+
+    # -- the client speaks -----------------------------------------------------------------------
+
+    def _update(self, query: "mcpbus_actors.Ask[Any]") -> None:
+        """Take answers. Those to questions that are not open are ignored, as SEP-2663 has it."""
+        fitting = {key: answer for key, answer in query.message.answers.items() if key in self._asked}
+        try:
+            # All or none: what a client has to send again must not have been used.
+            for issued, answer in fitting.items():
+                ask, key = self._asked[issued]
+                ask.questions[key].read(answer)
+        except AskError as error:
+            query.reply(invalid_params(f"{error.message} - at `params.inputResponses` {quoted(issued)}"))
+            return
+        for issued, answer in fitting.items():
+            ask, key = self._asked.pop(issued)
+            ask.answer(key, answer)
+            if self._call is not None:
+                self._call.used[key] = jsontypes.encode(answer)
+        self._look()
+        query.reply(None)
+
+    def _cancel(self, _message: CancelTask) -> None:
+        if not self._task.record.status.final:
+            self._cancel_call()
+
+    def _follow(self, message: Follow) -> None:
+        record = self._task.record
+        if record.size and self._task.payload is None:
+            task = self._cell.start_task(_tell_of, self._tasks, self._task, context=Context())
+            self._reading[task] = message.listener
+        else:
+            self._tasks.tell([message.listener], record.id, record.encode(self._task.payload))
+
+    # -- the status ------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Follow the questions that are open."""
+        if self._task.record.status.final:
+            return
+        if not self._asked:
+            if self._task.record.status is TaskStatus.INPUT_REQUIRED:
+                self._change(TaskStatus.WORKING, None, self._task.record.message)
+            return
+        requests = {
+            issued: {"method": ask.questions[key].method, "params": ask.params[key]}
+            for issued, (ask, key) in self._asked.items()
+        }
+        payload = jsontypes.encode(requests)
+        if payload != self._task.payload:
+            self._change(TaskStatus.INPUT_REQUIRED, payload, self._task.record.message)
+
+    def _change(self, status: TaskStatus, payload: bytes | None, message: str | None) -> None:
+        task = self._task
+        size = len(payload or b"") if status.final else 0
+        grown = size - task.record.size
+        task.payload = payload
+        task.record = msgspec.structs.replace(
+            task.record, status=status, message=message, updated=time.time(), size=size
+        )
+        self._tasks.changed(task, grown)
+
+    def _fail(self, error: ProtocolError) -> None:
+        self._end(TaskStatus.FAILED, encode_error(error), error.message)
+
+    def _end(self, status: TaskStatus, payload: bytes | None, message: str | None) -> None:
+        task = self._task
+        lived = max(0.0, time.time() - task.record.created)
+        task.record = msgspec.structs.replace(task.record, ttl_ms=math.ceil((lived + task.ttl) * 1000))
+        self._timer.cancel()
+        self._timer = self._cell.after(task.ttl, Expire())
+        self._change(status, payload, message)
+        self._write()
+
+    def _cancel_call(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+
+    # -- the store -------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        put = self._tasks.put
+        self._writing = self._cell.start_task(put, self._task.record, self._task.payload, context=Context())
+
+    def _task_ended(self, message: TaskEnded) -> None:
+        outcome = message.outcome
+        if isinstance(outcome, Failed) and not isinstance(outcome.exception, StoreDownError):
+            _log.error("a task could not be stored", exc_info=outcome.exception)
+        listener = self._reading.pop(message.task, None)
+        if listener is not None:
+            if isinstance(outcome, Succeeded) and outcome.value is not None:
+                self._tasks.tell([listener], self._task.record.id, outcome.value)
+            return
+        if message.task is self._deleting:
+            self._cell.stop()
+            return
+        self._writing = None
+        if isinstance(outcome, Succeeded):
+            self._task.payload = None  # the store has it; where it failed, this is all there is
+        if self._closing:
+            self._cell.stop()
+        elif self._expired:
+            self._delete()
+        elif isinstance(outcome, Failed):
+            self._cell.after(self._tasks.bus.limits.store_pause, _WriteAgain())
+
+    def _write_again(self, _message: _WriteAgain) -> None:
+        if not self._expired and self._writing is None:
+            self._write()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _expire(self, _message: Expire) -> None:
+        if self._task.record.status.final:
+            self._expired = True
+            if self._writing is None and self._deleting is None:
+                self._delete()
+            return
+        self._tasks.overdue(self._task)
+        self._fail(ProtocolError(INTERNAL_ERROR, f"The task did not end within {self._task.ttl:g} s"))
+        self._cancel_call()
+
+    def _delete(self) -> None:
+        delete = self._tasks.delete
+        self._deleting = self._cell.start_task(delete, self._task.record.id, context=Context())
+
+    def _close(self, message: Close) -> None:
+        status = self._task.record.status
+        if message.waiting and status is not TaskStatus.INPUT_REQUIRED:
+            return
+        if not status.final:
+            self._fail(ProtocolError(INTERNAL_ERROR, message.why))
+            self._cancel_call()
+        if message.waiting:
+            return
+        self._closing = True
+        if self._writing is None and self._deleting is None:
+            self._cell.stop()
+
+    def _ended(self, reason: StopReason) -> None:
+        if self._call is not None:
+            self._call.carrier = Reason.FINISHED
+            self._cancel_call()
+        if reason is not StopReason.SYSTEM:
+            # Whoever waits in spite of the cancellation. When the system closes, nobody is to be woken for this.
+            for ask, _ in tuple(self._asked.values()):
+                ask.fail(cannot_ask("its task has ended"))
+        self._tasks.leave(self._task)
+        system = self._tasks.bus.system
+        if reason is StopReason.FAILED and not system.closed:
+            system.spawn(TaskActor, self._task, self._tasks, None)  # reports it
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        Emission: _discard,
+        Progress: _discard,
+        Say: _say,
+        Ask: _ask,
+        Withdraw: _withdraw,
+        Finished: _finished,
+        mcpbus_actors.Ask: _update,
+        CancelTask: _cancel,
+        Follow: _follow,
+        TaskEnded: _task_ended,
+        _WriteAgain: _write_again,
+        Expire: _expire,
+        Close: _close,
+    }
+
+
+async def _tell_of(tasks: TaskTable, task: Task) -> bytes | None:
+    """Return how a task is, for a listen; None where its time was over meanwhile, or the store failed and said so."""
+    try:
+        return await tasks.detail(task)
+    except ProtocolError:
+        return None

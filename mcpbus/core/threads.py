@@ -1,0 +1,108 @@
+"""The worker threads in which plain functions run: so many at once, shared out between the owners of the calls.
+
+A function cannot be ended by anybody but itself. So of the last tenth of the threads those have some who have little, and of
+those who wait each owner has a thread in its turn, however many calls of another's wait.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+import trio
+
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.shares import has_room
+
+
+class Threads:
+    """The places of functions in threads.
+
+    Args:
+        limit: How many there are.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken: dict[Hashable, int] = {}
+        self._total = 0
+        # The owners of those who wait, in the order of their turns.
+        self._waiting: OrderedDict[Hashable, trio.lowlevel.ParkingLot] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many places are taken."""
+        return self._total
+
+    @property
+    def waiting(self) -> int:
+        """How many functions wait for one."""
+        return sum(map(len, self._waiting.values()))
+
+    @property
+    def owners(self) -> int:
+        """How many owners have or want one."""
+        return len(self._taken.keys() | self._waiting.keys())
+
+    def place(self, owner: Hashable, reached: ReachedLimits) -> "Place":
+        """Return what `trio.to_thread.run_sync` is given as its limiter, for one function."""
+        return Place(self, owner, reached)
+
+    def has_room(self, owner: Hashable) -> bool:
+        """Tell whether there is a place for somebody. Then nobody of this owner's waits."""
+        return has_room(self._limit, self._total, self._taken.get(owner, 0))
+
+    def take(self, owner: Hashable) -> None:
+        """Take a place."""
+        self._taken[owner] = self._taken.get(owner, 0) + 1
+        self._total += 1
+
+    async def wait(self, owner: Hashable) -> None:
+        """Wait until a place has been taken for somebody."""
+        lot = self._waiting.get(owner)
+        if lot is None:
+            lot = self._waiting[owner] = trio.lowlevel.ParkingLot()
+        try:
+            await lot.park()
+        finally:
+            if not lot and self._waiting.get(owner) is lot:
+                del self._waiting[owner]
+
+    def give_back(self, owner: Hashable) -> None:
+        """Give a place back, to somebody who waits."""
+        left = self._taken.pop(owner, 1) - 1
+        if left:
+            self._taken[owner] = left
+        self._total -= 1
+        while (waiter := self._next()) is not None:
+            self.take(waiter)
+            lot = self._waiting[waiter]
+            lot.unpark()
+            if lot:
+                self._waiting.move_to_end(waiter)
+            else:
+                del self._waiting[waiter]
+
+    def _next(self) -> Hashable | None:
+        # Whoever has no place yet may have one, so not many are asked in vain.
+        return next((owner for owner in self._waiting if self.has_room(owner)), None)
+
+
+class Place:
+    """One function's place, in the form of a `trio.CapacityLimiter`."""
+
+    __slots__ = ("_owner", "_reached", "_threads")
+
+    def __init__(self, threads: Threads, owner: Hashable, reached: ReachedLimits) -> None:
+        self._threads = threads
+        self._owner = owner
+        self._reached = reached
+
+    async def acquire_on_behalf_of(self, _borrower: object) -> None:
+        """Take it, once there is one."""
+        if self._threads.has_room(self._owner):
+            self._threads.take(self._owner)
+        else:
+            self._reached.note("threads", self._owner, "a plain function waited for a thread")
+            await self._threads.wait(self._owner)
+
+    def release_on_behalf_of(self, _borrower: object) -> None:
+        """Give it back."""
+        self._threads.give_back(self._owner)

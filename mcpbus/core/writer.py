@@ -1,0 +1,189 @@
+"""The writing end of a stream, for the task of the connection that carries it.
+
+A transport's shell attaches its connection to a stream and drains it, from the connection's own task::
+
+    with stream.attach(cancel_scope) as writer:
+        while (batch := await writer.take(keep_alive)) is not None:
+            ...                       # write the whole batch in one call
+            writer.written()
+
+Nothing but that task ever waits for the client.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
+
+import msgspec
+import trio
+from mcpbus_actors import Address
+
+from mcpbus.core.budget import Account
+from mcpbus.core.event_log import EventLog
+from mcpbus.core.outbox import Outbox, Outgoing
+from mcpbus.core.receipt import DELIVERED, STORED, Fate
+
+
+class Cancellable(Protocol):
+    """A `trio.CancelScope`, or what can be ended like one."""
+
+    def cancel(self) -> None:
+        """End it."""
+
+
+class Written(Protocol):
+    """A stream, as its writer sees it.
+
+    Attributes:
+        outbox: What waits.
+        writing: What was taken, and is being written.
+        writing_bytes: How much that is.
+        account: Where it is counted what waits, if that is much.
+        ready: Set when there is something to take, if somebody waits for that.
+        log: What the stream has said, if its client can come back for it.
+    """
+
+    outbox: Outbox
+    writing: Sequence[Outgoing]
+    writing_bytes: int
+    account: Account | None
+    ready: trio.Event | None
+    log: EventLog | None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has ended."""
+
+    @property
+    def address(self) -> Address[object]:
+        """Where it is told that its writer has let go."""
+
+    def count(self) -> None:
+        """Say how much waits."""
+
+    def conclude(self, fate: Fate) -> None:
+        """Give what is being written its fate."""
+
+
+class Detached(msgspec.Struct, frozen=True):
+    """A connection's task has let go of the stream."""
+
+    writer: "Writer"
+
+
+class TakeOver(msgspec.Struct, frozen=True):
+    """A client has come back for the stream on another connection."""
+
+    writer: "Writer"
+
+
+class Writer:
+    """The writing end of a stream, for the task of the attached connection; leaving its block detaches it.
+
+    Attributes:
+        connection: The scope in which that task runs, or whatever else ends the connection, if it may be cancelled.
+        notify: Called as soon as there is something to take, with whether it is the last; for connections that are written
+            without a task which waits. It is called by the stream's actor, which hears what it says only afterwards.
+        granted: Set when the stream is this writer's own, if it had to wait for that.
+        retry: After how many seconds the client should come back; None unless the connection is to be closed.
+    """
+
+    __slots__ = ("_held_back", "_kept", "_stream", "connection", "granted", "notify", "retry")
+
+    def __init__(self, stream: Written, connection: Cancellable | None) -> None:
+        self._stream = stream
+        self._kept = False
+        self._held_back = False
+        self.connection = connection
+        self.notify: Callable[[bool], None] | None = None
+        self.granted: trio.Event | None = None
+        self.retry: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stream = self._stream
+        if self._kept:
+            self.stored()
+        if not stream.stopped:
+            stream.address.tell(Detached(self))
+
+    def grant(self) -> None:
+        """Let whoever waits to have the stream see that it has it, or that there is none any more."""
+        if self.granted is not None:
+            self.granted.set()
+
+    async def take_soon(self) -> list[Outgoing] | None:
+        """Take all messages that are there after two turns of the scheduler; otherwise as `take`.
+
+        Most handlers end within these turns, and then nothing had to be set up to wait for them.
+        """
+        for _ in range(2):
+            await trio.lowlevel.checkpoint()
+            if self._stream.outbox:
+                break
+        return self.take_now()
+
+    async def take(self, timeout: float = float("inf")) -> list[Outgoing] | None:  # noqa: ASYNC109
+        """Wait for messages, and take all that there are.
+
+        A cancellation takes nothing.
+
+        Args:
+            timeout: After how many seconds to return without a message.
+
+        Returns:
+            The batch; an empty list after `timeout`; None when the stream has ended.
+        """
+        stream = self._stream
+        outbox = stream.outbox
+        if not outbox and not outbox.closed and self.retry is None:
+            ready = stream.ready = trio.Event()
+            if timeout == float("inf"):
+                await ready.wait()
+            else:
+                with trio.move_on_after(timeout):
+                    await ready.wait()
+        return self.take_now()
+
+    def take_now(self) -> list[Outgoing] | None:
+        """Take all messages that are there; otherwise as `take`."""
+        stream = self._stream
+        outbox, size = stream.outbox, stream.outbox.held
+        batch = outbox.take()
+        if self._held_back:
+            self._held_back = False
+            batch, size = [*stream.writing, *batch], stream.writing_bytes + size
+        if not batch:
+            return None if outbox.closed else batch
+        stream.writing, stream.writing_bytes = batch, size
+        if stream.account is not None:
+            stream.count()
+            if outbox.closed:
+                return None  # that was too much, and for this stream the most waited
+        return batch
+
+    def hold_back(self) -> None:
+        """Do not write the batch yet: the next one that is taken begins with it."""
+        self._held_back = True
+
+    async def keep(self) -> list[str] | None:
+        """Put the batch into the stream's log before it is written, and return the ids of its events, if it is kept."""
+        stream = self._stream
+        if stream.log is None:
+            return None
+        ids = await stream.log.append(stream.writing)
+        self._kept = ids is not None
+        return ids
+
+    def stored(self) -> None:
+        """Say that nobody writes the batch any more, which is in the log."""
+        self._conclude(STORED)
+
+    def written(self) -> None:
+        """Say that the write of the batch returned, and no disconnect was seen."""
+        self._conclude(DELIVERED)
+
+    def _conclude(self, fate: Fate) -> None:
+        self._kept = False
+        self._stream.conclude(fate)

@@ -1,1 +1,0 @@
-"""Task stores: where tasks are, and what came of them, until their time is over."""

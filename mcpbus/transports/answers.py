@@ -1,0 +1,122 @@
+"""What an HTTP request is answered, and in which form: pure functions of what came of it."""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import attrs
+
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.outbox import Outgoing
+from mcpbus.core.signals import Ending
+from mcpbus.core.stream import Stream
+from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.http.messages import NO_STORE, Answer, answer, refusal, status_of
+from mcpbus.protocol.http.sse import HEADERS
+from mcpbus.protocol.jsonrpc import RequestId, encode_error
+from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.routes import Setting
+
+HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+_JSON = b"application/json"
+JSON_HEADERS: Final[HeaderList] = ((b"content-type", _JSON), NO_STORE)
+RETRY_AFTER: Final = (b"retry-after", b"1")
+"""What goes with each 503 and each 429 (RFC 9110, section 10.2.3): what is refused for want of room costs next to nothing."""
+
+
+@attrs.frozen
+class Form:
+    """What form an answer may take.
+
+    Attributes:
+        json: Whether it may be JSON.
+        sse: Whether it may be an SSE stream.
+        early: Whether the stream begins before there is anything to say.
+        patient: Whether it waits for its first message however long that takes, with no keep-alive before.
+        array: Whether it has several replies, which are an array in JSON.
+    """
+
+    json: bool = True
+    sse: bool = True
+    early: bool = False
+    patient: bool = False
+    array: bool = False
+
+    def setting(self, *, stateless: bool) -> Setting:
+        """Return how a client with such answers is connected, for routing."""
+        return _SETTINGS[stateless, self.sse]
+
+    def narrow(self, *, accepts_json: bool, accepts_sse: bool) -> "Form":
+        """Return this form as far as the client takes it; where nothing is left, what the client takes."""
+        sse = accepts_sse and (self.sse or not accepts_json)
+        return attrs.evolve(self, json=accepts_json and (self.json or not sse), sse=sse)
+
+
+_SETTINGS: Final = {
+    (False, False): Setting.HTTP_JSON,
+    (False, True): Setting.HTTP,
+    (True, False): Setting.STATELESS_JSON,
+    (True, True): Setting.STATELESS,
+}
+
+# What a client cancelled gets no reply, yet its POST needs an answer: a stream with nothing in it. So does what was in flight when
+# a client ended its session: a 404 is for who does not know yet that it has ended, and clients that leave it fail on one (rule W-46).
+_UNANSWERED: Final = frozenset({Ending.CANCELLED, Ending.SESSION_ENDED})
+
+LISTEN_FORM = Form(json=False)
+"""A listen is a stream whatever else is preferred."""
+GET_FORM = Form(json=False, early=True)
+"""A GET stream may be quiet for long; its client waits for the head."""
+
+
+def session_header(session_id: str | None) -> HeaderList:
+    """Return the header that tells a client its new session's id."""
+    return [] if session_id is None else [(b"mcp-session-id", session_id.encode())]
+
+
+def stream_headers(first: list[Outgoing]) -> HeaderList:
+    """Return the headers of an SSE stream whose first messages these are."""
+    return [*HEADERS, *session_header(first[0].session_id if first else None)]
+
+
+def whole(data: bytes, session_id: str | None = None) -> Answer:
+    """Return a successful reply as JSON."""
+    return answer(200, _JSON, data, *session_header(session_id))
+
+
+def whole_reply(reply: Outgoing, revision: Revision | None) -> Answer:
+    """Return the answer of a request that said nothing before its reply."""
+    if reply.error_code is None or revision is None:
+        return whole(reply.data, reply.session_id)
+    return answer(status_of(reply.error_code, revision), _JSON, reply.data)
+
+
+def whole_batch(replies: list[Outgoing]) -> Answer:
+    """Return the answer of a batch whose requests said nothing before their replies."""
+    return whole(b"[%b]" % b",".join([reply.data for reply in replies]))
+
+
+def failed(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:
+    """Return the answer of a request that failed before it said anything."""
+    error = revision.admissible(error)
+    return answer(status_of(error.code, revision), _JSON, encode_error(request_id, error))
+
+
+def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:
+    """Return the answer of a request that was refused."""
+    body = encode_error(request_id, revision.admissible(error))
+    if isinstance(error, Overloaded):
+        return answer(error.status, _JSON, body, RETRY_AFTER)
+    return answer(status_of(error.code, revision), _JSON, body)
+
+
+def overload(error: Overloaded) -> Answer:
+    """Return the answer of a client that there was no room for, whatever it asked."""
+    return refusal(error.status, error, None, RETRY_AFTER)
+
+
+def unanswered(stream: Stream) -> Answer:
+    """Return the answer of a request that ended without a reply, before anything was said."""
+    if stream.ending in _UNANSWERED:
+        return Answer(200, HEADERS)
+    return refusal(500, internal_error())

@@ -1,0 +1,213 @@
+"""The ASGI shell over the `endpoint`."""
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import trio
+
+from mcpbus.core.containment import ExceptionsOnly
+from mcpbus.core.hub import Hub
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.protocol.bounded_cache import Remembered
+from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import Answer, Head, plain_path, refusal
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.large import LARGE_BYTES
+from mcpbus.protocol.owners import Peer
+from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.asgi_websocket import AsgiWebSocket
+from mcpbus.transports.endpoint import Endpoint
+from mcpbus.transports.responder import ResponseMode
+from mcpbus.transports.response import Host
+from mcpbus.transports.unfinished import Unfinished, take_turn
+
+_LAST_LOOK_SECONDS: Final = 0.1
+_TOO_SLOW: Final = refusal(408, invalid_request("the body of the request did not come in time"))
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Fields: TypeAlias = Iterable[tuple[bytes, bytes]]
+"""Header fields, as ASGI gives them: perhaps only once."""
+
+
+class AsgiApp:
+    """The endpoint of an open bus as an ASGI application. Made by `Bus.asgi`; needs no lifespan.
+
+    Args:
+        bus: The bus to attach to.
+        options: How the endpoint is served.
+        response: The form of answers; see `Endpoint`.
+    """
+
+    def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
+        self._bus = bus
+        self._endpoint = Endpoint(bus, options, response)
+        self._remembered = Remembered[Hashable, _Known]()
+
+    @property
+    def reached(self) -> ReachedLimits:
+        """Which limits were reached, of the bus or of the server that serves this application."""
+        return self._bus.reached
+
+    @property
+    def path(self) -> str:
+        """Where the endpoint is, below the mount point."""
+        return self._endpoint.options.path
+
+    def direct(self, _path: str) -> Endpoint:
+        """Return the endpoint itself, for a server that hands in HTTP requests without ASGI; all paths are its own."""
+        return self._endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's scope, as ASGI 3.0 has it."""
+        if scope["type"] == "http":
+            request = _AsgiRequest(self._read(scope), _peer(scope), receive, send, self._bus)
+            try:
+                with ExceptionsOnly("a request"):
+                    answer = await self._endpoint.serve(request)
+                if answer is not None:
+                    with self._endpoint.entered(answer):
+                        await request.answer(answer)
+            except* trio.BrokenResourceError:
+                pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
+        elif scope["type"] == "lifespan":
+            await _pass_lifespan(receive, send)
+        else:
+            head = _head(scope, "GET", scope["headers"])
+            await AsgiWebSocket(self._endpoint.websockets, scope, receive, send).serve(head, _peer(scope))
+
+    def _read(self, scope: Scope) -> "_Known":
+        """Read the head of a request, or recall it: clients send the same few for ever."""
+        fields = tuple(scope["headers"])
+        key = (scope["method"], scope["path"], scope.get("query_string"), scope.get("root_path"), fields)
+        try:
+            known = self._remembered.get(key)
+        except TypeError:  # its fields are lists, as ASGI admits
+            return self._judge(scope, fields)
+        if known is None:
+            known = self._judge(scope, fields)
+            texts = (
+                scope["method"],
+                scope["path"],
+                scope.get("query_string") or b"",
+                *(text for field in fields for text in field),
+            )
+            self._remembered.keep(key, known, sum(map(len, texts)))
+        return known
+
+    def _judge(self, scope: Scope, fields: Fields) -> "_Known":
+        head = _head(scope, scope["method"], fields)
+        return _Known(head, self._endpoint.cors_headers(head), self._endpoint.clears(head))
+
+    async def drain(self, seconds: float) -> None:
+        """End all that goes on, as `Bus.drain`."""
+        await self._bus.drain(seconds)
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What is known of all requests that have one head: it, what CORS adds to each answer, and whether it is in order."""
+
+    head: Head
+    cors: HeaderList
+    cleared: bool
+
+
+def _head(scope: Scope, verb: str, fields: Fields) -> Head:
+    root = scope.get("root_path", "")
+    path = plain_path(scope["path"].removeprefix(root) or "/")
+    return Head(verb, path, Headers(fields), (scope.get("query_string") or b"").decode("latin-1"), root)
+
+
+def _peer(scope: Scope) -> Peer:
+    client = scope.get("client")
+    return Peer.at(client[0] if client else None)
+
+
+class _AsgiRequest:
+    """An `HttpRequest` of the ASGI shell."""
+
+    __slots__ = ("_budget", "_cors", "_limits", "_reached", "_receive", "_send", "cleared", "head", "peer")
+
+    host: Host | None = None
+
+    def __init__(self, known: _Known, peer: Peer, receive: Receive, send: Send, bus: Hub) -> None:
+        self.head = known.head
+        self.peer = peer
+        self.cleared = known.cleared
+        self._cors = known.cors
+        self._limits = bus.limits
+        self._budget = bus.budget
+        self._reached = bus.reached
+        self._receive = receive
+        self._send = send
+
+    async def read_body(self, limit: int) -> bytes | None:
+        pace = self._limits.body_pace
+        until = pace.begin(trio.current_time())
+        body, more = await self._read_piece(until)
+        if not more and (len(body) < LARGE_BYTES or not self._budget.line.locked()):
+            # It is finished, and what is decoded of it is counted next.
+            if len(body) >= LARGE_BYTES:
+                await take_turn(self._budget.line)
+            return body if len(body) <= limit else None
+        with Unfinished(self._budget, self.peer) as unfinished:
+            unfinished.add(body)
+            while more and len(unfinished) <= limit:
+                until = pace.go_on(until, trio.current_time(), len(body))
+                body, more = await self._read_piece(until)
+                if body:  # the last one is empty, as a rule
+                    unfinished.add(body)
+            return await unfinished.whole() if len(unfinished) <= limit else None
+
+    async def _read_piece(self, until: float) -> tuple[bytes, bool]:
+        """Read what comes next of the body, and whether more does."""
+        message = await self._receive_until(until)
+        if message["type"] == "http.disconnect":
+            raise trio.BrokenResourceError("the client went away while its request was read")
+        return message.get("body", b""), message.get("more_body", False)
+
+    async def _receive_until(self, until: float) -> Message:
+        with trio.CancelScope(deadline=until):
+            return await self._receive()
+        # It may have come while nobody looked, as when the process was stopped; who reads the connection has a moment for it.
+        with trio.move_on_after(_LAST_LOOK_SECONDS):
+            return await self._receive()
+        self._reached.note("body_timeout", self.peer, "a request was answered 408")
+        await self.answer(_TOO_SLOW)
+        raise trio.BrokenResourceError("the body of the request did not come in time")
+
+    async def answer(self, reply: Answer) -> None:
+        headers = [*reply.headers, *self._cors]
+        if reply.body and b"content-length" not in dict(headers):
+            headers.append((b"content-length", b"%d" % len(reply.body)))  # else it goes out in chunks
+        deadline = self._limits.write_deadline
+        with self._reached.writing(deadline, self.peer):
+            await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            await self._send({"type": "http.response.body", "body": reply.body})
+            return
+        raise trio.BrokenResourceError(f"the client accepted nothing for {deadline:g} s")
+
+    async def start_stream(self, headers: HeaderList) -> None:
+        headers = [*headers, *self._cors]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def write(self, data: bytes, *, more: bool) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def disconnected(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+async def _pass_lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            await send({"type": "lifespan.shutdown.complete"})
+            return

@@ -1,0 +1,111 @@
+"""The ASGI shell over `websocket`: translates, and decides nothing."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import trio
+
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.owners import Peer
+from mcpbus.transports.duplex import Channel
+from mcpbus.transports.websocket import FAREWELL_SECONDS, CloseCode, WebSockets, select
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class AsgiWebSocket:
+    """One connection, as an ASGI server shows it to its application.
+
+    Args:
+        websockets: The endpoint.
+        scope: Of ASGI's type `websocket`.
+        receive: As ASGI has it.
+        send: As ASGI has it.
+    """
+
+    def __init__(
+        self, websockets: WebSockets, scope: MutableMapping[str, Any], receive: Receive, send: Send
+    ) -> None:
+        self._websockets = websockets
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+
+    async def serve(self, head: Head, peer: Peer) -> None:
+        """Serve the connection, to its end.
+
+        Args:
+            head: The upgrade request.
+            peer: From where it came.
+        """
+        await self._receive()  # websocket.connect
+        offered = self._scope.get("subprotocols") or ()
+        opened = self._websockets.judge(head) or await self._websockets.open(head, peer, offered)
+        if isinstance(opened, Answer):
+            await self._refuse(opened)
+            return
+        with opened as channel:
+            await self._send({"type": "websocket.accept", "subprotocol": select(offered)})
+            code = await self._run(channel)
+        if code is not None:
+            await self._close(channel, code)
+
+    async def _run(self, channel: Channel) -> CloseCode | None:
+        """Serve an open connection; return with which code to close it, if it is not gone or taken for dead."""
+        code: CloseCode | None = None
+
+        async def send(messages: list[bytes]) -> None:
+            for message in messages:
+                await self._send({"type": "websocket.send", "text": message.decode()})
+
+        async def write() -> None:
+            nonlocal code
+            if await channel.write(send):
+                code = self._websockets.why_ended()
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            code = await self._read(channel)
+            nursery.cancel_scope.cancel()
+        return code
+
+    async def _read(self, channel: Channel) -> CloseCode | None:
+        """Take what the client sends until it leaves; return why it must, if it did not."""
+        while True:
+            message = await self._receive()
+            if message["type"] == "websocket.disconnect":
+                return None
+            text = message.get("text")
+            if text is None:
+                return CloseCode.UNSUPPORTED_DATA
+            data = text.encode("utf-8", "surrogatepass")
+            if len(data) > self._websockets.max_bytes:
+                self._websockets.note_too_big(channel)
+                return CloseCode.MESSAGE_TOO_BIG
+            await channel.receive(data)
+
+    async def _close(self, channel: Channel, code: CloseCode) -> None:
+        bus = self._websockets.bus
+        with bus.reached.writing(bus.limits.write_deadline, channel.session.owner):
+            await self._send({"type": "websocket.close", "code": int(code), "reason": code.reason})
+        with trio.move_on_after(FAREWELL_SECONDS):
+            while (await self._receive())["type"] != "websocket.disconnect":
+                pass
+
+    async def _refuse(self, reply: Answer) -> None:
+        if "websocket.http.response" not in (self._scope.get("extensions") or {}):
+            code = int(CloseCode.POLICY_VIOLATION)
+            await self._send({"type": "websocket.close", "code": code, "reason": "refused"})
+            return
+        # The connection has been promised to the other protocol: it cannot go on in HTTP/1.1.
+        ends = [(b"connection", b"close")] if self._scope.get("http_version", "1.1") == "1.1" else []
+        await self._send(
+            {
+                "type": "websocket.http.response.start",
+                "status": reply.status,
+                "headers": [*reply.headers, *ends],
+            }
+        )
+        await self._send({"type": "websocket.http.response.body", "body": reply.body})

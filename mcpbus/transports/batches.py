@@ -1,0 +1,179 @@
+"""Batches over HTTP, which revision 2025-03-26 has: several messages in one POST.
+
+All its requests are answered on one stream, which ends with the last reply; their replies are one JSON array where
+none of them said anything before. Each is a request like any other: it is cancelled, and crashes, by itself.
+
+A batch is short, and what it is answered may be long: so its requests are served some at a time, and no further ones while much waits
+to be written.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, ClassVar, Final
+
+import attrs
+from mcpbus_actors import Cell, Failed, Stopped, TaskEnded
+
+from mcpbus.core.hub import Hub
+from mcpbus.core.outbox import Outgoing
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.session import Session
+from mcpbus.core.signals import Abort, Ending
+from mcpbus.core.stream import Stream
+from mcpbus.dispatch import dispatcher
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.http.messages import (
+    ACCEPTED,
+    AcceptNotification,
+    Answer,
+    Batch,
+    DeliverResponse,
+    Serve,
+    answer,
+)
+from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode_result
+from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Kind, Line, Reason, Setting
+
+_AT_ONCE: Final = 16
+"""How many requests of a batch are served at once."""
+
+
+def begin_batch(
+    bus: Hub, batch: Batch[Session], setting: Setting, principal: object, peer: Peer
+) -> Stream | Answer:
+    """Deal with all messages of a batch, in their order; requests after the first few are begun as those are answered.
+
+    Args:
+        bus: The bus.
+        batch: The messages, judged.
+        setting: How the client is connected.
+        principal: Whom `authenticate` found.
+        peer: From where it came.
+
+    Returns:
+        The stream on which all requests are answered; without any, what to answer at once.
+    """
+    origin = None
+    if any(isinstance(member, Serve) for member in batch.members):
+        stream = bus.open_stream(Line.OWN, batch.session)
+        stream.owed = sum(isinstance(member, Serve | Undecodable) for member in batch.members)
+        origin = _Origin(bus, setting, principal, peer, stream)
+    faults = []
+    for member in batch.members:
+        match member:
+            case AcceptNotification():
+                dispatcher.notify(member.notification, member.session)
+            case DeliverResponse():
+                dispatcher.answer(member.response, member.session)
+            case Undecodable() if origin is None:
+                faults.append(encode_error(member.id, member.error))
+            case _ if origin is not None:
+                origin.take(member)
+    if origin is not None:
+        if origin.later:
+            bus.system.spawn(BatchActor, origin, batch.session)
+        return origin.stream
+    return answer(400, b"application/json", b"[%b]" % b",".join(faults)) if faults else ACCEPTED
+
+
+@attrs.define
+class _Origin:
+    """Where the requests of a batch come from, and where they are answered.
+
+    Attributes:
+        bus: The bus.
+        setting: How the client is connected.
+        principal: Whom `authenticate` found.
+        peer: From where it came.
+        stream: Where all of them are answered.
+        later: Those that have not begun, in order.
+    """
+
+    bus: Hub
+    setting: Setting
+    principal: object
+    peer: Peer
+    stream: Stream
+    later: deque[Serve[Session]] = attrs.field(factory=deque)
+    _begun: int = 0
+
+    def take(self, member: Serve[Session] | Undecodable) -> None:
+        """Begin a request if it is one of the first, and answer what is none."""
+        if isinstance(member, Undecodable):
+            self.answer(member.id, "", encode_error(member.id, member.error))
+        elif self._begun < _AT_ONCE:
+            self._begun += 1
+            self.begin(member)
+        else:
+            self.later.append(member)
+
+    def begin(self, member: Serve[Session]) -> None:
+        """Begin one request; what is answered at once joins the replies of the others on their stream."""
+        request, revision, setting = member.request, member.revision, self.setting
+        context = RequestContext(
+            request, member.routing, revision, setting, self.peer, None, member.session, self.principal
+        )
+        try:
+            result = dispatcher.serve(self.bus, context, lambda _line, _session: self.stream)
+        except ProtocolError as error:
+            self.answer(request.id, request.method, encode_error(request.id, revision.admissible(error)))
+        else:
+            if isinstance(result, bytes):
+                self.answer(request.id, request.method, encode_result(request.id, result))
+
+    def answer(self, request_id: RequestId | None, method: str, data: bytes) -> None:
+        """Put a reply that is there at once among the others."""
+        receipt = self.bus.ledger.enter(method)
+        reply = Outgoing(Kind.REPLY, Era.LEGACY, data, receipt, request_id=request_id, final=True)
+        self.stream.send(reply)
+
+
+class BatchActor:
+    """Has those requests of a batch begun that were not begun with the first, as these are answered.
+
+    Args:
+        cell: Its cell.
+        origin: Where they come from.
+        session: The session in which they came; None in stateless serving.
+    """
+
+    __slots__ = ("_cell", "_stream")
+
+    def __init__(self, cell: Cell[object], origin: _Origin, session: Session | None) -> None:
+        self._cell = cell
+        self._stream = origin.stream
+        if session is not None:
+            cell.watch(session.address)
+        cell.start_task(_begin_all, origin, context=copy_context())
+
+    def handle(self, message: object) -> None:
+        """Handle one message; see `mcpbus_actors.Actor`."""
+        self._HANDLERS[type(message)](self, message)
+
+    def _all_begun(self, message: TaskEnded) -> None:
+        if isinstance(message.outcome, Failed):
+            self._stream.address.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        self._cell.stop()
+
+    def _session_ended(self, _message: Stopped) -> None:
+        # Those that were begun have ended with their session. Nobody else would end the answer for the others.
+        self._stream.address.tell(Abort(Ending.SESSION_ENDED, Reason.SESSION_ENDED))
+        self._cell.stop()
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        TaskEnded: _all_begun,
+        Stopped: _session_ended,
+    }
+
+
+async def _begin_all(origin: _Origin) -> None:
+    stream, later = origin.stream, origin.later
+    while later:
+        # A lost connection is not a cancellation: where nobody waits for answers, none waits to be written.
+        if not stream.stopped and (stream.owed - len(later) >= _AT_ONCE or stream.laden):
+            await stream.relieved()
+        else:
+            origin.begin(later.popleft())

@@ -1,0 +1,454 @@
+"""A shared channel: one connection that carries everything, as on stdio, HTTP+SSE, WebSocket and in process.
+
+Legacy requests belong to the connection's session from its initialize on; modern ones carry what they need in
+their own ``_meta``. Both may be in flight at once, and their ids are unique across both. When the connection ends,
+so does the session, and all that is in flight is cancelled. On stdio alone a client can end its input and go on reading:
+it asks nothing more, and what it has asked is still answered.
+"""
+
+import logging
+import math
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Sequence
+from typing import Final, Self
+
+import trio
+
+from mcpbus.core.hub import Hub
+from mcpbus.core.outbox import Outgoing
+from mcpbus.core.request import Request as Admitted
+from mcpbus.core.request_context import OpenStream, RequestContext
+from mcpbus.core.session import Close, Session, Stage
+from mcpbus.core.signals import InputEnded
+from mcpbus.core.stream import Stream
+from mcpbus.dispatch import dispatcher
+from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
+from mcpbus.dispatch.handshake import Registration
+from mcpbus.features.catalogue import Features
+from mcpbus.protocol.errors import (
+    ProtocolError,
+    insufficient_scope,
+    internal_error,
+    invalid_request,
+)
+from mcpbus.protocol.jsonrpc import (
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    Undecodable,
+    decode,
+    decode_batch,
+    encode_error,
+    encode_result,
+)
+from mcpbus.protocol.messages import decode_initialize
+from mcpbus.protocol.meta import Routing, read_routing
+from mcpbus.protocol.owners import IN_PROCESS, Peer
+from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
+from mcpbus.protocol.routes import Kind, Line, Setting
+from mcpbus.transports.authorizing import lacking
+
+_log = logging.getLogger("mcpbus")
+
+# Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
+_MODERN_METHODS = frozenset({"server/discover", LISTEN})
+_IN_A_ROW = 16
+"""After so many messages what they have begun goes on before more is taken: what it says may be too much already."""
+_UNREADY = (Stage.CONNECTED, Stage.REGISTERING)
+# Before Python 3.12 each look-up by a class's name is a search.
+_SHARED = Setting.SHARED
+
+_SLICE: Final = 64 * 1024
+
+Serve = Callable[[Hub, RequestContext, OpenStream], bytes | Stream | Admitted]
+"""`dispatcher.serve`, or `dispatcher.admit`."""
+
+Send = Callable[[list[bytes]], Awaitable[None]]
+"""Writes messages in one call; an empty list is due when nothing was said for the keep-alive time."""
+
+
+async def run_channel(
+    bus: Hub,
+    messages: AsyncIterable[bytes],
+    send: Callable[[bytes], Awaitable[None]],
+    principal: object = None,
+    peer: Peer = IN_PROCESS,
+    *,
+    draining: trio.CancelScope | None = None,
+) -> bool:
+    """Serve one connection of lines until its client ends it, or the bus does.
+
+    A client that does not read, or reads slowly, is waited for. Once it has ended the connection it has to take 64 KiB within
+    the write deadline, and so on.
+
+    Args:
+        bus: The bus to attach to.
+        messages: What the client sends, one JSON-RPC message each; its end is the end of the connection.
+        send: Writes one or several messages, each followed by a line break, or a part of one that is very long.
+        principal: Who the client is, if that is known.
+        peer: From where it came.
+        draining: In which requests that are in flight at the end of `messages` may come to their own end. What its deadline
+            leaves is answered with an error; cancelling it drops what is left. Without it, they are cancelled at once.
+
+    What waits to be written at the end is written.
+
+    Returns:
+        Whether the client took all that was said.
+
+    Raises:
+        Overloaded: The bus takes no more connections.
+    """
+    whole: bool | None = None
+    ended = False
+
+    async def write_lines(lines: list[bytes]) -> None:
+        for piece in _cut(b"".join([b"%b\n" % line for line in lines])):
+            be_patient()
+            await send(piece)
+
+    def be_patient() -> None:
+        if ended:
+            nursery.cancel_scope.deadline = trio.current_time() + bus.limits.write_deadline
+
+    async def write() -> None:
+        nonlocal whole
+        whole = await channel.write(write_lines, deadline=math.inf)
+        nursery.cancel_scope.cancel()
+
+    with Channel(bus, principal, peer, spared=True) as channel:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            async for message in messages:
+                await channel.receive(message)
+            channel.end(None if draining is None else await channel.drain(draining))
+            ended = True
+            be_patient()
+    if whole is None:
+        bus.reached.missed_write(channel.session.owner)
+    return bool(whole)
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    """Cut lines into pieces, between two of them wherever that is possible."""
+    start = 0
+    while start < len(data):
+        end = data.rfind(b"\n", start, start + _SLICE) + 1 or start + _SLICE
+        yield data[start:end]
+        start = end
+
+
+class Channel:
+    """Both ends of one connection, for the transport that carries it; leaving its block ends what is left of it.
+
+    Args:
+        bus: The bus to attach to.
+        principal: Who the client is, if that is known.
+        peer: From where it came.
+        spared: Whether it ends neither when too much waits for clients that do not read, nor if its client says nothing.
+
+    Attributes:
+        session: The session that the connection is.
+
+    Raises:
+        Overloaded: The bus takes no more connections.
+    """
+
+    def __init__(self, bus: Hub, principal: object, peer: Peer = IN_PROCESS, *, spared: bool = False) -> None:
+        self._bus = bus
+        self._peer = peer
+        self.session, self._stream = bus.open_channel(principal, peer, timed=not spared)
+        self._stream.spared = spared
+        self._writer = self._stream.attach()
+        # More than this waits only for a client that goes on asking and does not read what it is answered.
+        self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
+        self._taken = trio.Event()
+        self._in_a_row = 0
+        self._used = False
+        self._principal = principal
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.__exit__()
+
+    async def drain(self, draining: trio.CancelScope) -> str | None:
+        """Let what is in flight come to its end, although the client says nothing more.
+
+        Args:
+            draining: How long it may take, and how to end it at once.
+
+        Returns:
+            What to answer to the rest if it took too long.
+        """
+        session = self.session
+        session.address.tell(InputEnded())
+        with draining:
+            await session.in_flight.wait_idle()
+        if not session.in_flight or trio.current_time() < draining.deadline:
+            return None
+        self._bus.reached.note(
+            "drain_seconds", session.owner, "what still ran after the end of its input was ended"
+        )
+        return "The server ended the request, which took too long after the end of its client's input"
+
+    def end(self, why: str | None = None) -> None:
+        """End the session; what waits is still written.
+
+        Args:
+            why: What requests in flight are answered with; None if the client has left them, which is silent.
+        """
+        self.session.address.tell(Close(why))
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def write(self, send: Send, keep_alive: float = math.inf, *, deadline: float | None = None) -> bool:
+        """Write what is said, until the channel ends or its client takes nothing for the write deadline.
+
+        Args:
+            send: Writes it; may raise what trio's streams raise for a connection that is broken.
+            keep_alive: Seconds of silence after which `send` is called with nothing.
+            deadline: Seconds that `send` may take; if not given, those of `Limits.write_deadline`.
+
+        Returns:
+            Whether the client took everything.
+        """
+        reached = self._bus.reached
+        seconds = self._bus.limits.write_deadline if deadline is None else deadline
+        try:
+            while (batch := await self._writer.take(keep_alive)) is not None:
+                with trio.CancelScope() as writing:
+                    self._writer.connection = writing
+                    with reached.writing(seconds, self.session.owner) as patience:
+                        await send([message.data for message in batch])
+                    # A write to a connection that has ended meanwhile may return as if nothing were. One that took its time and
+                    # came to its end is none the worse for that.
+                    await trio.lowlevel.checkpoint_if_cancelled()
+                self._writer.connection = None
+                if writing.cancelled_caught or patience.cancelled_caught:
+                    return False
+                if batch:
+                    self._writer.written()
+                    self._wake()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+        finally:
+            self._room = 0
+            self._wake()
+        return True
+
+    def _wake(self) -> None:
+        self._taken.set()
+        self._taken = trio.Event()
+
+    async def deliver(self, receive: Callable[[bytes], object]) -> None:
+        """Hand over what is said, message by message, to a program that never waits, until the channel ends."""
+        while (batch := await self._writer.take()) is not None:
+            for message in batch:
+                receive(message.data)
+            if batch:
+                self._writer.written()
+            if self._stream.waiting:
+                # Said by who received it, and there is no end to that, perhaps.
+                await trio.lowlevel.checkpoint()
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait to be written."""
+        return self._stream.waiting
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def receive(self, data: bytes) -> None:
+        """Take one message of the client, then wait while there is too much that it has not read."""
+        await self.take(data)
+        await self.room()
+
+    def requests(self, data: bytes) -> Iterator[tuple[Features, Request, Routing]]:
+        """Return the requests in a message of the client that is not taken yet, with what is offered to them."""
+        try:
+            members: Sequence[object] = [decode(data)]
+        except Undecodable as fault:
+            if not fault.array or not self._has_batches:
+                return
+            try:
+                members = decode_batch(data)
+            except Undecodable:
+                return
+        for member in members:
+            if isinstance(member, Request):
+                try:
+                    routing = read_routing(member.params)
+                except ProtocolError:
+                    continue
+                modern = routing.meta.claims_modern
+                yield self._bus.features if modern else self.session.features, member, routing
+
+    async def take(self, data: bytes, faults: list[bytes] | None = None, principal: object = None) -> None:
+        """Take one message of the client; if it is a batch, wait between its parts.
+
+        Args:
+            data: The message.
+            faults: Where to put an answer that names no request, if not on the channel.
+            principal: Whose it is, if each message brings a token of its own.
+        """
+        for part in await self._take_in(data, principal):
+            answer = encode_error(part.id, part.error)
+            if part.id is None and faults is not None:
+                faults.append(answer)
+            else:
+                self._answer(None, ASSUMED, answer)
+
+    async def room(self) -> None:
+        """Wait while there is too much that the client has not read, be it many messages or long ones."""
+        self._in_a_row += 1
+        if self._in_a_row == _IN_A_ROW:
+            self._in_a_row = 0
+            await trio.lowlevel.checkpoint()
+        while self._room and (self._stream.waiting > self._room or self._stream.laden):
+            await self._taken.wait()
+
+    async def _take_in(self, data: bytes, principal: object) -> Sequence[Undecodable]:
+        """Take a message, or an array of them; return what in it is none."""
+        try:
+            self._take(decode(data), principal)
+        except Undecodable as fault:
+            return await self._take_batch(data, principal) if fault.array and self._has_batches else [fault]
+        except Exception:  # noqa: BLE001 - there is no memory for it, say: the connection is none the worse
+            _log.exception("a message could not be taken")
+            return [Undecodable(internal_error())]
+        return ()
+
+    @property
+    def _has_batches(self) -> bool:
+        return self.session.revision is not None and self.session.revision.batches
+
+    async def _take_batch(self, data: bytes, principal: object) -> list[Undecodable]:
+        """Take an array of messages as if each had come by itself; return what in it is none."""
+        try:
+            members = decode_batch(data)
+        except Undecodable as fault:
+            return [fault]
+        for member in members:
+            if not isinstance(member, Undecodable):
+                self._take(member, principal, alone=False)
+                await self.room()
+        return [member for member in members if isinstance(member, Undecodable)]
+
+    def _take(
+        self, message: Request | Notification | Response, principal: object, *, alone: bool = True
+    ) -> None:
+        if principal is not None:
+            self._principal = principal  # there is no other one before this message is taken
+        if isinstance(message, Request):
+            revision, result = self.judge(message, alone=alone)
+            if isinstance(result, bytes | ProtocolError):
+                self.reply(message, revision, result)
+        else:
+            self.note(message)
+
+    def note(self, message: Notification | Response) -> None:
+        """Take what is owed no answer."""
+        if isinstance(message, Notification):
+            dispatcher.notify(message, self.session)
+        else:
+            dispatcher.answer(message, self.session)
+
+    def judge(
+        self, request: Request, serve: Serve = dispatcher.serve, *, alone: bool = True
+    ) -> tuple[Revision, bytes | ProtocolError | Stream | Admitted]:
+        """Judge a request, and begin to serve it.
+
+        Args:
+            request: The request.
+            serve: `dispatcher.serve`, or `dispatcher.admit` if whoever calls runs its handler.
+            alone: Whether it came by itself, not in a batch.
+
+        Returns:
+            The revision that governs it; and what that returns, or the error to answer with.
+        """
+        revision = self.session.revision or ASSUMED
+        try:
+            routing = read_routing(request.params)
+            modern_claim = routing.meta.claims_modern or request.method in _MODERN_METHODS
+            if not alone and (modern_claim or request.method == INITIALIZE):
+                raise invalid_request(f"{request.method} is not served in a batch; send it by itself")
+            if modern_claim:
+                claim = routing.meta.claim()
+                revision = claimed(claim.protocol_version)
+                if not self._used:
+                    self._used = True
+                    self._bus.shares.establish(self.session)
+                session = self.session
+                self._check_scopes(self._bus.features, request, routing)
+                context = RequestContext(
+                    request, routing, revision, _SHARED, self._peer, claim, session, self._principal
+                )
+                return revision, serve(self._bus, context, self._open)
+            if request.method == INITIALIZE:
+                return revision, self._initialize(request, routing)
+            return revision, self._legacy(request, routing, revision, serve)
+        except ProtocolError as error:
+            return revision, error
+
+    def _legacy(
+        self, request: Request, routing: Routing, revision: Revision, serve: Serve
+    ) -> bytes | Stream | Admitted:
+        if self.session.stage in _UNREADY and request.method != "ping":
+            raise invalid_request(
+                f"{request.method} came before initialize was answered; begin with initialize, "
+                f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
+            )
+        self._check_scopes(self.session.features, request, routing)
+        principal = self._principal
+        context = RequestContext(
+            request, routing, revision, _SHARED, self._peer, None, self.session, principal
+        )
+        return serve(self._bus, context, self._open)
+
+    def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
+        if self.session.stage is not Stage.CONNECTED:
+            raise invalid_request("this connection has been initialized; a session is initialized once")
+        params = decode_initialize(request.params)
+        revision = negotiate(params.protocol_version)
+        principal = self._principal
+        context = RequestContext(
+            request, routing, revision, _SHARED, self._peer, None, self.session, principal
+        )
+        registration = Registration(self._bus, self.session, params, revision)
+        return dispatcher.register(self._bus, context, registration, self._open)
+
+    def _check_scopes(self, features: Features, request: Request, routing: Routing) -> None:
+        """Refuse what the client's token does not allow; one in the same process that has none may do everything.
+
+        Raises:
+            ProtocolError: -32600: the token has to allow more; `data.requiredScopes` says what.
+        """
+        if self._principal is None:
+            return
+        needed = lacking(self._bus.server, self._principal, [(features, request, routing)])
+        if needed:
+            raise insufficient_scope(needed)
+
+    def _open(self, _line: Line, _session: Session | None) -> Stream:
+        return self._stream
+
+    def reply(self, request: Request, revision: Revision, result: bytes | ProtocolError) -> None:
+        """Answer a request on the channel, after all that waits there.
+
+        Args:
+            request: The request.
+            revision: What governs it.
+            result: The encoded result object, or the error.
+        """
+        if isinstance(result, ProtocolError):
+            data = encode_error(request.id, revision.admissible(result))
+        else:
+            data = encode_result(request.id, result)
+        self._answer(request, revision, data)
+
+    def _answer(self, request: Request | None, revision: Revision, data: bytes) -> None:
+        method = "" if request is None else request.method
+        request_id: RequestId | None = None if request is None else request.id
+        receipt = self._bus.ledger.enter(method)
+        self._stream.send(Outgoing(Kind.REPLY, revision.era, data, receipt, request_id=request_id))

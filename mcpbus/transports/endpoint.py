@@ -1,0 +1,418 @@
+"""Streamable HTTP in both eras: carries out what the `Exchange` judges, for any shell that speaks HTTP.
+
+A shell hands in one `HttpRequest` at a time. While a handler runs, its client's disconnect is watched for; the
+form of the answer is chosen when its first bytes are due.
+"""
+
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
+from types import TracebackType
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import trio
+from mcpbus_actors import EagerTask
+
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.budget import SHORT_BYTES, Account, Budget
+from mcpbus.core.hub import Hub
+from mcpbus.core.limits import Limits
+from mcpbus.core.receipt import DELIVERED, LOST, Fate, Receipt
+from mcpbus.core.session import Session
+from mcpbus.dispatch.directory import Directory
+from mcpbus.protocol.http.messages import (
+    Answer,
+    Batch,
+    Head,
+    NeedsBody,
+    OpenStream,
+    Proceed,
+    Serve,
+)
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.resource_metadata import ResourceMetadata
+from mcpbus.protocol.http.validation import Exchange, health
+from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.transports import answers
+from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
+from mcpbus.transports.hosts import NEVER_ENTERED, may_wait
+from mcpbus.transports.http_sse import HttpSse
+from mcpbus.transports.responder import Decision, Responder, ResponseMode
+from mcpbus.transports.response import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
+from mcpbus.transports.resumption import resume
+from mcpbus.transports.websocket import WebSockets
+
+_POST: Final = Proceed("POST")
+
+
+class Endpoint:
+    """The endpoint of an open bus.
+
+    Args:
+        bus: The bus.
+        options: How the endpoint is served.
+        response: The form of answers: chosen late for each ("auto"), always JSON, or always an SSE stream.
+
+    Attributes:
+        options: The same.
+        exchange: Judges requests.
+        websockets: The same endpoint for WebSockets.
+
+    Raises:
+        ValueError: There is no such form.
+        RegistrationError: Something needs scopes, and everybody is let in.
+    """
+
+    def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
+        self.options = options
+        auth = bus.server.auth
+        metadata = None
+        if auth is not None:
+            metadata = ResourceMetadata(auth.document, unquote(urlsplit(auth.resource).path), options)
+        elif not bus.server.knows_principals:
+            bus.features.refuse_scopes()
+        self.exchange: Exchange[Session] = Exchange(options, Directory(bus), metadata)
+        self.websockets = WebSockets(bus, self.exchange)
+        self._proxied = self.exchange.proxies is not None
+        self._bus = bus
+        stateless = options.sessions == "stateless"
+        self._responder = Responder(bus, response, stateless=stateless)
+        self._sse = HttpSse(bus, self.exchange) if options.http_sse and not stateless else None
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the bus."""
+        return self._bus.limits
+
+    @property
+    def budget(self) -> Budget:
+        """Where it is counted what waits for clients."""
+        return self._bus.budget
+
+    def cors_headers(self, head: Head) -> HeaderList:
+        """Return the fields that a shell adds to the answer, whatever it is."""
+        return self.exchange.cors_headers(head)
+
+    def is_immediate(self, head: Head) -> bool:
+        """Whether `respond` can serve a request once its body is there: nothing has to be waited for but its author's code."""
+        return (self._sse is None or head.path != self.options.sse_path) and head.headers.raw(
+            b"last-event-id"
+        ) is None
+
+    def clears(self, head: Head) -> bool:
+        """Whether this is the head of a POST in which everything is in order that is judged by the head alone."""
+        verdict = self._judge(head)
+        if isinstance(verdict, Answer) or verdict.verb != "POST":
+            return False
+        return not isinstance(self.exchange.judge_post(head), Answer)
+
+    def respond(
+        self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
+    ) -> Answer | EagerTask | None:
+        """Serve a request whose head is immediate. No schedule point.
+
+        Args:
+            head: The request before its body.
+            body: The whole of it, as long as its Content-Length says.
+            outlet: Who writes the answer if it comes on a stream.
+            cleared: Whether `clears` was true of this very head.
+
+        Returns:
+            The whole answer. Otherwise the outlet is given it, or the stream on which it comes; an eager task waits, and whoever
+            runs the task that `outlet.scope` encloses has to finish it, or to leave that task if it has been cancelled.
+        """
+        if not cleared:
+            verdict = self._judge(head)
+            if isinstance(verdict, Answer):
+                return verdict
+        serve = self._post if cleared else self._judge_and_serve
+        server = self._bus.server
+        if server.auth is not None:
+            found = server.auth.recall(head, outlet.peer)
+            if found is not None:
+                return found if isinstance(found, Answer) else serve(head, body, found, outlet)
+        elif server.authenticate is None:
+            return serve(head, body, None, outlet)
+        eager = EagerTask(
+            outlet.scope,
+            coroutine=self._ask_and_serve(serve, head, body, outlet),
+            context=copy_context(),
+        )
+        # One that has ended was cancelled nevertheless if the handler was, whose task it is.
+        return None if eager.start() and not outlet.scope.cancel_called else eager
+
+    def _judge_and_serve(
+        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
+    ) -> Answer | EagerTask | None:
+        if head.verb != "POST":
+            return self._get(head, principal, outlet) if head.verb == "GET" else self._delete(head, principal)
+        wanted = self.exchange.judge_post(head)
+        if isinstance(wanted, NeedsBody):
+            if len(body) <= wanted.limit:
+                return self._post(head, body, principal, outlet)
+            wanted = self.exchange.too_large
+        return self._refused(wanted, head, principal, outlet.peer)
+
+    async def _ask_and_serve(
+        self,
+        serve: Callable[..., Answer | EagerTask | None],
+        head: Head,
+        body: bytes,
+        outlet: ReadyOutlet,
+    ) -> None:
+        """Ask who sends a request, and serve it."""
+        try:
+            principal, refused = await authorize(self._bus.server, head, outlet.peer)
+            result = serve(head, body, principal, outlet) if refused is None else refused
+            if isinstance(result, Answer):
+                outlet.finish(result)
+                return
+        except Exception as failure:  # noqa: BLE001 - the author's code; nobody else is there to hear of it
+            outlet.fail(failure)
+            return
+        if result is not None and result.outcome is None:
+            await result.finish()
+
+    async def serve(self, http: HttpRequest) -> Answer | None:
+        """Serve one request.
+
+        Returns:
+            The whole answer, which whoever called writes within `entered`; None if it came on a stream, and has been written.
+
+        Raises:
+            trio.BrokenResourceError: The client went away before its request was complete, or did not take the answer.
+        """
+        head = http.head
+        if self._sse is not None and head.path == self.options.sse_path:
+            await self._sse.serve(http)
+            return None
+        verdict = _POST if http.cleared else self._judge(head)
+        if isinstance(verdict, Answer):
+            return verdict
+        principal, refused = await authorize(self._bus.server, head, http.peer)
+        if refused is not None:
+            return refused
+        if verdict.verb == "POST":
+            return await self._serve_post(http, principal)
+        if verdict.verb == "DELETE":
+            return self._delete(head, principal)
+        return await self._serve_get(http, principal)
+
+    async def stream(self, http: HttpRequest, opened: Opened) -> None:
+        """Write what comes on a stream until it or the connection ends."""
+        with opened.writer:
+            answering = Answering(http, opened)
+            if not opened.form.json or not await answering.at_once():
+                await answering.run(self._bus.limits)
+
+    def entered(self, answer: Answer) -> "Entered":
+        """Count an answer while it is written, and enter it in the books if it is a reply: ``with endpoint.entered(answer): ...``."""
+        return Entered(self.enter(answer), self.budget, len(answer.body))
+
+    def enter(self, answer: Answer) -> Receipt | None:
+        """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
+        return None if answer.method is None else self._bus.ledger.enter(answer.method)
+
+    def record(self, answer: Answer, fate: Fate) -> None:
+        """Enter an answer of `respond` in the books, if it is a reply, together with what has become of it."""
+        if answer.method is not None:
+            self._bus.ledger.record(fate)
+
+    # -- what is the same for whoever waits and whoever does not -----------------------------------
+
+    def _judge(self, head: Head) -> Answer | Proceed:
+        if self._bus.admission.closed and self.exchange.is_health(head):
+            return health("draining", 503, answers.RETRY_AFTER)
+        return self.exchange.judge_head(head)
+
+    def _post(
+        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
+    ) -> Answer | EagerTask | None:
+        decision = self._decide(head, body, principal)
+        peer = outlet.peer
+        if self._proxied:
+            peer = self.exchange.origin(head, peer)
+        return self._responder.carry_out(decision, principal, peer, outlet)
+
+    def _refused(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
+        """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
+        insufficient = self._lacking(principal)
+        if insufficient is not None:
+            return insufficient
+        if refusal is self.exchange.too_large:
+            owner = owner_of(principal, self.exchange.origin(head, peer))
+            self._bus.reached.note("max_body_bytes", owner, "a message was refused")
+        return refusal
+
+    def _decide(self, head: Head, body: bytes, principal: Any) -> Decision:
+        """Return what is to be done about a POST, or why its sender may not have that done."""
+        decision = self.exchange.judge_body(head, body, principal)
+        return self._lacking(principal, decision) or decision
+
+    def _lacking(self, principal: Any, decision: Decision | None = None) -> Answer | None:
+        """Return why somebody may not do what they ask for, if their token has to allow more; a batch is refused as a whole."""
+        server = self._bus.server
+        if server.auth is None:
+            return None
+        members: Sequence[object] = decision.members if isinstance(decision, Batch) else (decision,)
+        requests = (
+            (
+                self._bus.features if asked.session is None else asked.session.features,
+                asked.request,
+                asked.routing,
+            )
+            for asked in members
+            if isinstance(asked, Serve)
+        )
+        return refuse_lacking(server, lacking(server, principal, requests))
+
+    def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
+        refused = self._lacking(principal)
+        if refused is not None:
+            return refused
+        return self._responder.admit(self.exchange.judge_get(head, principal))
+
+    def _get(self, head: Head, principal: Any, outlet: Outlet) -> Answer | None:
+        decision = self._judge_get(head, principal)
+        if isinstance(decision, Answer):
+            return decision
+        self._responder.open(decision, outlet)
+        return None
+
+    def _delete(self, head: Head, principal: Any) -> Answer:
+        refused = self._lacking(principal)
+        if refused is not None:
+            return refused
+        decision = self.exchange.judge_delete(head, principal)
+        return decision if isinstance(decision, Answer) else self._responder.end(decision)
+
+    # -- what waits --------------------------------------------------------------------------------
+
+    async def _serve_post(self, http: HttpRequest, principal: Any) -> Answer | None:
+        wanted = self.exchange.needs_body if http.cleared else self.exchange.judge_post(http.head)
+        if isinstance(wanted, Answer):
+            return self._refused(wanted, http.head, principal, http.peer)
+        try:
+            body = await http.read_body(wanted.limit)
+        except Overloaded as error:
+            return answers.overload(error)
+        if body is None:
+            return self._refused(self.exchange.too_large, http.head, principal, http.peer)
+        host, decision = http.host, self._decide(http.head, body, principal)
+        if host is None and isinstance(decision, Serve) and self._may_wait(decision):
+            return await self._host(http, decision, principal)
+        desk = _Desk(NEVER_ENTERED if host is None else host.scope)
+        peer = self.exchange.origin(http.head, http.peer)
+        result = self._responder.carry_out(decision, principal, peer, desk)
+        if isinstance(result, Answer):
+            return result
+        if desk.opened is not None:
+            if host is None or result is None:
+                assert result is None or result.outcome is not None  # noqa: S101 - it could not wait
+                await self.stream(http, desk.opened)
+            else:
+                host.leave(partial(self.stream, http, desk.opened))
+                await _stay(result)
+        return None
+
+    def _may_wait(self, decision: Serve[Session]) -> bool:
+        request, tool = decision.request, decision.routing.name
+        return may_wait(self._bus, request.method, tool, decision.revision.era)
+
+    async def _host(self, http: HttpRequest, decision: Serve[Session], principal: Any) -> Answer | None:
+        """Run a handler in this very task for as long as it does not wait; if it does, another one answers.
+
+        What that takes, a nursery and a scope, is a third of the cost of a short call. The whole answer is written without them.
+        """
+        answer: Answer | None = None
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as scope:
+                desk = _Desk(scope)
+                peer = self.exchange.origin(http.head, http.peer)
+                result = self._responder.serve(decision, principal, peer, desk)
+                if isinstance(result, Answer):
+                    answer = result
+                elif desk.opened is not None:
+                    nursery.start_soon(self.stream, http, desk.opened)
+                    if result is not None:
+                        await _stay(result)
+        return answer
+
+    async def _serve_get(self, http: HttpRequest, principal: Any) -> Answer | None:
+        decision = self._judge_get(http.head, principal)
+        if isinstance(decision, Answer):
+            return decision
+        if decision.last_event_id is not None:
+            await resume(self._bus, http, decision.session, decision.last_event_id)
+            return None
+        desk = _Desk()
+        self._responder.open(decision, desk)
+        assert desk.opened is not None  # noqa: S101 - it was given the stream
+        await self.stream(http, desk.opened)
+        return None
+
+
+class Entered:
+    """An answer that is being written; it is delivered if that does not raise, and lost if it does.
+
+    A short one is not counted, nor given up: the connections bound how many there are, and what is refused for want of memory is
+    told so.
+
+    Args:
+        receipt: Its receipt; None if it has no place in the books.
+        budget: Where it is counted meanwhile. If there is too much, writing it is given up.
+        size: How many bytes it has.
+    """
+
+    __slots__ = ("_budget", "_counted", "_receipt", "_size")
+
+    def __init__(self, receipt: Receipt | None, budget: Budget, size: int) -> None:
+        self._receipt = receipt
+        self._budget = budget
+        self._size = size
+        self._counted: tuple[Account, trio.CancelScope] | None = None
+
+    def __enter__(self) -> None:
+        """Begin to write it."""
+        if self._size > SHORT_BYTES:
+            scope = trio.CancelScope()
+            account = self._budget.account("an answer", scope.cancel)
+            self._counted = account, scope
+            scope.__enter__()
+            account.hold(2 * self._size)  # it is there twice, as a stream's messages are
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        """Note what became of it."""
+        if self._receipt is not None:
+            self._receipt.settle(DELIVERED if kind is None else LOST)
+        if self._counted is None:
+            return None
+        account, scope = self._counted
+        account.close()
+        return scope.__exit__(kind, value, traceback)
+
+
+async def _stay(eager: EagerTask) -> None:
+    """Stay with a handler that waits."""
+    if eager.outcome is None:  # otherwise the scope of this task is cancelled
+        await eager.finish()
+
+
+class _Desk:
+    """The outlet of a request whose own task writes the answer."""
+
+    __slots__ = ("opened", "scope")
+
+    def __init__(self, scope: trio.CancelScope | None = None) -> None:
+        self.scope = scope
+        self.opened: Opened | None = None
+
+    def open(self, opened: Opened) -> None:
+        self.opened = opened

@@ -1,0 +1,139 @@
+"""A client in the same process: no sockets, no subprocess, the same rules as on every other shared channel.
+
+For programs that embed a bus and call it themselves, and for tests. What the client sends is a decoded message already,
+and the answer to a call that neither waits nor speaks goes straight to whoever called. All else that the server says
+comes over the channel.
+"""
+
+import contextvars
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import trio
+from mcpbus_actors import EagerTask
+
+from mcpbus.client.client import Client, OnQuestion
+from mcpbus.client.pending import Pending
+from mcpbus.core.hub import Hub
+from mcpbus.core.nursery import background
+from mcpbus.core.receipt import DELIVERED
+from mcpbus.core.request import Request as Admitted
+from mcpbus.core.stream import Stream
+from mcpbus.dispatch import dispatcher
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import Notification, Request, Response
+from mcpbus.protocol.revisions import REVISIONS, Era
+from mcpbus.transports.duplex import Channel
+from mcpbus.transports.hosts import NEVER_ENTERED, Hosts, may_wait
+
+_Sent: TypeAlias = tuple[Request | Notification | Response, Pending | None, contextvars.Context]
+
+
+@asynccontextmanager
+async def connect(
+    bus: Hub,
+    revision: str,
+    principal: object = None,
+    capabilities: Mapping[str, Any] | None = None,
+    on_question: OnQuestion | None = None,
+) -> AsyncIterator["Client"]:
+    """Connect a client to a bus in process; see `Bus.connect`.
+
+    Raises:
+        ValueError: There is no such revision.
+        ProtocolError: The server takes no more connections, or refused the handshake.
+    """
+    if revision not in REVISIONS:
+        raise ValueError(f"revision is {revision!r}: it must be one of {', '.join(REVISIONS)}")
+    with Channel(bus, principal, spared=True) as channel:
+        connection = _Connection(bus, channel)
+        async with background() as nursery:
+            client = connection.client = Client(
+                REVISIONS[revision],
+                connection.put,
+                nursery,
+                capabilities=dict(capabilities or {}),
+                on_question=on_question,
+                pause=bus.turns.pause,
+            )
+            nursery.start_soon(connection.serve)
+            if client.revision.era is Era.LEGACY:
+                await client.initialize()
+            yield client
+            connection.end()
+            nursery.cancel_scope.deadline = trio.current_time() + bus.limits.write_deadline
+
+
+class _Connection:
+    """The server's end."""
+
+    client: Client
+
+    def __init__(self, bus: Hub, channel: Channel) -> None:
+        self._bus = bus
+        self._channel = channel
+        self._hosts: Hosts[_Sent] = Hosts(bus.system, self._take)
+
+    async def serve(self) -> None:
+        """Deliver what the channel says, until it ends."""
+        try:
+            await self._channel.deliver(self.client.receive)
+        finally:
+            self._hosts.close()
+            self.client.disconnected()
+
+    def end(self) -> None:
+        """End it at the client's wish: what was said is still delivered."""
+        self._hosts.close()
+        self._channel.end()
+
+    def put(self, message: Request | Notification | Response, pending: Pending | None) -> None:
+        """Send a message to the server. Handlers see the context variables of whoever does."""
+        context = contextvars.copy_context()
+        if pending is None or self._hosts.awake or self._may_wait(message, pending):
+            self._hosts.put((message, pending, context))
+        else:
+            eager = self._take((message, pending, context), NEVER_ENTERED)
+            assert eager is None or eager.outcome is not None  # noqa: S101 - it could not wait
+
+    def _may_wait(self, message: Request | Notification | Response, pending: Pending) -> bool:
+        return not isinstance(message, Request) or may_wait(
+            self._bus, message.method, pending.tool, self.client.revision.era
+        )
+
+    def _take(self, sent: _Sent, scope: trio.CancelScope) -> EagerTask | None:
+        message, pending, context = sent
+        if not isinstance(message, Request):
+            self._channel.note(message)
+        elif pending is not None and pending.result is None:
+            pending.begun = True
+            try:
+                return context.run(self._serve, message, scope)
+            except Exception as error:  # noqa: BLE001 - an author's own code, and whoever asked is told
+                pending.settle(error)
+        return None
+
+    def _serve(self, request: Request, scope: trio.CancelScope) -> EagerTask | None:
+        channel = self._channel
+        revision, result = channel.judge(request, dispatcher.admit)
+        if isinstance(result, Admitted):
+            result.opened = _leave_alone
+            outcome = result.run(scope)
+            if outcome is None or isinstance(outcome, EagerTask):
+                return outcome
+            result = outcome
+        if isinstance(result, Stream):
+            return None
+        if channel.waiting:
+            channel.reply(request, revision, result)
+            return None
+        self._bus.ledger.record(DELIVERED)
+        self.client.answered(
+            request.id, revision.admissible(result) if isinstance(result, ProtocolError) else result
+        )
+        return None
+
+
+def _leave_alone(_channel: Stream) -> None:
+    """Do nothing about the channel: it is being written already."""

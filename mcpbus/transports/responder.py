@@ -1,0 +1,206 @@
+"""What is done about an HTTP request that the `Exchange` has judged. Nothing here waits but its author's code."""
+
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import attrs
+import msgspec
+from mcpbus_actors import EagerTask
+
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.hub import Hub
+from mcpbus.core.request import Request
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.session import Close, OpenGet, Session
+from mcpbus.core.stream import Stream
+from mcpbus.dispatch import dispatcher
+from mcpbus.dispatch.dispatcher import LISTEN
+from mcpbus.dispatch.handshake import Registration
+from mcpbus.dispatch.methods import initialize_result
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.http.messages import (
+    ACCEPTED,
+    NO_CONTENT,
+    AcceptNotification,
+    Answer,
+    Batch,
+    DeliverResponse,
+    EndSession,
+    Initialize,
+    OpenStream,
+    Serve,
+)
+from mcpbus.protocol.http.sse import HEADERS, encode_event
+from mcpbus.protocol.jsonrpc import encode_result
+from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.routes import Line
+from mcpbus.transports import answers
+from mcpbus.transports.answers import GET_FORM, JSON_HEADERS, LISTEN_FORM, Form
+from mcpbus.transports.batches import begin_batch
+from mcpbus.transports.response import Opened, Outlet
+
+ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
+Decision: TypeAlias = (
+    Answer
+    | Serve[Session]
+    | Initialize
+    | AcceptNotification[Session]
+    | DeliverResponse[Session]
+    | Batch[Session]
+)
+"""What is to be done about a POST."""
+
+
+class Responder:
+    """Carries out what was decided about requests to an endpoint.
+
+    Each method returns the whole answer; or it gives the outlet the stream on which the answer comes, and returns a handler that
+    waits if there is one.
+
+    Args:
+        bus: The bus.
+        response: The form of answers: chosen late for each ("auto"), always JSON, or always an SSE stream.
+        stateless: Whether there are no legacy sessions.
+
+    Raises:
+        ValueError: There is no such form.
+    """
+
+    def __init__(self, bus: Hub, response: ResponseMode, *, stateless: bool) -> None:
+        if response not in {"auto", "json", "sse"}:
+            raise ValueError(f"response is {response!r}: it must be 'auto', 'json' or 'sse'")
+        self._bus = bus
+        self._stateless = stateless
+        preferred = Form(json=response != "sse", sse=response != "json")
+        self._forms = {
+            (json, sse): preferred.narrow(accepts_json=json, accepts_sse=sse)
+            for json in (True, False)
+            for sse in (True, False)
+        }
+
+    def carry_out(
+        self, decision: Decision, principal: Any, peer: Peer, outlet: Outlet
+    ) -> Answer | EagerTask | None:
+        """Carry out what was decided about a POST."""
+        if isinstance(decision, Serve):
+            return self.serve(decision, principal, peer, outlet)
+        match decision:
+            case Batch():
+                return self._batch(decision, principal, peer, outlet)
+            case Initialize():
+                return self._initialize(decision, principal, peer, outlet)
+            case AcceptNotification():
+                dispatcher.notify(decision.notification, decision.session)
+                return ACCEPTED
+            case DeliverResponse():
+                # 202 also where nobody waits for it: a 4xx would make some clients give up.
+                dispatcher.answer(decision.response, decision.session)
+                return ACCEPTED
+        return decision
+
+    def serve(
+        self, decision: Serve[Session], principal: Any, peer: Peer, outlet: Outlet
+    ) -> Answer | EagerTask | None:
+        """Serve a request, `initialize` apart."""
+        form = self._forms[decision.accepts_json, decision.accepts_sse]
+        stateless = decision.claim is None and decision.session is None
+        context = RequestContext(
+            decision.request,
+            decision.routing,
+            decision.revision,
+            form.setting(stateless=stateless),
+            peer,
+            decision.claim,
+            decision.session,
+            principal,
+        )
+        bus, scope = self._bus, outlet.scope
+        try:
+            result = (dispatcher.serve if scope is None else dispatcher.admit)(bus, context, bus.open_stream)
+        except ProtocolError as error:
+            return answers.error_reply(error, context.request.id, context.revision)
+        if isinstance(result, Request):
+            assert scope is not None  # noqa: S101 - otherwise it was started
+            result.opened = partial(_open, outlet, form, context.revision)
+            # What an event stream needs, a stream knows.
+            answered = result.run(scope, streaming=not form.json)
+            if answered is None or isinstance(answered, EagerTask):
+                return answered
+            return _reply(context, form, answered)
+        if isinstance(result, Stream):
+            form = LISTEN_FORM if decision.request.method == LISTEN else form
+            _open(outlet, form, context.revision, result)
+            return None
+        return _reply(context, form, result)
+
+    def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
+        form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)
+        begun = begin_batch(self._bus, batch, form.setting(stateless=batch.session is None), principal, peer)
+        if isinstance(begun, Answer):
+            return begun
+        _open(outlet, form, None, begun)
+        return None
+
+    def _initialize(self, decision: Initialize, principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
+        form = self._forms[decision.accepts_json, decision.accepts_sse]
+        setting = form.setting(stateless=self._stateless)
+        context = RequestContext(
+            decision.request, decision.routing, decision.revision, setting, peer, principal=principal
+        )
+        bus = self._bus
+        if self._stateless:
+            result = initialize_result(bus.server, bus.features, decision.revision, stateless=True)
+            return _reply(context, form, result)
+        try:
+            session = bus.open_session(setting, principal, peer)
+            context = msgspec.structs.replace(context, session=session)
+            registration = Registration(bus, session, decision.params, decision.revision)
+            registered = dispatcher.register(bus, context, registration, bus.open_stream)
+        except ProtocolError as error:
+            return answers.error_reply(error, context.request.id, context.revision)
+        if isinstance(registered, Stream):
+            # The session's id goes into the head, which therefore waits for the outcome.
+            _open(outlet, attrs.evolve(form, patient=True), context.revision, registered)
+            return None
+        return _reply(context, form, registered, session.id)
+
+    def admit(self, decision: Answer | OpenStream[Session]) -> Answer | OpenStream[Session]:
+        """Note that somebody asks for a stream of their session, new or old; refuse it in a drain."""
+        if isinstance(decision, OpenStream):
+            decision.session.touch()
+            if self._bus.admission.closed:
+                return answers.overload(Overloaded("The server is shutting down"))
+        return decision
+
+    def open(self, decision: OpenStream[Session], outlet: Outlet) -> None:
+        """Open a GET stream."""
+        stream = self._bus.open_stream(Line.GET, decision.session)
+        decision.session.address.tell(OpenGet(stream))
+        _open(outlet, GET_FORM, None, stream)
+
+    def end(self, decision: EndSession[Session]) -> Answer:
+        """End a session."""
+        decision.session.address.tell(Close(None))
+        return NO_CONTENT
+
+
+def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream) -> None:
+    outlet.open(Opened(stream, stream.attach(), form, revision))
+
+
+def _reply(
+    context: RequestContext, form: Form, result: bytes | ProtocolError, session_id: str | None = None
+) -> Answer:
+    """The answer with a result, or an error, that was there at once."""
+    request = context.request
+    if isinstance(result, ProtocolError):
+        reply = answers.failed(result, request.id, context.revision)
+        return Answer(reply.status, reply.headers, reply.body, request.method)
+    data = encode_result(request.id, result)
+    headers = JSON_HEADERS
+    if not form.json:
+        data, headers = encode_event(data), HEADERS
+    if session_id is not None:
+        headers = [*headers, *answers.session_header(session_id)]
+    return Answer(200, headers, data, request.method)

@@ -1,0 +1,131 @@
+"""How a legacy client comes back to a stream that it lost: replay of what it missed, then on from there.
+
+Replay never holds another stream's events. A stream that is unknown, or whose missed part was dropped, is
+refused: opened anew in its place it would leave its client waiting for a reply that cannot come.
+
+What a request's stream said before it ended is replayed, and the connection closed. A client that has it all, up to
+the reply or to the end that it asked for, gets 204, which ends the reconnecting of an `EventSource` (HTML, 9.2.2) and of the official clients. An empty stream
+would not: they come back to it for ever, the TypeScript one without the id, as if for the session's GET stream,
+whose place it then takes. One whose stream went without a reply, since nobody came back to it in time, is refused: it
+must not take that for the end of its request. A GET stream that has ended goes on as a new one, since the session has.
+"""
+
+import logging
+
+import trio
+
+from mcpbus.core.containment import ExceptionsOnly
+from mcpbus.core.event_log import is_get_stream, parse_event_id
+from mcpbus.core.hub import Hub
+from mcpbus.core.session import OpenGet, Session
+from mcpbus.core.stores.protocol import Replay
+from mcpbus.core.stream import Stream
+from mcpbus.core.writer import Writer
+from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.http.messages import NO_CONTENT, Answer, refusal
+from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
+from mcpbus.protocol.routes import Line
+from mcpbus.transports.answers import GET_FORM
+from mcpbus.transports.response import Answering, HttpRequest, Opened, watch
+
+_log = logging.getLogger("mcpbus")
+_NOTHING = Replay((), finished=False)
+
+
+async def resume(bus: Hub, http: HttpRequest, session: Session, last_event_id: str) -> None:
+    """Answer a GET that names the last event its client has seen."""
+    named = parse_event_id(last_event_id)
+    if named is None or bus.event_store is None:
+        await http.answer(_unknown())
+        return
+    name, after = named
+    async with trio.open_nursery() as nursery:
+        connection = nursery.cancel_scope
+        nursery.start_soon(watch, http, connection)
+        live = session.streams.find(name)
+        writer = None if live is None else await live.resume(connection)
+        if live is None or writer is None:
+            await _follow_up(bus, http, session, connection, named)
+        else:
+            with writer:
+                # A stream that has told its client no more than where it begins is not in the store yet.
+                up_to_date = live.log is not None and live.log.last == after
+                missed = _NOTHING if up_to_date else await _fetch(bus, session, name, after)
+                if await _replay(bus, http, session, named, missed, more=True):
+                    await _go_on(bus, http, live, writer, connection)
+        connection.cancel()
+
+
+async def _follow_up(
+    bus: Hub, http: HttpRequest, session: Session, connection: trio.CancelScope, named: tuple[str, int]
+) -> None:
+    """Answer a client that comes back to a stream that has ended."""
+    name, after = named
+    streams = session.streams
+    if streams.has_gap(name):
+        await http.answer(_unknown())
+        return
+    complete = streams.ended_with(name, after)
+    missed = _NOTHING if complete else await _fetch(bus, session, name, after)
+    if not is_get_stream(name):
+        if missed is not None and not missed.events:
+            await http.answer(NO_CONTENT if complete or missed.finished else _unknown())
+        else:
+            await _replay(bus, http, session, named, missed, more=False)
+    elif await _replay(bus, http, session, named, missed, more=True):
+        stream = bus.open_stream(Line.GET, session)
+        session.address.tell(OpenGet(stream))
+        with stream.attach(connection) as writer:
+            await _go_on(bus, http, stream, writer, connection)
+
+
+async def _go_on(
+    bus: Hub, http: HttpRequest, stream: Stream, writer: Writer, connection: trio.CancelScope
+) -> None:
+    """Write what is said from now on."""
+    answering = Answering(http, Opened(stream, writer, GET_FORM, None), started=True)
+    while await answering.step(connection, bus.limits):
+        pass
+
+
+async def _replay(
+    bus: Hub,
+    http: HttpRequest,
+    session: Session,
+    named: tuple[str, int],
+    missed: Replay | None,
+    *,
+    more: bool,
+) -> bool:
+    """Write what followed an event, and return whether the stream may go on."""
+    if missed is None:
+        await http.answer(_unknown())
+        return False
+    name, after = named
+    more = more and not missed.finished
+    numbered = enumerate(missed.events, after + 1)
+    events = b"".join([encode_event(event, id=f"{name}.{number}") for number, event in numbered])
+    with bus.reached.writing(bus.limits.write_deadline, session.owner) as deadline:
+        await http.start_stream([*HEADERS])
+        # The head goes out with the first bytes, and a client that has missed nothing waits for it all the same.
+        await http.write(events or (COMMENT if more else b""), more=more)
+    return more and not deadline.cancelled_caught
+
+
+async def _fetch(bus: Hub, session: Session, name: str, after: int) -> Replay | None:
+    assert bus.event_store is not None  # noqa: S101 - the caller looked
+    if bus.event_breaker.open:
+        return None  # which ends only that stream; to wait for the store would end nothing else
+    try:
+        with trio.fail_after(bus.limits.write_deadline), ExceptionsOnly("the event store"):
+            return await bus.event_store.replay(session.id, name, after)
+    except Exception:  # noqa: BLE001 - a store is somebody else's code; whoever waits for it gets an answer
+        _log.exception("the event store failed; stream %s cannot be resumed", name)
+        return None
+
+
+def _unknown() -> Answer:
+    fault = (
+        "Last-Event-ID names no event that can be gone on from; open a new stream without it, or ask again"
+    )
+    return refusal(400, invalid_request(fault))

@@ -2,12 +2,12 @@
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import trio
 from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
+from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 
 from mcpbus.auth.discovery import find_endpoint
 from mcpbus.auth.verifier import UnavailableError
@@ -24,7 +24,9 @@ RETRY_SECONDS: Final = 5.0
 MOST_KEYS: Final = 64
 """Of one issuer; what it has more is not looked at."""
 
-_PUBLIC: Final = (RSAKey, ECKey, OKPKey)
+_PUBLIC: Final[Mapping[str, type[RSAKey | ECKey | OKPKey]]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
+_RSA_LENGTH: Final = 2048 // 6
+"""Of a modulus in Base64, which is at least 2,048 bits long (RFC 7518, section 3.3)."""
 _log = logging.getLogger("mcpbus.auth")
 
 
@@ -117,10 +119,12 @@ class Keys:
 
 def read_key(entry: Any) -> Key | None:
     """Return a key of a set; None if it is of another kind, or not to be read, which is no fault of the others."""
-    if not isinstance(entry, dict):
+    kind = entry.get("kty") if isinstance(entry, dict) else None
+    public = _PUBLIC.get(kind) if isinstance(kind, str) else None
+    if public is None or (kind == "RSA" and len(str(entry.get("n"))) < _RSA_LENGTH):
         return None
     try:
-        key = import_key({**entry})
+        key = public.import_key({**entry})
     except (JoseError, ValueError, TypeError, KeyError, ArithmeticError):
         return None
-    return key if isinstance(key, _PUBLIC) and key.get("use") in (None, "sig") else None
+    return key if key.get("use") in (None, "sig") else None

@@ -16,7 +16,7 @@ Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 """What a change is about; the last part of the notification's name."""
 Capability: TypeAlias = Literal["tools", "prompts", "resources", "completions", "tasks"]
 
-_NOBODY_ASKS = "{}, and the server is served over HTTP to everybody: give it auth=ResourceServer(...)"
+_NOBODY_ASKS = "{}, which nobody asks for over HTTP: give the server auth=ResourceServer(...)"
 _log = logging.getLogger("mcpbus")
 
 
@@ -240,7 +240,7 @@ class Features:
         return self._scoped or (self._base is not None and self._base.scoped)
 
     def refuse_scopes(self) -> None:
-        """Take nothing from now on that not every token allows: there are none, and it would be open to all.
+        """Take nothing from now on that not every token allows: nobody asks for tokens, and it would be open to all.
 
         Raises:
             RegistrationError: There is something of that kind.

@@ -62,7 +62,7 @@ class Endpoint:
 
     Raises:
         ValueError: There is no such form.
-        RegistrationError: Something needs scopes, and everybody is let in.
+        RegistrationError: Something needs scopes, and there is no `auth` to ask for them.
     """
 
     def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
@@ -71,7 +71,7 @@ class Endpoint:
         metadata = None
         if auth is not None:
             metadata = ResourceMetadata(auth.document, unquote(urlsplit(auth.resource).path), options)
-        elif not bus.server.knows_principals:
+        else:
             bus.features.refuse_scopes()
         self.exchange: Exchange[Session] = Exchange(options, Directory(bus), metadata)
         self.websockets = WebSockets(bus, self.exchange)

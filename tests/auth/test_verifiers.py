@@ -1,0 +1,347 @@
+"""Tokens that are asked about, tokens that are written down, and verifiers of one's own."""
+
+import gc
+
+import pytest
+import trio
+from guarded import RESOURCE, bearing, challenge_of, guarded
+
+from mcpbus import Server
+from mcpbus.auth import (
+    AnyOf,
+    IntrospectionVerifier,
+    InvalidTokenError,
+    JwtVerifier,
+    Principal,
+    ResourceServer,
+    StaticTokens,
+    UnavailableError,
+    Verified,
+)
+from mcpbus.auth.remembered import MOST_BYTES, MOST_TOKENS, RememberedTokens
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.owners import Peer
+from mcpbus.testing import Issuer, open_bus
+
+GOOD = ["files:read"]
+
+
+def introspecting(issuer, **options):
+    return IntrospectionVerifier(issuer.url, client_id="files", client_secret="secret", web=issuer, **options)
+
+
+def questions(issuer):
+    """How often it was asked about a token."""
+    return issuer.asked.count(issuer.introspection_endpoint)
+
+
+async def test_an_issuer_is_asked_about_a_token_once_a_minute(autojump_clock):
+    async with guarded(verifier=introspecting) as it:
+        token = it.issuer.token("ada", GOOD)
+        for _ in range(10):
+            assert (await it.send("modern", bearing(token))).status == 200
+        assert questions(it.issuer) == 1
+        it.issuer.revoke(token)
+        await trio.sleep(59)
+        assert (await it.send("modern", bearing(token))).status == 200
+        await trio.sleep(2)
+        answer = await it.send("modern", bearing(token))
+        assert (answer.status, challenge_of(answer)["error_description"]) == (
+            401,
+            "the token is no good: it is not active",
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"aud": "https://other.example"}, "another audience"),
+        ({"aud": None}, "another audience"),
+        ({"iss": "https://evil.example"}, "somebody else"),
+        ({"nbf": 1_900_000_000}, "not valid yet"),
+        ({"sub": None, "client_id": None}, "whose it is"),
+    ],
+)
+async def test_what_is_said_of_a_token_is_checked_as_if_it_said_so_itself(options, why, autojump_clock):
+    async with guarded(verifier=introspecting) as it:
+        answer = await it.send("modern", it.issuer.bearer("ada", GOOD, **options))
+        assert answer.status == 401
+        assert why in challenge_of(answer)["error_description"]
+
+
+@pytest.mark.parametrize("options", [{"iss": None}, {"iat": None}, {"aud": [RESOURCE]}])
+async def test_what_an_issuer_need_not_say_may_be_missing(options, autojump_clock):
+    async with guarded(verifier=introspecting) as it:
+        assert (await it.send("modern", it.issuer.bearer("ada", GOOD, **options))).status == 200
+
+
+async def test_an_answer_is_not_believed_beyond_the_tokens_end(autojump_clock):
+    async with guarded(verifier=introspecting) as it:
+        token = it.issuer.bearer("ada", GOOD, lifetime=10)
+        assert (await it.send("modern", token)).status == 200
+        await trio.sleep(45)
+        assert (await it.send("modern", token)).status == 401
+
+
+async def test_a_token_whose_end_is_not_said_is_asked_about_again(autojump_clock):
+    issuer = Issuer()
+    issuer.answers[issuer.introspection_endpoint] = (
+        200,
+        b'{"active":true,"sub":"ada","aud":"http://localhost/mcp","scope":"files:read"}',
+    )
+    found = await introspecting(issuer).verify("opaque", RESOURCE, 1000.0)
+    assert found.until == 1060.0
+    assert (found.principal.expires, found.principal.client) == (None, "ada")
+
+
+@pytest.mark.parametrize("answer", [(401, b"{}"), (404, b""), (500, b""), (200, b"yes"), (200, b"[]")])
+async def test_while_it_cannot_be_asked_a_token_may_be_good(answer, autojump_clock):
+    async with guarded(verifier=introspecting) as it:
+        it.issuer.answers[it.issuer.introspection_endpoint] = answer
+        assert (await it.send("modern", it.issuer.bearer("ada", GOOD))).status == 503
+
+
+@pytest.mark.parametrize("active", [b"false", b'"true"', b"1", b"null"])
+async def test_only_what_is_active_is_good(active, autojump_clock):
+    async with guarded(verifier=introspecting) as it:
+        it.issuer.answers[it.issuer.introspection_endpoint] = 200, b'{"active":%b}' % active
+        assert (await it.send("modern", it.issuer.bearer("ada", GOOD))).status == 401
+
+
+async def test_where_to_ask_may_be_said(autojump_clock):
+    issuer = Issuer()
+    verifier = introspecting(issuer, address=issuer.introspection_endpoint)
+    await verifier.verify(issuer.token("ada"), RESOURCE, issuer.now())
+    assert issuer.asked == [issuer.introspection_endpoint]
+    with pytest.raises(ValueError, match="address is"):
+        introspecting(issuer, address="http://elsewhere.example")
+
+
+async def test_signed_tokens_and_others_are_taken_beside_each_other(autojump_clock):
+    opaque = Issuer("https://opaque.test")
+    document = b'{"active":true,"sub":"bob","aud":"http://localhost/mcp","scope":"files:read"}'
+    opaque.answers[opaque.introspection_endpoint] = 200, document
+
+    def verifier(issuer):
+        return AnyOf(JwtVerifier(issuer.url, web=issuer), introspecting(opaque))
+
+    async with guarded(verifier=verifier) as it:
+        assert (await it.send("modern", it.issuer.bearer("ada", GOOD))).status == 200
+        assert questions(opaque) == 0
+        assert (await it.send("modern", bearing("opaque"))).status == 200
+        assert questions(opaque) == 1
+
+
+# -- written down ---------------------------------------------------------------------------------
+
+
+def static(_):
+    return StaticTokens(
+        {"reads": "files:read", "none": "", "ada": Principal("http://here", "ada", "app", GOOD)}
+    )
+
+
+async def test_tokens_that_are_written_down(autojump_clock):
+    async with guarded(verifier=static) as it:
+        for token, status in (("reads", 200), ("ada", 200), ("none", 403), ("read", 401), ("Reads", 401)):
+            assert (await it.send("modern", bearing(token))).status == status
+        assert "reads" not in repr(it.bus.server.auth)
+
+
+@pytest.mark.parametrize("way", [lambda t: t, lambda t: AnyOf(JwtVerifier("https://id.example.com"), t)])
+def test_tokens_that_are_written_down_protect_nothing_but_this_machine(way):
+    tokens = way(StaticTokens({"a": "b"}))
+    for url in ("https://mcp.example.com/mcp", "https://10.0.0.1/mcp"):
+        with pytest.raises(ValueError, match="is for development, on this machine alone"):
+            ResourceServer(url, tokens)
+    for url in ("http://localhost:8000/mcp", "http://127.0.0.1/mcp", "https://[::1]/mcp"):
+        assert ResourceServer(url, tokens).resource == url
+
+
+async def test_who_comes_from_elsewhere_is_refused_such_a_token(autojump_clock):
+    async with guarded(verifier=static) as it:
+        head = Head("POST", "/mcp", Headers([(b"authorization", b"Bearer reads")]))
+        auth = it.bus.server.auth
+        assert await auth.find(head) == auth.recall(head, Peer.at("127.0.0.1"))
+        refused = auth.recall(head, Peer.at("203.0.113.7"))
+        assert isinstance(refused, Answer)
+        assert refused.status == 403
+
+
+# -- one's own ------------------------------------------------------------------------------------
+
+
+class Own:
+    issuers = ("https://own.example",)
+    local = False
+
+    def __init__(self, outcome):
+        self.outcome = outcome
+        self.asked = 0
+
+    async def verify(self, token, resource, now):
+        self.asked += 1
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+async def test_a_verifier_of_ones_own_says_how_long_it_is_to_be_believed(autojump_clock):
+    issuer = Issuer()
+    own = Own(Verified(Principal("https://own.example", "ada", "app", GOOD), issuer.now() + 10))
+    async with guarded(verifier=lambda _: own) as it:
+        for seconds, asked in ((0, 1), (9, 1), (2, 2), (0, 3)):
+            await trio.sleep(seconds)
+            assert (await it.send("modern", bearing("abc"))).status == 200
+            assert own.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (InvalidTokenError('it\r\nis \u20ac "odd" \\'), 401),
+        (UnavailableError("down", 30), 503),
+    ],
+)
+async def test_what_a_verifier_of_ones_own_raises(outcome, status, autojump_clock, caplog):
+    async with guarded(verifier=lambda _: Own(outcome)) as it:
+        answer = await it.send("modern", bearing("abc"))
+        assert answer.status == status
+        if status == 401:
+            said = "the token is no good: it??is ? ?odd? ?"
+            assert challenge_of(answer)["error_description"] == said
+        else:
+            assert answer.headers.get("retry-after") == ("30" if status == 503 else None)
+
+
+# -- construction ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "resource"),
+    [
+        ("HTTPS://MCP.Example.com/MCP/", "https://mcp.example.com/MCP"),
+        ("https://mcp.example.com", "https://mcp.example.com"),
+        ("https://mcp.example.com:8443/", "https://mcp.example.com:8443"),
+    ],
+)
+def test_the_canonical_uri(url, resource):
+    found = ResourceServer(url, JwtVerifier("https://id.example.com"))
+    assert found.resource == resource
+    assert found.metadata_url == found.resource.replace(
+        ".com", ".com/.well-known/oauth-protected-resource", 1
+    ).replace("/.well-known/oauth-protected-resource:8443", ":8443/.well-known/oauth-protected-resource")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://mcp.example.com/mcp",
+        "mcp.example.com",
+        "https://mcp.example.com/mcp#here",
+        "https://mcp.example.com/mcp#",
+        "https://mcp.example.com/mcp?a=b",
+        "https://user@mcp.example.com/mcp",
+        "https://mcp.example.com:port/mcp",
+        "https://mcp.example.com/a b",
+        "https://mcp.example.com/\n",
+        "https:///mcp",
+    ],
+)
+def test_what_is_no_canonical_uri(url):
+    with pytest.raises(ValueError, match="resource is"):
+        ResourceServer(url, JwtVerifier("https://id.example.com"))
+
+
+@pytest.mark.parametrize(
+    "scopes", ["files:read", ["a b"], ['a"'], ["a\\"], [""], [7], ["offline_access"], ["\xe4"], 7]
+)
+def test_what_is_no_scope(scopes):
+    issuer = JwtVerifier("https://id.example.com")
+    with pytest.raises(ValueError, match=r"scope|offline_access"):
+        ResourceServer("https://mcp.example.com/mcp", issuer, scopes=scopes)
+    with pytest.raises(ValueError, match=r"scope|offline_access"):
+        ResourceServer("https://mcp.example.com/mcp", issuer, implies={"a": scopes})
+
+
+def test_there_is_one_way_to_tell_who_somebody_is():
+    async def authenticate(head):
+        return "ada"
+
+    auth = Issuer().protect()
+    with pytest.raises(TypeError, match="give one of them"):
+        Server("both", auth=auth, authenticate=authenticate)
+    with pytest.raises(TypeError, match=r"auth is a mcpbus\.auth\.ResourceServer"):
+        Server("wrong", auth=authenticate)
+
+
+def test_several_are_at_least_one():
+    with pytest.raises(ValueError, match="no verifier"):
+        AnyOf()
+    with pytest.raises(ValueError, match="no token"):
+        StaticTokens({})
+
+
+# -- what is remembered ---------------------------------------------------------------------------
+
+
+def some(until=100.0):
+    return Verified(Principal("https://a", "ada", "app"), until)
+
+
+def test_what_was_not_asked_for_longest_is_forgotten_first():
+    known = RememberedTokens()
+    for number in range(MOST_TOKENS):
+        known.keep(b"%d" % number, some())
+    assert known.find(b"0", 0) is not None
+    known.keep(b"one more", some())
+    assert len(known) == MOST_TOKENS
+    assert known.find(b"0", 0) is not None
+    assert known.find(b"1", 0) is None
+
+
+def test_long_tokens_are_fewer():
+    known = RememberedTokens()
+    long = 16_000
+    for number in range(2000):
+        known.keep(b"%d" % number + b"x" * long, some())
+    assert len(known) == MOST_BYTES // (long + 4)
+
+
+def test_what_was_kept_twice_counts_once():
+    known = RememberedTokens()
+    for _ in range(100):
+        known.keep(b"x" * (MOST_BYTES // 4), some())
+    known.keep(b"y" * (MOST_BYTES // 4), some())
+    assert len(known) == 2
+    assert known.find(b"x" * (MOST_BYTES // 4), 100.0) is None
+    assert len(known) == 1
+
+
+async def test_the_token_itself_is_kept_nowhere(autojump_clock):
+    async with guarded() as it:
+        token = it.issuer.token("ada", GOOD)
+        assert (await it.send("modern", bearing(token))).status == 200
+        for known in gc.get_objects():
+            if isinstance(known, RememberedTokens):
+                assert all(token.encode() not in key for key in known._known)
+
+
+async def test_an_issuer_stands_in_for_the_one_that_a_server_names(autojump_clock):
+    auth = ResourceServer("https://mcp.example.com/mcp", AnyOf(JwtVerifier("https://id.example.com")))
+    server = Server("files", auth=auth)
+    issuer = Issuer("https://id.example.com")
+    web = auth.verifier.verifiers[0].web
+    with issuer.standing_in(server):
+        async with open_bus(server):
+            found = await auth.verifier.verify(issuer.token(), auth.resource, auth.clock())
+            assert found.principal.subject == "alice"
+    assert auth.verifier.verifiers[0].web is web
+    with (
+        pytest.raises(ValueError, match="takes no tokens of"),
+        Issuer("https://other.test").standing_in(server),
+    ):
+        pass
+    with pytest.raises(ValueError, match="takes no tokens of"), issuer.standing_in(Server("open")):
+        pass

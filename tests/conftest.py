@@ -44,6 +44,7 @@ def take_out_dormancy() -> None:
         return actor.address.tell(message)
 
     LazyActor.tell = tell
+    LazyActor.take = lambda *_: False
 
 
 def take_out_eagerness() -> None:

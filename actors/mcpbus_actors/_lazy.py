@@ -116,27 +116,42 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
         if self._life is not None:
             return self.address.tell(message)
         dispatcher = self.system.dispatcher
-        busy = dispatcher.busy
-        if not busy:
-            dispatcher.busy = True
+        busy, dispatcher.busy = dispatcher.busy, True
         self._life = _AT_WORK
         try:
             self.HANDLERS[type(message)](self, message)
         except BaseException as error:  # noqa: BLE001 - the supervisor decides; nothing is swallowed
             self._raised(message, error)
-        life = self._life
-        if life is _AT_WORK:
+        if self._life is _AT_WORK:
             self._life = None
-        elif life is _STOPPING:
-            self._end_dormant()
-        if self._behind:
-            self._behind, dispatcher.behind = False, True
+        else:
+            self._end_turn()
         if not busy:
             if dispatcher.queue or dispatcher.urgent:
                 dispatcher.drain()
             else:
                 dispatcher.busy = False
         return None
+
+    @trio.lowlevel.enable_ki_protection
+    def take(self, message: M) -> bool:
+        """Handle a message at once if it is dormant, for its maker, that is at work itself: the turn is the maker's.
+
+        Returns:
+            Whether it was dormant. Otherwise it is to be told by its address.
+        """
+        if self._life is not None:
+            return False
+        self._life = _AT_WORK
+        try:
+            self.HANDLERS[type(message)](self, message)
+        except BaseException as error:  # noqa: BLE001 - as in `tell`
+            self._raised(message, error)
+        if self._life is _AT_WORK:
+            self._life = None
+        else:
+            self._end_turn()
+        return True
 
     # -- what it does itself ---------------------------------------------------------------------
 
@@ -164,7 +179,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
         elif self._life is None:
             dispatcher = self.system.dispatcher
             busy, dispatcher.busy = dispatcher.busy, True
-            self._end_dormant()
+            self._end_turn()
             if not busy:
                 dispatcher.drain()
 
@@ -192,7 +207,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
         except BaseException:
             logger.exception("%r raised, and could not be activated", self)
             if self._cell is None:  # its system has closed
-                self._end_dormant()
+                self._end_turn()
                 return
             name = self._cell.address.name
         cell, dispatcher = self._cell, self.system.dispatcher
@@ -205,12 +220,17 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
             dispatcher.handled += 1
             _supervision.raised(cell, message, error)
 
-    def _end_dormant(self) -> None:
-        self._life = _STOPPED
-        try:
-            self.ended(StopReason.STOPPED)
-        except BaseException as error:  # noqa: BLE001 - reported
-            _ending.callback_raised(self.system, self.address, error)
+    def _end_turn(self) -> None:
+        """Go on as what it has become: active; or end, if it has not yet."""
+        if self._life is _ACTIVE:
+            if self._behind:
+                self._behind, self.system.dispatcher.behind = False, True
+        elif self._life is not _STOPPED:
+            self._life = _STOPPED
+            try:
+                self.ended(StopReason.STOPPED)
+            except BaseException as error:  # noqa: BLE001 - reported
+                _ending.callback_raised(self.system, self.address, error)
 
 
 def _wake(cell: Cell[M], lazy: LazyActor[M]) -> LazyActor[M]:

@@ -30,6 +30,7 @@ from mcpbus_actors import (
 )
 
 from mcpbus.core.budget import Account, weigh
+from mcpbus.core.notification import Emission, Progress
 from mcpbus.core.parked_calls import Parked
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import RequestContext
@@ -79,6 +80,20 @@ class HandOver(msgspec.Struct, frozen=True):
 
     task: Address[object]
     result: bytes
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """Carries a call that reaches nobody.
+
+    Attributes:
+        reason: Why.
+    """
+
+    reason: Reason
+
+    def tell(self, said: Emission | Progress) -> None:
+        """Discard what it says."""
+        said.receipt.discard(self.reason)
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -137,10 +152,8 @@ class _WithMeta(msgspec.Struct):
     meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
 
 
-def read_outcome(outcome: Outcome) -> bytes | Required | ProtocolError:
-    """Return what came of `run_rounds`: what it returned, or the error to answer with. What has not been logged is logged."""
-    if isinstance(outcome, Succeeded):
-        return outcome.value  # type: ignore[no-any-return]  # what run_rounds returns
+def read_failure(outcome: Outcome) -> ProtocolError:
+    """Return the error to answer with where a handler did not succeed. What has not been logged is logged."""
     if isinstance(outcome, Failed):
         if isinstance(outcome.exception, ProtocolError):
             return outcome.exception
@@ -155,8 +168,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         bus: The bus.
         context: What is asked, and by whom.
         handler: What answers it.
-        carrier: The request by which it speaks to its client, or the task that it is; or why what is said reaches nobody.
-            None before it has begun.
+        carrier: The request by which it speaks to its client, or the task that it is; or the silence that keeps it.
         stream: Where what is said leaves; None if nothing was said yet, or nobody is reached any more.
         task: The handler's task, while it runs.
         task_id: The id of the task that the call is for its client, or None.
@@ -170,7 +182,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     bus: Services
     context: RequestContext
     handler: Handler
-    carrier: LazyActor[object] | Address[object] | Reason | None = None
+    carrier: LazyActor[object] | Address[object] | Silence = Silence(Reason.FAILED)
     stream: Stream | None = None
     task: Task | None = None
     task_id: str | None = None
@@ -221,7 +233,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     @property
     def speechless(self) -> bool:
         """Whether what is said now reaches nobody."""
-        return isinstance(self.carrier, Reason)
+        return isinstance(self.carrier, Silence)
 
     @property
     def direct(self) -> bool:
@@ -239,7 +251,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def cancel(self) -> bool:
         """Cancel it if it owns its handler's task, and return whether it does; otherwise the task's owner is to."""
-        if not self.active:
+        if self._cell is None:
             return False
         if not self.stopped:
             self.address.tell(CancelCall())
@@ -247,7 +259,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def _report(self, message: object) -> None:
         """Tell whoever carries it."""
-        if self.carrier is not None and not isinstance(self.carrier, Reason):
+        if not isinstance(self.carrier, Silence):
             self.carrier.tell(message)
 
     # -- its handler -----------------------------------------------------------------------------
@@ -298,8 +310,10 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             cell.adopt(self.task)
 
     def _task_ended(self, message: TaskEnded) -> None:
-        outcome = read_outcome(message.outcome)
-        result = self._require([outcome.ask], outcome.state) if isinstance(outcome, Required) else outcome
+        outcome = message.outcome
+        result = outcome.value if isinstance(outcome, Succeeded) else read_failure(outcome)
+        if isinstance(result, Required):
+            result = self._require([result.ask], result.state)
         if self._lapse_timer is None:
             self._finish(result, cancelled=isinstance(message.outcome, TaskCancelled))
         else:
@@ -347,10 +361,10 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             if len(self._asks) == 1 and self._lapse_timer is None:
                 # What is asked in the same turn goes out together.
                 self.cell.after(0, Park())
-        elif not isinstance(self.carrier, Reason):
+        elif not isinstance(self.carrier, Silence):
             self._report(ask)
         else:
-            ask.fail(cannot_ask(self.carrier.value))
+            ask.fail(cannot_ask(self.carrier.reason.value))
 
     def _withdraw(self, message: Withdraw) -> None:
         self._asks = [ask for ask in self._asks or () if ask is not message.ask]

@@ -22,7 +22,7 @@ from mcpbus.features.asking.questions import Question
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.protocol.routes import Kind
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Context(Asking, HandlerContext):
     going on than is handled at once. What it says first is on its way to the client at once; the rest of a burst goes out together, the next time that others run.
     """
 
-    __slots__ = ("_bus", "_call", "_in_a_row", "_since")
+    __slots__ = ("_bus", "_call", "_in_a_row", "_until")
 
     asynchronous = True
 
@@ -60,7 +60,7 @@ class Context(Asking, HandlerContext):
         self._bus = call.bus
         self._call = call
         self._in_a_row = 0
-        self._since = call.bus.clock()
+        self._until = call.bus.clock() + SLICE_SECONDS
 
     @property
     def request_id(self) -> RequestId:
@@ -124,9 +124,10 @@ class Context(Asking, HandlerContext):
         Raises:
             ValueError: `progress` or `total` is not finite.
         """
-        receipt = self._say(notification.progress(self._bus.ledger, progress, total, message))
-        await self._pause(receipt)
-        return receipt
+        said = notification.progress(self._bus.ledger, progress, total, message)
+        self._call.carrier.tell(said)
+        await self._pause(said.receipt)
+        return said.receipt
 
     async def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
         """Send a log line to the client, if it wants lines of that level.
@@ -141,9 +142,10 @@ class Context(Asking, HandlerContext):
             ValueError: There is no such level.
             TypeError: `data` is not JSON.
         """
-        receipt = self._say(notification.log(self._bus.ledger, _LOG, level, data, logger))
-        await self._pause(receipt)
-        return receipt
+        said = notification.log(self._bus.ledger, _LOG, level, data, logger)
+        self._call.carrier.tell(said)
+        await self._pause(said.receipt)
+        return said.receipt
 
     async def debug(self, data: Any) -> Receipt:
         """Send a log line of level debug."""
@@ -178,9 +180,10 @@ class Context(Asking, HandlerContext):
             ValueError: The protocol's core defines `method`, or it is no notification.
             TypeError: `params` is not JSON.
         """
-        receipt = self._say(notification.custom(self._bus.ledger, Kind.CUSTOM, method, params))
-        await self._pause(receipt)
-        return receipt
+        said = notification.custom(self._bus.ledger, Kind.CUSTOM, method, params)
+        self._call.carrier.tell(said)
+        await self._pause(said.receipt)
+        return said.receipt
 
     async def begin_task(self) -> bool:
         """Make the call a task: its client gets a handle now, and the handler goes on without the request.
@@ -267,13 +270,9 @@ class Context(Asking, HandlerContext):
             if ask.open:
                 call.engage(Withdraw(ask))
 
-    def _say(self, said: Emission | Progress) -> Receipt:
-        carrier = self._call.carrier
-        assert carrier is not None  # noqa: S101 - its handler runs
-        if isinstance(carrier, Reason):
-            said.receipt.discard(carrier)
-        else:
-            carrier.tell(said)
+    def say(self, said: Emission | Progress) -> Receipt:
+        """Say what was made ready to be said. For the bus."""
+        self._call.carrier.tell(said)
         return said.receipt
 
     def _pause(self, receipt: Receipt) -> Awaitable[None]:
@@ -288,14 +287,14 @@ class Context(Asking, HandlerContext):
             self._in_a_row < MOST_IN_A_ROW
             and (stream is None or not stream.outbox.crowded)
             and receipt.place is not _MAILBOX
-            and self._bus.clock() - self._since < SLICE_SECONDS
+            and self._bus.clock() < self._until
         ):
             return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105 - the caller awaits it
         return self._let_others_run()
 
     async def _let_others_run(self) -> None:
         await trio.lowlevel.checkpoint()
-        self._in_a_row, self._since = 0, self._bus.clock()
+        self._in_a_row, self._until = 0, self._bus.clock() + SLICE_SECONDS
 
     def __repr__(self) -> str:
         return f"<Context of request {self.request_id!r}, {self.revision.name}>"

@@ -111,17 +111,19 @@ def progress(ledger: Ledger, value: float, total: float | None, message: str | N
         ValueError: `value` or `total` is not finite, which JSON cannot say.
         TypeError: One of them is no number, or `message` no text.
     """
-    numbers = b'"progress":%b' % _number("progress", value)
+    if not isfinite(value):
+        raise _not_finite("progress", value)
+    numbers = b'"progress":%b' % encode_value(value)
     if total is not None:
-        numbers += b',"total":%b' % _number("total", total)
+        if not isfinite(total):
+            raise _not_finite("total", total)
+        numbers += b',"total":%b' % encode_value(total)
     text = b"" if message is None else b',"message":%b' % single_line(encode_value(message))
     return Progress(ledger.enter(PROGRESS), value, numbers, text)
 
 
-def _number(name: str, number: float) -> bytes:
-    if not isfinite(number):
-        raise ValueError(f"{name} is {number}: it must be a finite number")
-    return encode_value(number)
+def _not_finite(name: str, number: float) -> ValueError:
+    return ValueError(f"{name} is {number}: it must be a finite number")
 
 
 _LINES = {

@@ -99,18 +99,22 @@ class Outbox:
 
     Attributes:
         closed: Whether nothing is put in any more.
+        crowded: Whether half of the notifications wait that may, or more.
         held: How many bytes wait, of whatever kind.
         max_bytes: As given.
     """
 
     __slots__ = (
         "_bytes",
+        "_half_bytes",
+        "_half_items",
         "_items",
         "_logs_from",
         "_max_items",
         "_queue",
         "_said",
         "closed",
+        "crowded",
         "held",
         "max_bytes",
     )
@@ -118,6 +122,9 @@ class Outbox:
     def __init__(self, max_items: int, max_bytes: int) -> None:
         self._max_items = max_items
         self.max_bytes = max_bytes
+        self._half_items = (max_items + 1) // 2
+        self._half_bytes = (max_bytes + 1) // 2
+        self.crowded = False
         self._queue: list[Outgoing] | tuple[()] = ()  # most outboxes are empty, and share that
         self._items = 0  # of the bounded kinds only, like _bytes
         self._bytes = 0
@@ -132,11 +139,6 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._queue)
 
-    @property
-    def crowded(self) -> bool:
-        """Whether half of what may wait does."""
-        return self._items * 2 >= self._max_items or self._bytes * 2 >= self.max_bytes
-
     def put(self, message: Outgoing) -> str | None:
         """Queue a message, or discard it where there is no room; other notifications may go in its favour.
 
@@ -146,13 +148,16 @@ class Outbox:
         size = len(message.data) + OVERHEAD_BYTES
         full = None
         if message.kind in BOUNDED:
-            if self._items >= self._max_items or self._bytes + size > self.max_bytes:
-                full = "outbox_items" if self._items >= self._max_items else "outbox_bytes"
-                if not self._make_room(message, size):
-                    message.discard(Reason.OVERFLOW)
-                    return full
-            self._items += 1
-            self._bytes += size
+            items, waiting = self._items + 1, self._bytes + size
+            if items >= self._half_items or waiting >= self._half_bytes:
+                if items > self._max_items or waiting > self.max_bytes:
+                    full = "outbox_items" if items > self._max_items else "outbox_bytes"
+                    if not self._make_room(message, size):
+                        message.discard(Reason.OVERFLOW)
+                        return full
+                    items, waiting = self._items + 1, self._bytes + size
+                self.crowded = items >= self._half_items or waiting >= self._half_bytes
+            self._items, self._bytes = items, waiting
         self.held += size
         if self._said is not None and message.key is not None:
             self._note(message, self._said)
@@ -174,7 +179,7 @@ class Outbox:
     def remove(self) -> list[Outgoing]:
         """Take everything that waits, in order, to be sent elsewhere or discarded."""
         batch = self._queue or []
-        self._queue, self._said = (), None
+        self._queue, self._said, self.crowded = (), None, False
         self._items = self._bytes = self._logs_from = self.held = 0
         return batch
 
@@ -260,6 +265,7 @@ class Outbox:
         if message.kind in BOUNDED:
             self._items -= 1
             self._bytes -= size
+            self.crowded = self._items >= self._half_items or self._bytes >= self._half_bytes
 
 
 def _said_by(message: Outgoing) -> _Said:

@@ -100,7 +100,10 @@ class Ledger:
     def record(self, fate: Fate) -> None:
         """Enter a message that nobody needs a receipt of, since its fate is known already."""
         self.emitted += 1
-        self.count(fate)
+        if fate is DELIVERED:
+            self.delivered += 1
+        else:
+            self.count(fate)
 
     def count(self, fate: Fate, times: int = 1) -> None:
         """Count messages that have got this fate; for their receipts."""
@@ -168,8 +171,8 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         """Note that the message is now in `place`. For the bus's own actors."""
         pending = self._ledger.pending
         pending[self._place] -= 1
-        pending[place] += 1
         self._place = place
+        pending[place] += 1
 
     def settle(self, fate: Fate) -> None:
         """Give the message its fate. For the bus's own actors.
@@ -192,13 +195,13 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
 
 
 def move_all(receipts: Sequence[Receipt], place: Place) -> None:
-    """Note that pending messages of one bus are now in `place`; as `Receipt.move` for each."""
+    """Note that pending messages of one bus, all of one place, are now in another; as `Receipt.move` for each."""
     if receipts:
         pending = receipts[0]._ledger.pending
-        for receipt in receipts:
-            pending[receipt._place] -= 1
-            receipt._place = place
+        pending[receipts[0]._place] -= len(receipts)
         pending[place] += len(receipts)
+        for receipt in receipts:
+            receipt._place = place
 
 
 def settle_all(receipts: Sequence[Receipt], fate: Fate) -> None:

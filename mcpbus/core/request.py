@@ -19,7 +19,7 @@ import trio
 from mcpbus_actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
 
 from mcpbus.core.admission import Slot
-from mcpbus.core.call import Call, Finished, read_outcome
+from mcpbus.core.call import Call, Finished, Silence, read_failure
 from mcpbus.core.notification import Emission, Progress
 from mcpbus.core.outbox import Outgoing, Withdrawal
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
@@ -78,7 +78,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     stream: Stream | None = None
     _threshold: LogThreshold | None = None
     _progress: float = float("-inf")
-    _progress_opening: bytes | None = None
+    _progress_opening: bytes | Reason | None = None
     _questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
     _parked: bool = False
     _over: bool = False
@@ -174,34 +174,42 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             if self._threshold is None:
                 self._threshold = context.threshold(self.call.bus.limits.log_level)
             least = self._threshold.level
-            if least is None or said.level < least:
+            if least is None or said.level.severity < least.severity:
                 way = Reason.FILTERED
         if isinstance(way, Reason):
             said.receipt.discard(way)
         else:
             message = Outgoing(kind, era, said.data, said.receipt, said.key, context.request.id)
-            (self.stream or self.begin()).send(message)
+            stream = self.stream or self.begin()
+            if not stream.take(message):
+                stream.send(message)
 
     def _report_progress(self, said: Progress) -> None:
-        context = self.context
-        token, revision = context.routing.meta.progress_token, context.revision
-        way = route(_PROGRESS, revision.era, context.setting)
-        if token is None:
-            way = Reason.NO_TOKEN
+        context, opening = self.context, self._progress_opening
+        if opening is None:
+            opening = self._progress_opening = self._open_progress()
+        if isinstance(opening, Reason):
+            said.receipt.discard(opening)
         elif said.progress <= self._progress:
-            way = Reason.NOT_INCREASING
+            said.receipt.discard(Reason.NOT_INCREASING)
         else:
             self._progress = said.progress
-        if isinstance(way, Reason):
-            said.receipt.discard(way)
-            return
-        if self._progress_opening is None:
-            assert token is not None  # noqa: S101 - see above
-            self._progress_opening = _PROGRESS_OPENING % encode_id(token)
-        text = said.message if revision.progress_message else b""
-        data = b"%b%b%b}}" % (self._progress_opening, said.numbers, text)
-        message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
-        (self.stream or self.begin()).send(message)
+            revision = context.revision
+            text = said.message if revision.progress_message else b""
+            data = b"%b%b%b}}" % (opening, said.numbers, text)
+            message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
+            stream = self.stream or self.begin()
+            if not stream.take(message):
+                stream.send(message)
+
+    def _open_progress(self) -> bytes | Reason:
+        """Make what all reports begin with; or tell why there are none."""
+        context = self.context
+        token = context.routing.meta.progress_token
+        if token is None:
+            return Reason.NO_TOKEN
+        way = route(_PROGRESS, context.revision.era, context.setting)
+        return way if isinstance(way, Reason) else _PROGRESS_OPENING % encode_id(token)
 
     # -- asking the client -----------------------------------------------------------------------
 
@@ -292,7 +300,9 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             message.discard(way)
             return
         message.request_id = context.request.id
-        (self.stream or self.begin()).send(message)
+        stream = self.stream or self.begin()
+        if not stream.take(message):
+            stream.send(message)
 
     def _reply(self, result: bytes | ProtocolError) -> None:
         # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
@@ -328,14 +338,15 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     # -- the end ---------------------------------------------------------------------------------
 
     def _task_ended(self, message: TaskEnded) -> None:
-        outcome = read_outcome(message.outcome)
-        if isinstance(outcome, Required):
-            self.call.address.tell(outcome)
+        outcome = message.outcome
+        result = outcome.value if isinstance(outcome, Succeeded) else read_failure(outcome)
+        if isinstance(result, Required):
+            self.call.address.tell(result)
             return
-        if isinstance(message.task, EagerTask):
+        if self._cell is not None and isinstance(message.task, EagerTask):
             # Its host stays with it for as long as the reply is written, which has all of it.
             message.task.outcome = _TOLD
-        self._reply(outcome)
+        self._reply(result)
 
     def _finished(self, message: Finished) -> None:
         self._parked = message.parked
@@ -378,13 +389,13 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         call = self.call
         # A call that has become a task speaks through that.
         if call.carrier is self:
-            call.carrier = reason
+            call.carrier = Silence(reason)
         call.stream = None
         self.stop()
 
     def _fail(self, *, silently: bool = False) -> None:
         if self.call.carrier is self:
-            self.call.carrier = Reason.FAILED
+            self.call.carrier = Silence(Reason.FAILED)
         if silently:
             self._finish(Reason.FAILED)
         else:

@@ -17,10 +17,8 @@ async def run_rounds(call: Call) -> bytes | Required:
     Raises:
         ProtocolError: The handler wants more rounds than anybody would answer.
     """
-    for _ in range(_MOST_ROUNDS):
-        result = await call.handler.run(call)
-        if isinstance(result, bytes):
-            return result
+    rounds = 0
+    while not isinstance(result := await call.handler.run(call), bytes):
         context = Context(call)
         if not call.direct:
             return Required(context.prepare(result.questions), jsontypes.encode(result.state))
@@ -31,4 +29,8 @@ async def run_rounds(call: Call) -> bytes | Required:
         # The next run has the answers of this one too, as if its client had brought them back.
         call.answers |= {key: msgspec.json.decode(answer) for key, answer in call.used.items()}
         call.begin_again(result.state)
-    raise ProtocolError(INTERNAL_ERROR, f"The server asked {_MOST_ROUNDS} times and did not come to an end")
+        rounds += 1
+        if rounds == _MOST_ROUNDS:
+            why = f"The server asked {_MOST_ROUNDS} times and did not come to an end"
+            raise ProtocolError(INTERNAL_ERROR, why)
+    return result

@@ -171,7 +171,11 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         full = self.outbox.put(message)
         if full is not None:
             self.reached.note(full, self.owner, NOT_WRITTEN)
-        self._wake(self.finishing)
+        writer = self._writer
+        if writer is not None and writer.notify is not None:
+            writer.notify(self.finishing)
+        elif self.ready is not None:
+            self._wake()
         if self.account is not None or self.outbox.held + self.writing_bytes > SHORT_BYTES:
             self.count()
 

@@ -140,7 +140,7 @@ class SyncContext(HandlerContext):
 
     def _say(self, make: Callable[[], Emission | Progress]) -> Receipt:
         # The ledger belongs to the trio thread, so the emission is made there too.
-        return _in_trio(lambda: self._context._say(make()))  # noqa: SLF001 - the two faces of one context
+        return _in_trio(lambda: self._context.say(make()))
 
     def __repr__(self) -> str:
         return repr(self._context).replace("Context", "SyncContext", 1)

@@ -95,13 +95,13 @@ def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
         features = bus.features if session is None or context.claim is not None else session.features
         method.check(context.revision, features)
         params = decode_params(method.params, request.params)
-        if method.answer is not None:
+        if method.prepare is None:
+            assert method.answer is not None  # noqa: S101 - a method has the one or the other
             return method.answer(params, context, features, bus.server)
-        assert method.prepare is not None  # noqa: S101 - a method has the one or the other
         handler = method.prepare(params, context, features)
         if context.claim is not None and handler.rounds and context.routing.is_retry():
             return _retry(bus, context, handler, open_stream)
-        slot = bus.admission.admit(request.id, context.table(), context)
+        slot = bus.admission.admit(request.id, None if session is None else session.in_flight, context)
         call = Call(bus.system, bus=bus, context=context, handler=handler)
         admitted = Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream)
         if large:

@@ -84,9 +84,12 @@ class Runner:
         if self._middleware or function.timeout is not None:
             invocation = Invocation(Context(call), method, name, arguments)
             return self._call_wrapped(function, call, invocation)
-        if function.signature.context is not None:
+        signature = function.signature
+        if signature.context is not None:
             arguments = _with_context(function, arguments, Context(call))
-        return self._call(function, call, arguments)
+        if signature.asynchronous:
+            return signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
+        return self._call_plain(function, call, arguments)
 
     async def _call_wrapped(self, function: Function, call: Call, invocation: Invocation) -> Any:
         step: CallNext = partial(self._call_invoked, function, call)
@@ -101,9 +104,6 @@ class Runner:
 
     def _call_invoked(self, function: Function, call: Call, invocation: Invocation) -> Awaitable[Any]:
         arguments = _with_context(function, invocation.arguments, invocation.context)
-        return self._call(function, call, arguments)
-
-    def _call(self, function: Function, call: Call, arguments: Mapping[str, Any]) -> Awaitable[Any]:
         if function.signature.asynchronous:
             return function.signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
         return self._call_plain(function, call, arguments)

@@ -20,10 +20,11 @@ class LogLevel(Symbol):
     ALERT = "alert"
     EMERGENCY = "emergency"
 
-    @property
-    def severity(self) -> int:
-        """0 for debug up to 7 for emergency (RFC 5424 counts the other way)."""
-        return _SEVERITIES[self]
+    severity: int
+    """0 for debug up to 7 for emergency (RFC 5424 counts the other way)."""
+
+    def __init__(self, _value: object) -> None:
+        self.severity = len(type(self).__members__)
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
@@ -31,16 +32,13 @@ class LogLevel(Symbol):
         raise ValueError(f"{value!r} is not a log level; expected one of {names}")
 
     def __lt__(self, other: "LogLevel") -> bool:
-        return _SEVERITIES[self] < _SEVERITIES[other]
+        return self.severity < other.severity
 
     def __le__(self, other: "LogLevel") -> bool:
-        return _SEVERITIES[self] <= _SEVERITIES[other]
+        return self.severity <= other.severity
 
     def __gt__(self, other: "LogLevel") -> bool:
-        return _SEVERITIES[self] > _SEVERITIES[other]
+        return self.severity > other.severity
 
     def __ge__(self, other: "LogLevel") -> bool:
-        return _SEVERITIES[self] >= _SEVERITIES[other]
-
-
-_SEVERITIES = {level: severity for severity, level in enumerate(LogLevel)}
+        return self.severity >= other.severity

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from mcpbus.protocol.bounded_cache import Remembered
 from mcpbus.protocol.errors import invalid_params
@@ -82,13 +83,13 @@ class Routing(msgspec.Struct, frozen=True, gc=False):
     meta: Meta
     name: str | None = None
     uri: str | None = None
-    raw_responses: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    raw_state: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    raw_responses: msgspec.Raw | msgspec.UnsetType = UNSET
+    raw_state: msgspec.Raw | msgspec.UnsetType = UNSET
     task_id: str | None = None
 
     def is_retry(self) -> bool:
         """Whether the request brings answers, or a state (rule V-5)."""
-        return self.raw_responses is not msgspec.UNSET or self.raw_state is not msgspec.UNSET
+        return self.raw_responses is not UNSET or self.raw_state is not UNSET
 
     @property
     def input_responses(self) -> Any:
@@ -102,14 +103,12 @@ class Routing(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Common(msgspec.Struct, gc=False):
-    meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")
+    meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=UNSET, name="_meta")
     name: str | None = None
     uri: str | None = None
     # What may be large is left as it is: a retry alone looks at it.
-    input_responses: msgspec.Raw | msgspec.UnsetType = msgspec.field(
-        default=msgspec.UNSET, name="inputResponses"
-    )
-    request_state: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="requestState")
+    input_responses: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=UNSET, name="inputResponses")
+    request_state: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=UNSET, name="requestState")
     task_id: str | None = msgspec.field(default=None, name="taskId")
 
 
@@ -141,7 +140,7 @@ def read_routing(params: msgspec.Raw) -> Routing:
             common.name, common.uri, common.task_id = (
                 text if isinstance(text, str) else None for text in (common.name, common.uri, common.task_id)
             )
-        meta = NO_META if common.meta is msgspec.UNSET else _read_meta(bytes(common.meta))
+        meta = NO_META if common.meta is UNSET else _read_meta(bytes(common.meta))
     except (msgspec.DecodeError, RecursionError) as fault:
         raise invalid_params(f"{fault} - at `params`") from None
     return Routing(

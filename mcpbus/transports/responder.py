@@ -73,10 +73,14 @@ class Responder:
         self._bus = bus
         self._stateless = stateless
         preferred = Form(json=response != "sse", sse=response != "json")
-        self._forms = {
+        narrowed = {
             (json, sse): preferred.narrow(accepts_json=json, accepts_sse=sse)
             for json in (True, False)
             for sse in (True, False)
+        }
+        self._forms = {
+            accepts: (form, form.setting(stateless=False), form.setting(stateless=True))
+            for accepts, form in narrowed.items()
         }
 
     def carry_out(
@@ -103,17 +107,12 @@ class Responder:
         self, decision: Serve[Session], principal: Any, peer: Peer, outlet: Outlet
     ) -> Answer | EagerTask | None:
         """Serve a request, `initialize` apart."""
-        form = self._forms[decision.accepts_json, decision.accepts_sse]
-        stateless = decision.claim is None and decision.session is None
+        form, setting, stateless = self._forms[decision.accepts_json, decision.accepts_sse]
+        claim, session = decision.claim, decision.session
+        if claim is None and session is None:
+            setting = stateless
         context = RequestContext(
-            decision.request,
-            decision.routing,
-            decision.revision,
-            form.setting(stateless=stateless),
-            peer,
-            decision.claim,
-            decision.session,
-            principal,
+            decision.request, decision.routing, decision.revision, setting, peer, claim, session, principal
         )
         bus, scope = self._bus, outlet.scope
         try:
@@ -125,9 +124,9 @@ class Responder:
             result.opened = partial(_open, outlet, form, context.revision)
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)
-            if answered is None or isinstance(answered, EagerTask):
-                return answered
-            return _reply(context, form, answered)
+            if isinstance(answered, bytes):
+                return _reply(context, form, answered)
+            return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
         if isinstance(result, Stream):
             form = LISTEN_FORM if decision.request.method == LISTEN else form
             _open(outlet, form, context.revision, result)
@@ -135,16 +134,18 @@ class Responder:
         return _reply(context, form, result)
 
     def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
-        form = attrs.evolve(self._forms[batch.accepts_json, batch.accepts_sse], array=True)
-        begun = begin_batch(self._bus, batch, form.setting(stateless=batch.session is None), principal, peer)
+        form, setting, stateless = self._forms[batch.accepts_json, batch.accepts_sse]
+        form = attrs.evolve(form, array=True)
+        setting = stateless if batch.session is None else setting
+        begun = begin_batch(self._bus, batch, setting, principal, peer)
         if isinstance(begun, Answer):
             return begun
         _open(outlet, form, None, begun)
         return None
 
     def _initialize(self, decision: Initialize, principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
-        form = self._forms[decision.accepts_json, decision.accepts_sse]
-        setting = form.setting(stateless=self._stateless)
+        form, setting, stateless = self._forms[decision.accepts_json, decision.accepts_sse]
+        setting = stateless if self._stateless else setting
         context = RequestContext(
             decision.request, decision.routing, decision.revision, setting, peer, principal=principal
         )
@@ -189,14 +190,15 @@ def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream)
     outlet.open(Opened(stream, stream.attach(), form, revision))
 
 
-def _reply(
-    context: RequestContext, form: Form, result: bytes | ProtocolError, session_id: str | None = None
-) -> Answer:
-    """The answer with a result, or an error, that was there at once."""
+def _failure(context: RequestContext, error: ProtocolError) -> Answer:
+    """The answer with an error that was there at once."""
+    reply = answers.failed(error, context.request.id, context.revision)
+    return Answer(reply.status, reply.headers, reply.body, context.request.method)
+
+
+def _reply(context: RequestContext, form: Form, result: bytes, session_id: str | None = None) -> Answer:
+    """The answer with a result that was there at once."""
     request = context.request
-    if isinstance(result, ProtocolError):
-        reply = answers.failed(result, request.id, context.revision)
-        return Answer(reply.status, reply.headers, reply.body, request.method)
     data = encode_result(request.id, result)
     headers = JSON_HEADERS
     if not form.json:

@@ -133,6 +133,36 @@ async def test_its_maker_tells_it_in_the_middle_of_a_turn():
         assert probe.messages == ["said"]
 
 
+async def test_it_takes_something_within_its_makers_turn_while_it_is_dormant_and_not_at_work():
+    async with stage() as (system, probe, _):
+        lazy, maker = make(system), make(system)
+
+        def nested(lazy):
+            probe.address.tell("said")
+            lazy.log.append(lazy.take("late"))
+
+        def turn(maker):
+            maker.log.append(
+                (lazy.take("early"), lazy.take(nested), list(probe.messages), lazy.address.stopped)
+            )
+            maker.log.append(lazy.take("active"))
+
+        maker.tell(turn)
+        assert maker.log == [(True, True, [], False), False]
+        assert lazy.log == ["early", False]
+        assert probe.messages == ["said"]
+
+
+@pytest.mark.parametrize("word", [end, boom])
+async def test_what_ends_in_what_it_takes_has_ended_before_its_maker_goes_on(word):
+    async with stage() as (system, _, letters):
+        lazy, maker = make(system), make(system)
+        maker.tell(lambda maker: maker.log.append((lazy.take(word), lazy.stopped)))
+        assert maker.log == [(True, True)]
+        assert lazy.log == [StopReason.STOPPED if word is end else StopReason.FAILED]
+        assert [letter.message for letter in letters] == ([] if word is end else [boom])
+
+
 @BOTH
 async def test_what_it_raises_is_the_supervisors_affair(awake, caplog):
     async with stage() as (system, _, letters):
@@ -326,7 +356,7 @@ async def test_where_the_system_is_not_behind_a_turn_leaves_it_so(wakes, autojum
 says = st.tuples(st.just("say"), st.integers(0, 9))
 wakes, stops, raises = (st.just((word,)) for word in ("wake", "stop", "raise"))
 plain = st.lists(st.one_of(says, says, wakes, stops, raises), max_size=4)
-parent = st.one_of(says, says, wakes, stops, raises, st.tuples(st.just("child"), plain))
+parent = st.one_of(says, says, wakes, stops, raises, st.tuples(st.sampled_from(["child", "taken"]), plain))
 later = st.tuples(st.sampled_from(["self", "timer", "task"]), plain)
 from_tasks = st.lists(st.lists(st.one_of(parent, parent, later), max_size=5), max_size=5)
 in_turns = st.lists(st.lists(st.lists(parent, max_size=4), max_size=3), max_size=3)
@@ -370,6 +400,9 @@ class Actor(LazyActor[Any], kw_only=True, eq=False):
                 raise ValueError(self.name)
             case "child":
                 self.note("child", self.child.tell(*more) is None or self.child.stopped)
+            case "taken":
+                taken = self.child.take(*more) or self.child.tell(*more) is None
+                self.note("child", taken or self.child.stopped)
             case "self":
                 self.note("self", self.tell(*more))
             case "timer":

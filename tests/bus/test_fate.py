@@ -49,7 +49,7 @@ def test_the_books_balance_after_every_step(program):
         elif pending and verb == "move":
             pending[index % len(pending)].move(place)
         elif verb == "move all":
-            move_all(pending[index:], place)
+            move_all([receipt for receipt in pending[index:] if receipt.place is pending[-1].place], place)
         elif verb == "settle all":
             settle_all(pending[index:], fate)
         elif pending:

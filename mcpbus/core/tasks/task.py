@@ -16,7 +16,7 @@ import mcpbus_actors
 import msgspec
 from mcpbus_actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
 
-from mcpbus.core.call import Call, Finished
+from mcpbus.core.call import Call, Finished, Silence
 from mcpbus.core.notification import Emission, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.stores.breaker import StoreDownError
@@ -296,7 +296,7 @@ class TaskActor:
 
     def _ended(self, reason: StopReason) -> None:
         if self._call is not None:
-            self._call.carrier = Reason.FINISHED
+            self._call.carrier = Silence(Reason.FINISHED)
             self._cancel_call()
         if reason is not StopReason.SYSTEM:
             # Whoever waits in spite of the cancellation. When the system closes, nobody is to be woken for this.

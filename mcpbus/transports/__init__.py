@@ -1,1 +1,1 @@
-"""The ways in: how HTTP requests are judged, without any input or output, and the thin shells that carry it out."""
+"""The ways in: thin shells that bring requests to the bus over HTTP, WebSocket, stdio and in process, and its messages out."""

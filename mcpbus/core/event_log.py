@@ -1,9 +1,10 @@
-"""The log of one stream: it numbers events, names them, and knows whether a client could come back."""
+"""The logs of streams, which number and name what is said, and to which of its streams a client can come back."""
 
 import re
 import secrets
 from collections.abc import Sequence
 from functools import partial
+from typing import Generic, TypeVar
 
 from mcpbus.core.outbox import Outgoing
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
@@ -12,6 +13,15 @@ from mcpbus.protocol.routes import Line
 
 _EVENT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,15})")
 _GET, _REQUEST = "g", "r"
+
+T = TypeVar("T")
+"""Streams."""
+
+_REMEMBERED = 32
+"""How many streams that have ended a session knows the last event of."""
+
+_MOST_BROKEN = 1_000
+"""How many streams with a gap it knows: as many as may have been open when a store failed."""
 
 
 def parse_event_id(event_id: str) -> tuple[str, int] | None:
@@ -116,3 +126,57 @@ class EventLog:
         self.finished = batch[-1].final
         self.offered = True
         return [f"{self.name}.{number}" for number in range(first, self._last + 1)]
+
+
+class ResumableStreams(Generic[T]):
+    """Where a session's streams are found by the names of their logs.
+
+    Of those that ended lately with nothing left to say it is known where, though no store was ever told of a stream
+    without events: whoever comes back to one must hear that there is nothing to wait for, not that it never was. Of
+    those with a gap, where the store failed, nothing is replayed, whatever it has of them later on.
+    """
+
+    __slots__ = ("_broken", "_ended", "_live", "_used")
+
+    def __init__(self) -> None:
+        self._live: dict[str, tuple[T, EventLog]] = {}
+        self._ended: dict[str, int] = {}
+        self._broken: dict[str, None] = {}
+        self._used = False
+
+    def add(self, stream: T, log: EventLog) -> None:
+        """Enter a stream."""
+        self._live[log.name] = stream, log
+
+    def find(self, name: str) -> T | None:
+        """Return a stream that has not ended."""
+        live = self._live.get(name)
+        return None if live is None else live[0]
+
+    def ended(self, log: EventLog, *, complete: bool) -> None:
+        """Note that a stream has ended, and whether its log has all that it had to say."""
+        self._live.pop(log.name, None)
+        self._used = self._used or log.used
+        if log.resumable and complete:
+            self._ended[log.name] = log.last
+            if len(self._ended) > _REMEMBERED:
+                del self._ended[next(iter(self._ended))]
+        elif log.offered and not log.resumable:
+            self._broken[log.name] = None
+            if len(self._broken) > _MOST_BROKEN:
+                del self._broken[next(iter(self._broken))]
+
+    def ended_with(self, name: str, number: int) -> bool:
+        """Return whether a stream is known to have ended with this event, and with nothing left to say."""
+        return self._ended.get(name) == number
+
+    def has_gap(self, name: str) -> bool:
+        """Return whether the store is known not to have all of a stream that has ended."""
+        return name in self._broken
+
+    def close(self) -> bool:
+        """Keep nothing any more, since the session has ended; return whether the store may have something of it."""
+        for _, log in self._live.values():
+            self._used = self._used or log.used
+            log.end()
+        return self._used

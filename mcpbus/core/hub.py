@@ -15,7 +15,6 @@ from mcpbus_actors import DeadLetter, System, open_system
 from mcpbus.core import mailboxes
 from mcpbus.core.admission import overloaded
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.forgetting import Forgetting
 from mcpbus.core.limits import Limits
 from mcpbus.core.notification import RESOURCE_UPDATED
 from mcpbus.core.open_streams import OpenStreams
@@ -27,6 +26,7 @@ from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.core.signals import End
 from mcpbus.core.statistics import Statistics
 from mcpbus.core.stores.breaker import Breaker
+from mcpbus.core.stores.forgetting import Forgetting
 from mcpbus.core.stores.memory import MemoryTaskStore
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.core.stream import Stream, open_stream

@@ -16,9 +16,9 @@ from mcpbus_actors import Address
 
 from mcpbus.core import notification
 from mcpbus.core.admission import InFlight
+from mcpbus.core.event_log import ResumableStreams
 from mcpbus.core.notification import Emission
 from mcpbus.core.receipt import Receipt
-from mcpbus.core.resumable import ResumableStreams
 from mcpbus.core.services import Services
 from mcpbus.core.stream import Stream
 from mcpbus.core.topics import weigh_uri

@@ -13,13 +13,12 @@ import trio
 from mcpbus_actors import Address, Cell, LazyActor, Stopped, StopReason, System, Task, TaskEnded, Timer
 
 from mcpbus.core.budget import SHORT_BYTES, Account, Budget
-from mcpbus.core.event_log import EventLog
+from mcpbus.core.event_log import EventLog, ResumableStreams
 from mcpbus.core.limits import Limits
 from mcpbus.core.open_streams import OpenStreams
 from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate, settle_all
-from mcpbus.core.resumable import ResumableStreams
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
 from mcpbus.core.writer import Cancellable, Detached, TakeOver, Writer
 from mcpbus.protocol.revisions import Era

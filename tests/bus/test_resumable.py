@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcpbus.core.resumable import ResumableStreams
+from mcpbus.core.event_log import ResumableStreams
 
 FEW, MANY = 32, 1000
 

@@ -144,7 +144,7 @@ class ResourceServer:
 
     def seconds_left(self, principal: Any) -> float:
         """See `Authorizer`."""
-        expires = principal.expires
+        expires = getattr(principal, "expires", None)
         return float("inf") if expires is None else max(0.0, expires + LEEWAY - self.clock())
 
     def _invalid(self, why: str) -> Answer:

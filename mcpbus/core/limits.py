@@ -48,6 +48,8 @@ class Limits:
         body_bytes_per_second: How fast such a body has to come on the whole: each so many bytes that have come are good for
             another second, up to `body_timeout`. Past that the request is answered 408, and its connection or stream ends.
         write_deadline: Seconds within which a client must take what is written to it.
+        stream_outlives_token: Whether what a client listens on goes on when the token has expired with which it was opened. If not, it
+            ends half a minute later, and the client comes back with a new one.
         store_deadline: Seconds within which a store must have kept what it is given; past it, as where it fails, live streams
             go on without it.
         store_pause: Seconds for which a store is then left alone.
@@ -81,6 +83,7 @@ class Limits:
     body_timeout: float = attrs.field(default=30.0, validator=gt(0))
     body_bytes_per_second: float = attrs.field(default=500.0, validator=gt(0))
     write_deadline: float = attrs.field(default=30.0, validator=gt(0))
+    stream_outlives_token: bool = False
     store_deadline: float = attrs.field(default=1.0, validator=gt(0))
     store_pause: float = attrs.field(default=30.0, validator=gt(0))
     log_level: LogLevel = LogLevel.INFO

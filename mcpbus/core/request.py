@@ -140,6 +140,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             return self.stream
         context = self.context
         stream = self.stream = self.call.stream = self.open_stream(_OWN, context.session)
+        if stream.log is not None:
+            stream.expire_in(self.call.bus.seconds_left(context.principal))
         stream.owner = context.owner
         if not self.active and stream.line is _OWN:
             stream.maker = self

@@ -1,5 +1,6 @@
 """What all actors of one bus have in common, whatever they are: its limits and books, its clock, and whom a change concerns."""
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from threading import get_ident
@@ -74,6 +75,13 @@ class Services:
         self.parking: Parking[Any] = Parking(
             server.sealer, limits.max_parked, limits.parked_timeout, self.reached
         )
+
+    def seconds_left(self, principal: Any) -> float:
+        """Return how long a client may go on listening, whose token expires perhaps."""
+        auth = self.server.auth
+        if auth is None or principal is None or self.limits.stream_outlives_token:
+            return math.inf
+        return auth.seconds_left(principal)
 
     def check_thread(self, call: str) -> None:
         """Refuse a call from a thread that trio does not run in, before anything is counted or changed.

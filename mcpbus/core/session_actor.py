@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import trio
-from mcpbus_actors import Cell, Stopped, StopReason
+from mcpbus_actors import Cell, Stopped, StopReason, Timer
 
 from mcpbus.core.notification import Emission
 from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing
@@ -21,12 +21,25 @@ from mcpbus.core.session import (
     Stage,
     Unsubscribed,
 )
-from mcpbus.core.signals import Abort, Cancel, Drop, End, Ending, Finish, InputEnded, Purge, Supersede
+from mcpbus.core.signals import (
+    Abort,
+    Cancel,
+    Drop,
+    End,
+    Ending,
+    ExpireIn,
+    Finish,
+    InputEnded,
+    Purge,
+    Supersede,
+)
 from mcpbus.core.stash import Held
 from mcpbus.core.stream import Returned, Stream
 from mcpbus.core.topics import covers
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import ABSENT, CHANGES, Kind, Line, Reason, Situation, absent, route
+
+_EXPIRED = "The token with which the connection was opened has expired; connect again with a new one"
 
 
 class _Tick(msgspec.Struct, frozen=True):
@@ -75,6 +88,7 @@ class SessionActor:
         self._held: Held | None = None
         self._expiring = False
         self._why: str | None = None
+        self._expiry: Timer | None = None
         session.address = cell.address
         cell.on_stop(self._ended)
         if shared is not None:
@@ -128,6 +142,11 @@ class SessionActor:
 
     def _close(self, message: Close) -> None:
         self._end(message.why)
+
+    def _expire_in(self, message: ExpireIn) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = self._cell.after(message.seconds, Close(_EXPIRED))
 
     def _end(self, why: str | None) -> None:
         self._why = why
@@ -292,6 +311,7 @@ class SessionActor:
         CancelRequest: _cancel_request,
         InputEnded: _input_ended,
         Close: _close,
+        ExpireIn: _expire_in,
         Stopped: _shared_stopped,
         Registered: _registered,
         _Tick: _tick,

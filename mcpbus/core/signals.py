@@ -99,6 +99,16 @@ class Purge(msgspec.Struct, frozen=True):
         return cls(unwanted, Reason.CANCELLED)
 
 
+class ExpireIn(msgspec.Struct, frozen=True):
+    """End with the token of the client, to a session that is a connection; this takes the place of what was said of it before.
+
+    Attributes:
+        seconds: How long it is good.
+    """
+
+    seconds: float
+
+
 class CloseConnection(msgspec.Struct, frozen=True):
     """Close the connection, not the stream: its client comes back for the rest.
 

@@ -4,9 +4,10 @@ The bus's actors `send` to a stream; the connection that carries it drains it th
 dormant, see `mcpbus_actors.LazyActor`, for as long as nobody but its request knows of it: most end before that.
 """
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import Context
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 import trio
@@ -23,6 +24,8 @@ from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Pur
 from mcpbus.core.writer import Cancellable, Detached, TakeOver, Writer
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Line, Reason, Situation, absent
+
+_RETRY_SECONDS: Final = 1.0
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -47,6 +50,10 @@ class _Forsaken(msgspec.Struct, frozen=True):
     """Nobody came back to the stream."""
 
 
+class _Expired(msgspec.Struct, frozen=True):
+    """The token has expired with which its client opened it."""
+
+
 class Stream(LazyActor[object], kw_only=True, eq=False):
     """A logical stream to a client. Made by `open_stream`.
 
@@ -67,6 +74,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         writing_bytes: How much that is.
         account: Where it is counted what waits; None of most streams, which never have anything that waits.
         ready: Set when there is something to take, if its writer waits for that.
+        retry: After how many seconds its client should open another one; None unless that is why it ended.
     """
 
     line: Line
@@ -86,6 +94,8 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     writing_bytes: int = 0
     account: Account | None = None
     ready: trio.Event | None = None
+    retry: float | None = None
+    _expiry: Timer | None = None
     _relief: trio.Event | None = None
     _writer: Writer | None = None
     _next: Writer | None = None
@@ -342,6 +352,22 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self._writer.retry = message.retry
             self._wake()
 
+    def expire_in(self, seconds: float) -> None:
+        """Have its client come back after so many seconds, with another token, if it can; what was said of that before is void."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if seconds < math.inf:
+            self.address  # noqa: B018 - it is active from now on
+            self._expiry = self.cell.after(seconds, _Expired())
+
+    def _expired(self, _message: _Expired) -> None:
+        if self._writer is not None and self.log is not None and self.log.primes:
+            self._close_connection(CloseConnection(_RETRY_SECONDS))
+        elif self.line is Line.GET:
+            self.retry = _RETRY_SECONDS
+            self._finish(_Finish())
+
     # -- the end ---------------------------------------------------------------------------------
 
     def _last_turn(self, _message: Finish | Stopped) -> None:
@@ -410,6 +436,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         TakeOver: _take_over,
         Stopped: _last_turn,
         _Forsaken: _forsaken,
+        _Expired: _expired,
         TaskEnded: _keeper_ended,
     }
 

@@ -4,6 +4,7 @@ The acknowledgement is in the stream's outbox before the bus knows of the subscr
 before it. Every message of the subscription is stamped with the id of the listen request.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -28,6 +29,7 @@ from mcpbus.protocol.routes import Kind, Line
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
+_EXPIRED = "The token with which it was begun has expired"
 _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 
 
@@ -65,6 +67,9 @@ class SubscriptionActor:
             uris=granted.resource_subscriptions,
             tasks=granted.task_ids,
         )
+        left = bus.seconds_left(context.principal)
+        if left < math.inf:
+            cell.after(left, End(_EXPIRED))
         for task_id in granted.task_ids:
             bus.tasks.follow(task_id, Follow(cell.address))
 

@@ -59,6 +59,8 @@ def begin_batch(
     origin = None
     if any(isinstance(member, Serve) for member in batch.members):
         stream = bus.open_stream(Line.OWN, batch.session)
+        if stream.log is not None:
+            stream.expire_in(bus.seconds_left(principal))
         stream.owed = sum(isinstance(member, Serve | Undecodable) for member in batch.members)
         origin = _Origin(bus, setting, principal, peer, stream)
     faults = []

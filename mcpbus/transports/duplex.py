@@ -18,7 +18,7 @@ from mcpbus.core.outbox import Outgoing
 from mcpbus.core.request import Request as Admitted
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.session import Close, Session, Stage
-from mcpbus.core.signals import InputEnded
+from mcpbus.core.signals import ExpireIn, InputEnded
 from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
@@ -165,6 +165,8 @@ class Channel:
         self._in_a_row = 0
         self._used = False
         self._principal = principal
+        self._expires = -math.inf
+        self._prolong(principal)
 
     def __enter__(self) -> Self:
         return self
@@ -199,6 +201,14 @@ class Channel:
             why: What requests in flight are answered with; None if the client has left them, which is silent.
         """
         self.session.address.tell(Close(why))
+
+    def _prolong(self, principal: object) -> None:
+        """Let the connection last as long as the token that its client has brought, and no shorter than with an earlier one."""
+        left = self._bus.seconds_left(principal)
+        expires = trio.current_time() + left
+        if left < math.inf and expires > self._expires:
+            self._expires = expires
+            self.session.address.tell(ExpireIn(left))
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -338,8 +348,9 @@ class Channel:
     def _take(
         self, message: Request | Notification | Response, principal: object, *, alone: bool = True
     ) -> None:
-        if principal is not None:
+        if principal is not None and principal is not self._principal:
             self._principal = principal  # there is no other one before this message is taken
+            self._prolong(principal)
         if isinstance(message, Request):
             revision, result = self.judge(message, alone=alone)
             if isinstance(result, bytes | ProtocolError):

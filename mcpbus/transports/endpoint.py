@@ -278,7 +278,7 @@ class Endpoint:
         decision = self._judge_get(head, principal)
         if isinstance(decision, Answer):
             return decision
-        self._responder.open(decision, outlet)
+        self._responder.open(decision, principal, outlet)
         return None
 
     def _delete(self, head: Head, principal: Any) -> Answer:
@@ -345,10 +345,10 @@ class Endpoint:
         if isinstance(decision, Answer):
             return decision
         if decision.last_event_id is not None:
-            await resume(self._bus, http, decision.session, decision.last_event_id)
+            await resume(self._bus, http, decision.session, decision.last_event_id, principal)
             return None
         desk = _Desk()
-        self._responder.open(decision, desk)
+        self._responder.open(decision, principal, desk)
         assert desk.opened is not None  # noqa: S101 - it was given the stream
         await self.stream(http, desk.opened)
         return None

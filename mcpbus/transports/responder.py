@@ -174,9 +174,10 @@ class Responder:
                 return answers.overload(Overloaded("The server is shutting down"))
         return decision
 
-    def open(self, decision: OpenStream[Session], outlet: Outlet) -> None:
+    def open(self, decision: OpenStream[Session], principal: Any, outlet: Outlet) -> None:
         """Open a GET stream."""
         stream = self._bus.open_stream(Line.GET, decision.session)
+        stream.expire_in(self._bus.seconds_left(principal))
         decision.session.address.tell(OpenGet(stream))
         _open(outlet, GET_FORM, None, stream)
 

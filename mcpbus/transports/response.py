@@ -186,7 +186,7 @@ class Rendering:
             ids: The ids of its events, if they are kept.
         """
         if batch is None:
-            return b"]" if self.is_array else b"", False
+            return self._end(), False
         more = not (batch and batch[-1].final)
         said = [message.data for message in batch]
         if self.is_array:  # which is JSON like any other at its end
@@ -197,6 +197,13 @@ class Rendering:
         else:
             events = b"".join([encode_event(data, id=id_) for data, id_ in zip(said, ids, strict=True)])
         return before + events or COMMENT, more
+
+    def _end(self) -> bytes:
+        """The end of a response that has begun, if nothing was the last that is said."""
+        if self.is_array:
+            return b"]"
+        retry = self._stream.retry
+        return b"" if retry is None else encode_event(b"", retry=round(retry * 1000))
 
     @property
     def is_early(self) -> bool:

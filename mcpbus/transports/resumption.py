@@ -32,7 +32,9 @@ _log = logging.getLogger("mcpbus")
 _NOTHING = Replay((), finished=False)
 
 
-async def resume(bus: Hub, http: HttpRequest, session: Session, last_event_id: str) -> None:
+async def resume(
+    bus: Hub, http: HttpRequest, session: Session, last_event_id: str, principal: object
+) -> None:
     """Answer a GET that names the last event its client has seen."""
     named = parse_event_id(last_event_id)
     if named is None or bus.event_store is None:
@@ -45,8 +47,9 @@ async def resume(bus: Hub, http: HttpRequest, session: Session, last_event_id: s
         live = session.streams.find(name)
         writer = None if live is None else await live.resume(connection)
         if live is None or writer is None:
-            await _follow_up(bus, http, session, connection, named)
+            await _follow_up(bus, http, session, connection, named, principal=principal)
         else:
+            live.expire_in(bus.seconds_left(principal))
             with writer:
                 # A stream that has told its client no more than where it begins is not in the store yet.
                 up_to_date = live.log is not None and live.log.last == after
@@ -57,7 +60,13 @@ async def resume(bus: Hub, http: HttpRequest, session: Session, last_event_id: s
 
 
 async def _follow_up(
-    bus: Hub, http: HttpRequest, session: Session, connection: trio.CancelScope, named: tuple[str, int]
+    bus: Hub,
+    http: HttpRequest,
+    session: Session,
+    connection: trio.CancelScope,
+    named: tuple[str, int],
+    *,
+    principal: object,
 ) -> None:
     """Answer a client that comes back to a stream that has ended."""
     name, after = named
@@ -74,6 +83,7 @@ async def _follow_up(
             await _replay(bus, http, session, named, missed, more=False)
     elif await _replay(bus, http, session, named, missed, more=True):
         stream = bus.open_stream(Line.GET, session)
+        stream.expire_in(bus.seconds_left(principal))
         session.address.tell(OpenGet(stream))
         with stream.attach(connection) as writer:
             await _go_on(bus, http, stream, writer, connection)

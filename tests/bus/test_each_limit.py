@@ -17,6 +17,7 @@ NO_LIMIT = {
     "body_bytes_per_second": "what body_timeout is prolonged by; what runs out is counted as that",
     "store_pause": "follows store_deadline, which is counted, or a failure, which is logged",
     "log_level": "which lines are wanted",
+    "stream_outlives_token": "what becomes of streams whose token expires, as it says",
 }
 """Fields of `Limits` that nobody can reach, and why."""
 

@@ -200,6 +200,42 @@ def test_what_is_an_owners_own_may_be_kept_from_making_room():
     assert table.shares.make_room("alice", of_its_own=False).owner == "bob"
 
 
+def test_for_others_sake_the_oldest_goes_of_whoever_has_most_as_long_as_that_is_more_than_one_thing():
+    table = Table(10)
+    table.fill("alice", 2)
+    table.fill("bob", 3)
+    at_work, oldest, _ = (thing for thing in table.things if thing.owner == "bob")
+    at_work.since = None
+    assert table.shares.displace() is oldest
+    assert oldest not in table.shares
+    while table.shares.displace():
+        pass
+    assert [table.shares.held_by(owner) for owner in ("alice", "bob")] == [1, 1]
+
+
+def test_for_others_sake_nothing_goes_that_is_at_work():
+    table = Table(10)
+    assert table.shares.displace() is None
+    table.fill("bob", 2)
+    for thing in table.things:
+        thing.since = None
+    assert table.shares.displace() is None
+    table.check()
+
+
+def test_what_would_go_first_of_an_owner_can_be_seen_without_its_going():
+    table = Table(10)
+    table.fill("bob", 2)
+    table.fill("alice", 3)
+    older, newer = table.things[:2]
+    assert table.shares.find_idle("bob") is older
+    older.since = None
+    assert table.shares.find_idle("bob") is newer
+    newer.since = None
+    assert table.shares.find_idle("bob") is None
+    table.check()
+
+
 def test_an_equal_part_is_nobodys_excess():
     table = Table(2)
     table.come("bob")

@@ -2,10 +2,10 @@
 
 import pytest
 import trio
-from mcpbus_actors import EagerTask, LazyActor
+from mcpbus_actors import EagerTask, LazyActor, Leader
 
 from mcpbus.testing import probe
-from mcpbus.transports import endpoint, in_process
+from mcpbus.transports import in_process, responder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,7 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--without",
         choices=list(TRICKS),
-        help="what is taken out that is only there for speed: actors that are dormant, or first steps without a turn of the scheduler",
+        help="what is taken out that is only there for speed: actors that are dormant, first steps without a turn of the scheduler, "
+        "or tasks that do more than one thing",
     )
 
 
@@ -64,8 +65,27 @@ def take_out_eagerness() -> None:
         return start(eager)
 
     EagerTask.start = start_later
-    for module in (endpoint, in_process):
+    for module in (responder, in_process):
         module.may_wait = lambda *_: True
 
 
-TRICKS = {"dormancy": take_out_dormancy, "eagerness": take_out_eagerness}
+def take_out_leadership() -> None:
+    """Have a task for each piece of work: who has taken one never takes another."""
+
+    async def take_once(leader):
+        if not await leader._wait():
+            return
+        with trio.CancelScope() as scope:
+            eager = leader._take(scope)
+            leader._nursery.start_soon(take_once, leader)
+            if eager is not None:
+                await eager.finish()
+
+    Leader._lead = take_once
+
+
+TRICKS = {
+    "dormancy": take_out_dormancy,
+    "eagerness": take_out_eagerness,
+    "leadership": take_out_leadership,
+}

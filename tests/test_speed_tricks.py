@@ -16,7 +16,7 @@ CORE = [
 ]
 
 
-@pytest.mark.parametrize("trick", ["dormancy", "eagerness"])
+@pytest.mark.parametrize("trick", ["dormancy", "eagerness", "leadership"])
 def test_without_it_the_core_means_the_same(trick):
     tests = [str(TESTS / name) for name in CORE]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--without={trick}", *tests]

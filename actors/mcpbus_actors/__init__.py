@@ -16,6 +16,7 @@ from mcpbus_actors._errors import (
 )
 from mcpbus_actors._failures import split_failure
 from mcpbus_actors._lazy import LazyActor
+from mcpbus_actors._leader import Leader, WorkQueue
 from mcpbus_actors._life import Strategy
 from mcpbus_actors._mailbox import Actor
 from mcpbus_actors._messages import (
@@ -48,6 +49,7 @@ __all__ = [
     "EagerTask",
     "Failed",
     "LazyActor",
+    "Leader",
     "LifecycleError",
     "NameTakenError",
     "Outcome",
@@ -62,6 +64,7 @@ __all__ = [
     "TaskCancelled",
     "TaskEnded",
     "Timer",
+    "WorkQueue",
     "open_system",
     "split_failure",
 ]

@@ -99,12 +99,14 @@ class EagerTask(Task, kw_only=True, eq=False):
 
     @types.coroutine
     def finish(self) -> Generator[Any, Any, None]:
-        """Run it to its end.
+        """Run it to its end. It may have come to that already.
 
         Raises:
             trio.Cancelled: Its scope, or one around it, was cancelled.
             KeyboardInterrupt: The user ends the program.
         """
+        if self.outcome is not None:
+            return
         step, coroutine, trap = self.context.run, self.coroutine, self._trap
         self._trap = None
         if trio.lowlevel.current_task().custom_sleep_data is None:

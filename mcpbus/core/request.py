@@ -91,12 +91,12 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         self.call.carrier = self.slot.request = self
 
     def run(
-        self, scope: trio.CancelScope, *, streaming: bool = False
+        self, scope: trio.CancelScope | None, *, streaming: bool = False
     ) -> bytes | ProtocolError | EagerTask | None:
         """Run the handler here until it waits, or ends. No schedule point.
 
         Args:
-            scope: That of whoever asks; see `mcpbus_actors.EagerTask`.
+            scope: That of whoever asks, see `mcpbus_actors.EagerTask`; None for a handler that cannot wait.
             streaming: Whether the stream is opened first, whatever comes of the handler.
 
         Returns:

@@ -105,11 +105,13 @@ class WireReactor(Reactor):
         """Wait until something may have come."""
         await self._something.park()
 
-    async def _wait(self) -> list[Turn]:
-        await trio.lowlevel.checkpoint()
-        while not (due := self._find_due()):
-            await self._something.park()
-        return due
+    async def _wait(self) -> bool:
+        if not self._due:
+            await trio.lowlevel.checkpoint()
+            while not (due := self._find_due()):
+                await self._something.park()
+            self._due.extend(due)
+        return True
 
     def _find_due(self) -> list[Turn]:
         due = [turn for wire, turn in self._watched.items() if wire.readable]

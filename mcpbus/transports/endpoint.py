@@ -37,7 +37,6 @@ from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
-from mcpbus.transports.hosts import NEVER_ENTERED, may_wait
 from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
 from mcpbus.transports.response import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
@@ -172,7 +171,7 @@ class Endpoint:
         except Exception as failure:  # noqa: BLE001 - the author's code; nobody else is there to hear of it
             outlet.fail(failure)
             return
-        if result is not None and result.outcome is None:
+        if result is not None:
             await result.finish()
 
     async def serve(self, http: HttpRequest) -> Answer | None:
@@ -301,44 +300,18 @@ class Endpoint:
         if body is None:
             return self._refused(self.exchange.too_large, http.head, principal, http.peer)
         host, decision = http.host, self._decide(http.head, body, principal)
-        if host is None and isinstance(decision, Serve) and self._may_wait(decision):
-            return await self._host(http, decision, principal)
-        desk = _Desk(NEVER_ENTERED if host is None else host.scope)
+        desk = _Desk(None if host is None else host.scope)
         peer = self.exchange.origin(http.head, http.peer)
         result = self._responder.carry_out(decision, principal, peer, desk)
         if isinstance(result, Answer):
             return result
         if desk.opened is not None:
             if host is None or result is None:
-                assert result is None or result.outcome is not None  # noqa: S101 - it could not wait
                 await self.stream(http, desk.opened)
             else:
                 host.leave(partial(self.stream, http, desk.opened))
-                await _stay(result)
+                await result.finish()
         return None
-
-    def _may_wait(self, decision: Serve[Session]) -> bool:
-        request, tool = decision.request, decision.routing.name
-        return may_wait(self._bus, request.method, tool, decision.revision.era)
-
-    async def _host(self, http: HttpRequest, decision: Serve[Session], principal: Any) -> Answer | None:
-        """Run a handler in this very task for as long as it does not wait; if it does, another one answers.
-
-        What that takes, a nursery and a scope, is a third of the cost of a short call. The whole answer is written without them.
-        """
-        answer: Answer | None = None
-        async with trio.open_nursery() as nursery:
-            with trio.CancelScope() as scope:
-                desk = _Desk(scope)
-                peer = self.exchange.origin(http.head, http.peer)
-                result = self._responder.serve(decision, principal, peer, desk)
-                if isinstance(result, Answer):
-                    answer = result
-                elif desk.opened is not None:
-                    nursery.start_soon(self.stream, http, desk.opened)
-                    if result is not None:
-                        await _stay(result)
-        return answer
 
     async def _serve_get(self, http: HttpRequest, principal: Any) -> Answer | None:
         decision = self._judge_get(http.head, principal)
@@ -397,12 +370,6 @@ class Entered:
         account, scope = self._counted
         account.close()
         return scope.__exit__(kind, value, traceback)
-
-
-async def _stay(eager: EagerTask) -> None:
-    """Stay with a handler that waits."""
-    if eager.outcome is None:  # otherwise the scope of this task is cancelled
-        await eager.finish()
 
 
 class _Desk:

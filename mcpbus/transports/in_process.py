@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 import trio
-from mcpbus_actors import EagerTask
+from mcpbus_actors import EagerTask, Leader, WorkQueue
 
 from mcpbus.client.client import Client, OnQuestion
 from mcpbus.client.pending import Pending
@@ -21,11 +21,11 @@ from mcpbus.core.receipt import DELIVERED
 from mcpbus.core.request import Request as Admitted
 from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
+from mcpbus.dispatch.waiting import may_wait
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Notification, Request, Response
 from mcpbus.protocol.revisions import REVISIONS, Era
 from mcpbus.transports.duplex import Channel
-from mcpbus.transports.hosts import NEVER_ENTERED, Hosts, may_wait
 
 _Sent: TypeAlias = tuple[Request | Notification | Response, Pending | None, contextvars.Context]
 
@@ -73,28 +73,31 @@ class _Connection:
     def __init__(self, bus: Hub, channel: Channel) -> None:
         self._bus = bus
         self._channel = channel
-        self._hosts: Hosts[_Sent] = Hosts(bus.system, self._take)
+        # What is sent is taken by tasks of the bus, not by whoever asks: with that it would be cancelled before the bus hears of
+        # it, and it could not go on when the answer is there, as a parked call does.
+        self._sent = WorkQueue(self._take)
+        Leader(self._sent.wait, self._sent.take).run_in(bus.system)
 
     async def serve(self) -> None:
         """Deliver what the channel says, until it ends."""
         try:
             await self._channel.deliver(self.client.receive)
         finally:
-            self._hosts.close()
+            self._sent.close()
             self.client.disconnected()
 
     def end(self) -> None:
         """End it at the client's wish: what was said is still delivered."""
-        self._hosts.close()
+        self._sent.close()
         self._channel.end()
 
     def put(self, message: Request | Notification | Response, pending: Pending | None) -> None:
         """Send a message to the server. Handlers see the context variables of whoever does."""
         context = contextvars.copy_context()
-        if pending is None or self._hosts.awake or self._may_wait(message, pending):
-            self._hosts.put((message, pending, context))
+        if pending is None or self._sent.things or self._may_wait(message, pending):
+            self._sent.put((message, pending, context))
         else:
-            eager = self._take((message, pending, context), NEVER_ENTERED)
+            eager = self._take((message, pending, context), None)
             assert eager is None or eager.outcome is not None  # noqa: S101 - it could not wait
 
     def _may_wait(self, message: Request | Notification | Response, pending: Pending) -> bool:
@@ -102,7 +105,7 @@ class _Connection:
             self._bus, message.method, pending.tool, self.client.revision.era
         )
 
-    def _take(self, sent: _Sent, scope: trio.CancelScope) -> EagerTask | None:
+    def _take(self, sent: _Sent, scope: trio.CancelScope | None) -> EagerTask | None:
         message, pending, context = sent
         if not isinstance(message, Request):
             self._channel.note(message)
@@ -114,7 +117,7 @@ class _Connection:
                 pending.settle(error)
         return None
 
-    def _serve(self, request: Request, scope: trio.CancelScope) -> EagerTask | None:
+    def _serve(self, request: Request, scope: trio.CancelScope | None) -> EagerTask | None:
         channel = self._channel
         revision, result = channel.judge(request, dispatcher.admit)
         if isinstance(result, Admitted):

@@ -17,6 +17,7 @@ from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.dispatch.methods import initialize_result
+from mcpbus.dispatch.waiting import may_wait
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
@@ -115,12 +116,14 @@ class Responder:
             decision.request, decision.routing, decision.revision, setting, peer, claim, session, principal
         )
         bus, scope = self._bus, outlet.scope
+        apart = scope is None and may_wait(
+            bus, context.request.method, context.routing.name, context.revision.era
+        )
         try:
-            result = (dispatcher.serve if scope is None else dispatcher.admit)(bus, context, bus.open_stream)
+            result = (dispatcher.serve if apart else dispatcher.admit)(bus, context, bus.open_stream)
         except ProtocolError as error:
             return answers.error_reply(error, context.request.id, context.revision)
         if isinstance(result, Request):
-            assert scope is not None  # noqa: S101 - otherwise it was started
             result.opened = partial(_open, outlet, form, context.revision)
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)

@@ -40,7 +40,10 @@ class Outlet(Protocol):
 
     @property
     def scope(self) -> trio.CancelScope | None:
-        """Encloses the task that may run the request's handler itself, see `mcpbus_actors.EagerTask`; None if it may not."""
+        """Encloses the task that stays with the request's handler if that waits, see `mcpbus_actors.EagerTask`.
+
+        With None, a handler that may wait has a task of its own.
+        """
 
     def open(self, opened: Opened) -> None:
         """Write what comes on a stream, from now on. No schedule point."""

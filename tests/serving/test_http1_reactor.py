@@ -25,12 +25,14 @@ class Turns(Reactor):
         self._more.set()
 
     async def _wait(self):
-        await trio.lowlevel.checkpoint()
-        while not self._next:
-            self._more = trio.Event()
-            await self._more.wait()
-        due, self._next = self._next, []
-        return due
+        if not self._due:
+            await trio.lowlevel.checkpoint()
+            while not self._next:
+                self._more = trio.Event()
+                await self._more.wait()
+            self._due.extend(self._next)
+            self._next.clear()
+        return True
 
     def says(self, name, then=None):
         """A turn that answers."""

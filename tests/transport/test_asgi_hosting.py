@@ -39,12 +39,12 @@ async def ask(app, method, params, name, fields_as=list):
 
 @pytest.mark.eagerness
 @pytest.mark.parametrize("tool", ["never", "perhaps", "always"])
-async def test_only_a_handler_that_may_wait_is_given_a_nursery(tool, autojump_clock):
+async def test_only_a_handler_that_may_wait_has_a_task_of_its_own(tool, autojump_clock):
     server = Server("server", version="1")
-    nurseries = []
+    tasks = []
 
     def look():
-        nurseries.extend(trio.lowlevel.current_task().child_nurseries)
+        tasks.append(trio.lowlevel.current_task())
         return "done"
 
     @server.tool
@@ -53,7 +53,7 @@ async def test_only_a_handler_that_may_wait_is_given_a_nursery(tool, autojump_cl
 
     @server.tool
     async def perhaps() -> str:
-        if nurseries:
+        if not tasks:
             await trio.sleep(1)
         return look()
 
@@ -63,10 +63,17 @@ async def test_only_a_handler_that_may_wait_is_given_a_nursery(tool, autojump_cl
         return look()
 
     async with server.open() as bus:
-        start, body = await call(bus.asgi(), tool)
+        app = bus.asgi()
+
+        async def serve(*args):
+            tasks.append(trio.lowlevel.current_task())
+            await app(*args)
+
+        start, body = await call(serve, tool)
         assert start["status"] == 200
         assert msgspec.json.decode(body["body"])["result"]["content"][0]["text"] == "done"
-        assert len(nurseries) == (tool != "never")
+        mine, its = tasks
+        assert (its is mine) == (tool == "never")
         statistics = bus.statistics()
         assert (statistics.delivered, statistics.actors, dict(statistics.pending)) == (1, 0, {})
 

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from time import perf_counter
 from typing import Final, Protocol
 
 import msgspec
 import trio
-from mcpbus_actors import EagerTask
+from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.serving.write_coalescer import Writer
 
@@ -65,8 +66,7 @@ class Pace(msgspec.Struct):
 class Reactor:
     """Waits for connections, and takes their turns.
 
-    Turns are taken by a task of the reactor's own, which also runs the handlers of requests for as long as they do not wait. When
-    one does, that task stays with it, and another one goes on here.
+    Turns are taken by a leader, which also runs the handlers of requests for as long as they do not wait; see `Leader`.
 
     Args:
         context: The context variables with which each turn begins.
@@ -90,6 +90,7 @@ class Reactor:
         self._writers: list[Writer] = []
         self._write_by = math.inf
         self._epoll = select.epoll() if AVAILABLE else None
+        self._leader = Leader(self._wait, partial(self._take, self._due))
 
     def watch(self, connection: Pollable, turn: Turn) -> None:
         """Take this turn whenever the connection has something to read, or has ended."""
@@ -144,28 +145,16 @@ class Reactor:
     async def run(self) -> None:
         """Take turns until cancelled."""
         async with trio.open_nursery() as self._nursery:
-            self._nursery.start_soon(self._lead)
-
-    async def _lead(self) -> None:
-        assert self._nursery is not None  # noqa: S101 - this is one of its tasks
-        eager = None
-        with trio.CancelScope() as scope:
-            while eager is None:
-                if not self._due:
-                    self._due.extend(await self._wait())
-                eager = self._take(self._due, scope)
-            self._nursery.start_soon(self._lead)
-            await _finish(eager)
-        if eager is None:
-            # A handler was cancelled that did not wait, and with it this task when it waited for the next turns.
-            self._nursery.start_soon(self._lead)
+            self._nursery.start_soon(self._leader.run)
 
     async def _take_one(self, turn: Turn) -> None:
         with trio.CancelScope() as scope:
-            await _finish(self._take(deque((turn,)), scope))
+            eager = self._take(deque((turn,)), scope)
+            if eager is not None:
+                await eager.finish()
 
     def _take(self, due: deque[Turn], scope: trio.CancelScope) -> EagerTask | None:
-        """Take turns until none is due, or one leaves a handler, which is returned, to this task."""
+        """Take turns until none is due, or one leaves a handler, which is returned, to the task that takes them."""
         self.scope = scope
         eager = None
         self.in_turn = True
@@ -186,25 +175,22 @@ class Reactor:
         self._write()
         return eager
 
-    async def _wait(self) -> list[Turn]:
-        """Wait until turns are due. A schedule point, always."""
+    async def _wait(self) -> bool:
+        """Wait until turns are due. A schedule point, unless some were left by who led before."""
+        due = self._due
+        if due:
+            return True
         if self._epoll is None:
             await trio.sleep_forever()
-            return []
+            return False
         await trio.lowlevel.wait_readable(self._epoll.fileno())
-        due = []
         for descriptor, _ in self._epoll.poll(0, _MOST_AT_ONCE):
             turn = self._turns.get(descriptor)
             if turn is not None:  # otherwise it was closed here, and is still open in some other process
                 due.append(turn)
-        return due
+        return True
 
     def close(self) -> None:
         """Give the kernel's list back."""
         if self._epoll is not None:
             self._epoll.close()
-
-
-async def _finish(eager: EagerTask | None) -> None:
-    if eager is not None and eager.outcome is None:
-        await eager.finish()

@@ -11,7 +11,6 @@ say on it before the reply; a reply without one goes back to whoever runs the re
 
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -20,33 +19,27 @@ from mcpbus_actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succe
 
 from mcpbus.core.admission import Slot
 from mcpbus.core.call import Call, Finished, Silence, read_failure
+from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
 from mcpbus.core.notification import Emission, Progress
-from mcpbus.core.outbox import Outgoing, Withdrawal
+from mcpbus.core.outbox import Outgoing
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
-from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.rounds import run_rounds
 from mcpbus.core.session import LogThreshold
 from mcpbus.core.signals import Abort, Answered, Cancel, CloseConnection, Drop, End, Ending, InputEnded, Purge
 from mcpbus.core.stream import Stream
-from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import (
-    RequestId,
     encode_error,
     encode_id,
-    encode_notification,
-    encode_request,
     encode_result,
 )
-from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Line, Reason, Situation, route
 
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
-_INPUT_ENDED = "it has ended its input"
 _TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
 _FINISHED, _OWN, _PROGRESS = Reason.FINISHED, Line.OWN, Kind.PROGRESS
@@ -79,7 +72,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     _threshold: LogThreshold | None = None
     _progress: float = float("-inf")
     _progress_opening: bytes | Reason | None = None
-    _questions: dict[RequestId, tuple[Ask, str, Receipt]] | None = None
+    _questions: ClientQuestions | None = None
     _parked: bool = False
     _over: bool = False
     _unsent: bytes | ProtocolError | None = None
@@ -216,79 +209,26 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     # -- asking the client -----------------------------------------------------------------------
 
     def _ask(self, ask: Ask) -> None:
-        session, era = self.context.legacy_session, self.context.revision.era
-        assert session is not None  # noqa: S101 - a client without a session has declared nothing, and is not asked
-        if session.input_ended:
-            ask.fail(cannot_ask(_INPUT_ENDED))
-            return
         if self._questions is None:
-            self._questions = {}
-        for key in ask.open:
-            if not ask.open:
-                return  # one of them was refused, and with it all
-            method = ask.questions[key].method
-            question_id = session.next_question_id()
-            receipt = self.call.bus.ledger.enter(method)
-            self._questions[question_id] = (ask, key, receipt)
-            session.questions[question_id] = self.address
-            data = encode_request(question_id, method, ask.params[key])
-            refused = partial(self._refused, question_id)
-            self._send(Outgoing(Kind.QUESTION, era, data, receipt, refused=refused))
+            session = self.context.legacy_session
+            assert session is not None  # noqa: S101 - a client without a session has declared nothing, and is not asked
+            self._questions = ClientQuestions(session, self.address, self.call, self._send)
+        self._questions.ask(ask)
 
     def _answered(self, message: Answered) -> None:
-        response = message.response
-        asked = self._forget(response.id)
-        if asked is None:
-            return
-        ask, key, _ = asked
-        try:
-            if response.error is not None:
-                error = response.error
-                data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
-                raise ClientRefusedError(error.code, error.message, data)
-            answer = decode_large(msgspec.json.decode, response.result or b"null")
-            ask.answer(key, answer)
-            self.call.used[key] = jsontypes.encode(answer)
-        except AskError as error:
-            self._give_up(ask, error)
-
-    def _refused(self, question_id: RequestId, reason: Reason) -> None:
-        asked = self._forget(question_id)
-        if asked is not None:
-            self._give_up(asked[0], cannot_ask(reason.value))
+        if self._questions is not None:
+            self._questions.answered(message.response)
 
     def _withdraw(self, message: Withdraw) -> None:
-        self._give_up(message.ask, cannot_ask("the question was withdrawn"))
+        if self._questions is not None:
+            self._questions.give_up(message.ask, cannot_ask("the question was withdrawn"))
 
     def _input_ended(self, _message: InputEnded) -> None:
-        self._give_up_all(_INPUT_ENDED)
+        self._give_up_questions(INPUT_ENDED)
 
-    def _give_up_all(self, why: str) -> None:
-        for ask, *_ in tuple((self._questions or {}).values()):
-            self._give_up(ask, cannot_ask(why))
-
-    def _give_up(self, ask: Ask, error: AskError) -> None:
-        """Fail what was asked together, and tell the client that the rest needs no answer."""
-        ask.fail(error)
-        self._withdraw_questions(lambda other: other is ask)
-
-    def _withdraw_questions(self, unwanted: Callable[[Ask], bool] = lambda _: True) -> None:
-        """Tell the client which questions need no answer any more; whoever asked them learns it elsewhere."""
-        for question_id, (ask, _, question) in tuple((self._questions or {}).items()):
-            if unwanted(ask):
-                self._forget(question_id)
-                params = {"requestId": question_id, "reason": "The answer is no longer needed"}
-                data = encode_notification("notifications/cancelled", params)
-                receipt = self.call.bus.ledger.enter("notifications/cancelled")
-                era = self.context.revision.era
-                self._send(Withdrawal(Kind.WITHDRAWAL, era, data, receipt, question=question))
-
-    def _forget(self, question_id: RequestId | None) -> tuple[Ask, str, Receipt] | None:
-        if not self._questions or question_id is None:
-            return None
-        if self.context.legacy_session is not None:
-            self.context.legacy_session.questions.pop(question_id, None)
-        return self._questions.pop(question_id, None)
+    def _give_up_questions(self, why: str) -> None:
+        if self._questions is not None:
+            self._questions.give_up_all(why)
 
     # -- what goes out ---------------------------------------------------------------------------
 
@@ -308,8 +248,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     def _reply(self, result: bytes | ProtocolError) -> None:
         # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
-        if self._questions:
-            self._withdraw_questions()
+        if self._questions is not None:
+            self._questions.withdraw()
         if self.stream is None:
             self._unsent = result
         else:
@@ -358,7 +298,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         self._reply(ProtocolError(INTERNAL_ERROR, message.why))
 
     def _cancel(self, _message: Cancel) -> None:
-        self._withdraw_questions()
+        if self._questions is not None:
+            self._questions.withdraw()
         self._silence(Ending.CANCELLED, Reason.CANCELLED)
 
     def _drop(self, _message: Drop) -> None:
@@ -378,7 +319,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             self._finish(Reason.SESSION_ENDED)
         else:
             # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).
-            self._give_up_all(Situation.DROPPED.value)
+            self._give_up_questions(Situation.DROPPED.value)
             self.cell.after(self.call.bus.limits.abandoned_timeout, _Abandoned())
 
     def _abandoned(self, _message: _Abandoned) -> None:
@@ -414,6 +355,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
                 call.task = None  # they know each other, and should not wait for the garbage collector
         if not self._over:
             self._fail(silently=reason is not StopReason.FAILED)
+        self._questions = None  # likewise
         if stream is not None:
             stream.maker = None
             if not stream.stopped:

@@ -1,0 +1,111 @@
+"""What one legacy request asks its client: requests of the server's own, each until it is answered or withdrawn."""
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from mcpbus_actors import Address
+
+from mcpbus.core.call import Call
+from mcpbus.core.outbox import Outgoing, Withdrawal
+from mcpbus.core.pending_questions import Ask
+from mcpbus.core.receipt import Receipt
+from mcpbus.core.session import Session
+from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask
+from mcpbus.features.schemas import jsontypes
+from mcpbus.protocol.jsonrpc import RequestId, Response, encode_notification, encode_request
+from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.routes import Kind, Reason
+
+INPUT_ENDED = "it has ended its input"
+
+
+class ClientQuestions:
+    """The questions of one request.
+
+    Args:
+        session: Whose client is asked.
+        asker: Who is told what it answers.
+        call: For which it is asked.
+        send: Sends a message on the stream of the request.
+    """
+
+    __slots__ = ("_asker", "_call", "_open", "_send", "_session")
+
+    def __init__(
+        self, session: Session, asker: Address[object], call: Call, send: Callable[[Outgoing], None]
+    ) -> None:
+        self._session = session
+        self._asker = asker
+        self._call = call
+        self._send = send
+        self._open: dict[RequestId, tuple[Ask, str, Receipt]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def ask(self, ask: Ask) -> None:
+        """Ask what is asked together."""
+        if self._session.input_ended:
+            ask.fail(cannot_ask(INPUT_ENDED))
+            return
+        for key in ask.open:
+            if not ask.open:
+                return  # one of them was refused, and with it all
+            method = ask.questions[key].method
+            question_id = self._session.next_question_id()
+            receipt = self._call.bus.ledger.enter(method)
+            self._open[question_id] = (ask, key, receipt)
+            self._session.questions[question_id] = self._asker
+            data = encode_request(question_id, method, ask.params[key])
+            refused = partial(self._refused, question_id)
+            self._send(Outgoing(Kind.QUESTION, Era.LEGACY, data, receipt, refused=refused))
+
+    def answered(self, response: Response) -> None:
+        """Take an answer; one that nobody waits for any more is dropped."""
+        asked = self._forget(response.id)
+        if asked is None:
+            return
+        ask, key, _ = asked
+        try:
+            if response.error is not None:
+                error = response.error
+                data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
+                raise ClientRefusedError(error.code, error.message, data)
+            answer = decode_large(msgspec.json.decode, response.result or b"null")
+            ask.answer(key, answer)
+            self._call.used[key] = jsontypes.encode(answer)
+        except AskError as error:
+            self.give_up(ask, error)
+
+    def give_up_all(self, why: str) -> None:
+        """Fail all that was asked."""
+        for ask, *_ in tuple(self._open.values()):
+            self.give_up(ask, cannot_ask(why))
+
+    def give_up(self, ask: Ask, error: AskError) -> None:
+        """Fail what was asked together, and tell the client that the rest needs no answer."""
+        ask.fail(error)
+        self.withdraw(lambda other: other is ask)
+
+    def withdraw(self, unwanted: Callable[[Ask], bool] = lambda _: True) -> None:
+        """Tell the client which questions need no answer any more; whoever asked them learns it elsewhere."""
+        for question_id, (ask, _, question) in tuple(self._open.items()):
+            if unwanted(ask):
+                self._forget(question_id)
+                params = {"requestId": question_id, "reason": "The answer is no longer needed"}
+                data = encode_notification("notifications/cancelled", params)
+                receipt = self._call.bus.ledger.enter("notifications/cancelled")
+                self._send(Withdrawal(Kind.WITHDRAWAL, Era.LEGACY, data, receipt, question=question))
+
+    def _refused(self, question_id: RequestId, reason: Reason) -> None:
+        asked = self._forget(question_id)
+        if asked is not None:
+            self.give_up(asked[0], cannot_ask(reason.value))
+
+    def _forget(self, question_id: RequestId | None) -> tuple[Ask, str, Receipt] | None:
+        if question_id is None:
+            return None
+        self._session.questions.pop(question_id, None)
+        return self._open.pop(question_id, None)

@@ -35,13 +35,12 @@ from mcpbus.core.parked_calls import Parked
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import Services
+from mcpbus.core.signals import CancelCall, Finished, HandOver, Park, Resume
 from mcpbus.core.stream import Stream
 from mcpbus.features.asking.errors import InvalidAnswerError, cannot_ask
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import ProtocolError, internal_error
-from mcpbus.protocol.messages import decode_params
-from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason
@@ -56,32 +55,6 @@ _TRAVELLING_BYTES = 1024 * 1024
 """Of answers in a state. It has to fit into the body of a retry, beside the new answers."""
 
 
-class CancelCall(msgspec.Struct, frozen=True):
-    """Cancel the handler; nobody waits for its result any more."""
-
-
-class Resume(msgspec.Struct, frozen=True):
-    """A retry carries the call on.
-
-    Attributes:
-        answers: What it brings, decoded JSON by key.
-    """
-
-    answers: Mapping[str, Any]
-
-
-class HandOver(msgspec.Struct, frozen=True):
-    """The call is a task now.
-
-    Attributes:
-        task: The task's actor, which carries the call from now on.
-        result: The encoded result object with which the request is answered.
-    """
-
-    task: Address[object]
-    result: bytes
-
-
 class Silence(msgspec.Struct, frozen=True):
     """Carries a call that reaches nobody.
 
@@ -94,24 +67,6 @@ class Silence(msgspec.Struct, frozen=True):
     def tell(self, said: Emission | Progress) -> None:
         """Discard what it says."""
         said.receipt.discard(self.reason)
-
-
-class Finished(msgspec.Struct, frozen=True):
-    """Told to the request, or the task: what to answer.
-
-    Attributes:
-        result: The encoded result object, or an error.
-        parked: Whether the call goes on, for a retry or as a task; otherwise it has ended.
-        cancelled: Whether its handler was cancelled.
-    """
-
-    result: bytes | ProtocolError
-    parked: bool = False
-    cancelled: bool = False
-
-
-class Park(msgspec.Struct, frozen=True):
-    """Ask for all that was asked in this turn."""
 
 
 class _Lapse(msgspec.Struct, frozen=True):
@@ -146,10 +101,6 @@ class Handler(Protocol):
         Raises:
             ProtocolError: What to answer instead. Any other exception of an author's function has been logged.
         """
-
-
-class _WithMeta(msgspec.Struct):
-    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
 
 
 def read_failure(outcome: Outcome) -> ProtocolError:
@@ -263,14 +214,6 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             self.carrier.tell(message)
 
     # -- its handler -----------------------------------------------------------------------------
-
-    def meta(self) -> dict[str, Any]:
-        """Decode the request's ``_meta``."""
-        return decode_params(_WithMeta, self.context.request.params).meta
-
-    def binding(self) -> Binding:
-        """Make what a state for this request is bound to."""
-        return Binding.of(self.context.request, self.context.principal)
 
     def unique(self, key: str) -> str:
         """Return a key that was not used in this run: the second ``name`` is ``name-2``.
@@ -392,7 +335,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             if sum(map(len, self.used.values())) > _TRAVELLING_BYTES:
                 answers = None
         name, sealed = self.bus.parking.sealer.seal(
-            self.binding(), self._name, answers, self.bus.parking.timeout, author, again=again
+            self.context.binding(), self._name, answers, self.bus.parking.timeout, author, again=again
         )
         requests = {
             key: {"method": ask.questions[key].method, "params": ask.params[key]}

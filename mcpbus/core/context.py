@@ -94,7 +94,7 @@ class Context(Asking, HandlerContext):
     @property
     def meta(self) -> dict[str, Any]:
         """The request's ``_meta``, as the client sent it."""
-        return self._call.meta()
+        return self._call.context.meta()
 
     @property
     def state(self) -> Any:

@@ -18,7 +18,7 @@ import trio
 from mcpbus_actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
 
 from mcpbus.core.admission import Slot
-from mcpbus.core.call import Call, Finished, Silence, read_failure
+from mcpbus.core.call import Call, Silence, read_failure
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
 from mcpbus.core.notification import Emission, Progress
 from mcpbus.core.outbox import Outgoing
@@ -26,7 +26,18 @@ from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.rounds import run_rounds
 from mcpbus.core.session import LogThreshold
-from mcpbus.core.signals import Abort, Answered, Cancel, CloseConnection, Drop, End, Ending, InputEnded, Purge
+from mcpbus.core.signals import (
+    Abort,
+    Answered,
+    Cancel,
+    CloseConnection,
+    Drop,
+    End,
+    Ending,
+    Finished,
+    InputEnded,
+    Purge,
+)
 from mcpbus.core.stream import Stream
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error

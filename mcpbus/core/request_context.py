@@ -10,13 +10,20 @@ from mcpbus.core.session import LogThreshold, Session
 from mcpbus.core.stream import Stream
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Line, Setting
 
 # For all requests whose client cannot change its mind meanwhile: those without a session.
 _THRESHOLDS = {level: LogThreshold(level) for level in (None, *LogLevel)}
+
+
+class _WithMeta(msgspec.Struct):
+    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
+
 
 OpenStream = Callable[[Line, Session | None], Stream]
 """Opens a stream for what is said to a request of this session, or returns the channel that carries it."""
@@ -71,6 +78,14 @@ class RequestContext(msgspec.Struct, frozen=True):
         """The client's name and version, as it sent them; empty if it sent none."""
         said = self.session if self.claim is None else self.claim
         return {} if said is None else said.client_info or {}
+
+    def meta(self) -> dict[str, Any]:
+        """Decode its ``_meta``."""
+        return decode_params(_WithMeta, self.request.params).meta
+
+    def binding(self) -> Binding:
+        """Make what a state for this request is bound to."""
+        return Binding.of(self.request, self.principal)
 
     def threshold(self, otherwise: LogLevel | None) -> LogThreshold:
         """Return from which level its client wants log lines; that of one who has no way to say so is given."""

@@ -1,12 +1,14 @@
-"""What the actors of a bus tell one another about the end of a request or a stream, and why."""
+"""What the actors of a bus tell one another about requests, calls and streams."""
 
 import enum
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import msgspec
+from mcpbus_actors import Address
 
 from mcpbus.core.outbox import Outgoing, Withdrawal
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import RequestId, Response
 from mcpbus.protocol.routes import Reason
 
@@ -39,6 +41,53 @@ class Answered(msgspec.Struct, frozen=True):
     """The client answered a question."""
 
     response: Response
+
+
+# -- to a call, and by it ------------------------------------------------------------------------
+
+
+class CancelCall(msgspec.Struct, frozen=True):
+    """Cancel the handler; nobody waits for its result any more."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """A retry carries the call on.
+
+    Attributes:
+        answers: What it brings, decoded JSON by key.
+    """
+
+    answers: Mapping[str, Any]
+
+
+class HandOver(msgspec.Struct, frozen=True):
+    """The call is a task now.
+
+    Attributes:
+        task: The task's actor, which carries the call from now on.
+        result: The encoded result object with which the request is answered.
+    """
+
+    task: Address[object]
+    result: bytes
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """Told to the request, or the task: what to answer.
+
+    Attributes:
+        result: The encoded result object, or an error.
+        parked: Whether the call goes on, for a retry or as a task; otherwise it has ended.
+        cancelled: Whether its handler was cancelled.
+    """
+
+    result: bytes | ProtocolError
+    parked: bool = False
+    cancelled: bool = False
+
+
+class Park(msgspec.Struct, frozen=True):
+    """Ask for all that was asked in this turn."""
 
 
 # -- to a stream ---------------------------------------------------------------------------------

@@ -13,14 +13,14 @@ import msgspec
 
 from mcpbus.core.admission import CountedTo, Overloaded, PastShare
 from mcpbus.core.budget import weigh
-from mcpbus.core.call import Call, Handler, Resume
+from mcpbus.core.call import Call, Handler
 from mcpbus.core.hub import Hub
 from mcpbus.core.parked_calls import Parked
 from mcpbus.core.pending_questions import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.session import CancelRequest, Initialized, Session
-from mcpbus.core.signals import Answered
+from mcpbus.core.signals import Answered, Resume
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.dispatch.handshake import Registration
@@ -36,7 +36,7 @@ from mcpbus.protocol.messages import (
     SubscriptionFilter,
     decode_params,
 )
-from mcpbus.protocol.request_state import Binding, RoundState
+from mcpbus.protocol.request_state import RoundState
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Line, Setting
 from mcpbus.protocol.task_extension import declares, undeclared
@@ -159,7 +159,7 @@ def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: Ope
         raise invalid_params(f"expected {bound} - at `params.inputResponses`")
     state = None
     if routing.request_state is not msgspec.UNSET:
-        state = bus.parking.open(routing.request_state, Binding.of(request, context.principal))
+        state = bus.parking.open(routing.request_state, context.binding())
     slot = bus.admission.admit(request.id, context.table(), context)
     parked = None
     try:

@@ -10,9 +10,10 @@ from typing import Any
 import trio
 
 from mcpbus.core.admission import Overloaded, overloaded
-from mcpbus.core.call import Call, HandOver, Park
+from mcpbus.core.call import Call
 from mcpbus.core.services import Services
 from mcpbus.core.shares import NoRoomError
+from mcpbus.core.signals import HandOver, Park
 from mcpbus.core.stores.breaker import StoreDownError
 from mcpbus.core.stores.protocol import TaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus

@@ -16,9 +16,10 @@ import mcpbus_actors
 import msgspec
 from mcpbus_actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
 
-from mcpbus.core.call import Call, Finished, Silence
+from mcpbus.core.call import Call, Silence
 from mcpbus.core.notification import Emission, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw
+from mcpbus.core.signals import Finished
 from mcpbus.core.stores.breaker import StoreDownError
 from mcpbus.core.tasks.record import TaskStatus, encode_error
 from mcpbus.core.tasks.table import Task, TaskTable

@@ -18,6 +18,7 @@ from mcpbus.core.event_log import EventLog
 from mcpbus.core.limits import Limits
 from mcpbus.core.notification import RESOURCE_UPDATED
 from mcpbus.core.open_streams import OpenStreams
+from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.services import Runner, Services
 from mcpbus.core.session import Close, EndGet, Session
@@ -29,7 +30,7 @@ from mcpbus.core.stores.breaker import Breaker
 from mcpbus.core.stores.forgetting import Forgetting
 from mcpbus.core.stores.memory import MemoryTaskStore
 from mcpbus.core.stores.protocol import EventStore, TaskStore
-from mcpbus.core.stream import Stream, open_stream
+from mcpbus.core.stream import Stream
 from mcpbus.core.tasks.directory import TaskDirectory
 from mcpbus.core.time_slice import Turns
 from mcpbus.features.catalogue import Kind as FeatureKind
@@ -199,22 +200,25 @@ class Hub(Services):
         """Open a stream. For transports.
 
         Args:
-            line: What kind of stream it is.
+            line: What kind of stream it is. The answer of one request is dormant, and if its handler does not wait perhaps for ever.
             session: The legacy session over HTTP that it belongs to, which may lose it and come back.
         """
-        log = None
-        if self.event_store is not None and session is not None and session.revision is not None:
-            primes = session.revision.priming
-            log = EventLog(self.event_store, self.event_breaker, session.id, line, primes=primes)
-        returns_to = session.address if session is not None and line is Line.GET else None
-        stream = open_stream(
-            self.system, line, self.limits, self._streams, self.budget, returns_to=returns_to, log=log
+        limits = self.limits
+        outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
+        stream = Stream(
+            self.system, line=line, limits=limits, budget=self.budget, outbox=outbox, _open=self._streams
         )
         if session is not None:
             stream.owner = session.owner
-        if log is not None and session is not None:
-            session.streams.add(stream, log)
-            stream.registry = session.streams
+            if line is Line.GET:
+                stream.returns_to = session.address
+            if self.event_store is not None and session.revision is not None:
+                primes = session.revision.priming
+                log = EventLog(self.event_store, self.event_breaker, session.id, line, primes=primes)
+                stream.log, stream.registry = log, session.streams
+                session.streams.add(stream, log)
+        if line is not Line.OWN:
+            stream.address  # noqa: B018 - it is active from the beginning
         return stream
 
     # -- looking inside --------------------------------------------------------------------------

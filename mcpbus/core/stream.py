@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 import trio
-from mcpbus_actors import Address, Cell, LazyActor, Stopped, StopReason, System, Task, TaskEnded, Timer
+from mcpbus_actors import Address, Cell, LazyActor, Stopped, StopReason, Task, TaskEnded, Timer
 
 from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.event_log import EventLog, ResumableStreams
@@ -55,7 +55,7 @@ class _Expired(msgspec.Struct, frozen=True):
 
 
 class Stream(LazyActor[object], kw_only=True, eq=False):
-    """A logical stream to a client. Made by `open_stream`.
+    """A logical stream to a client. Made by `Hub.open_stream`.
 
     Attributes:
         line: What kind of stream it is.
@@ -334,7 +334,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         elif self.finishing and not self.outbox:
             self.stop()
         else:
-            self._keeper = self.cell.start_task(_keep, self, context=Context())
+            self._keeper = self.cell.start_task(Writer(self, None).keep_all, context=Context())
 
     def _keeper_ended(self, _message: TaskEnded) -> None:
         self._keeper = None
@@ -439,52 +439,3 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         _Expired: _expired,
         TaskEnded: _keeper_ended,
     }
-
-
-def open_stream(
-    system: System,
-    line: Line,
-    limits: Limits,
-    open_streams: OpenStreams,
-    budget: Budget,
-    *,
-    returns_to: Address[object] | None = None,
-    log: EventLog | None = None,
-) -> Stream:
-    """Open a stream.
-
-    Args:
-        system: Where it lives.
-        line: What kind of stream it is. The answer of one request is dormant, and if its handler does not wait perhaps for ever.
-        limits: The bounds of its outbox.
-        open_streams: Where it is counted while it is open.
-        budget: Where it is counted what waits.
-        returns_to: The session that a GET stream returns its leftovers to.
-        log: Keeps what it says, so that its client can come back.
-    """
-    outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
-    stream = Stream(
-        system,
-        line=line,
-        limits=limits,
-        budget=budget,
-        outbox=outbox,
-        _open=open_streams,
-        log=log,
-        returns_to=returns_to,
-    )
-    if line is not Line.OWN:
-        stream.address  # noqa: B018 - it is active from the beginning
-    return stream
-
-
-async def _keep(stream: Stream) -> None:
-    """Put what a stream says into its log while no connection is attached."""
-    assert stream.log is not None  # noqa: S101 - the actor looked
-    with Writer(stream, None) as keeper:
-        while (batch := await keeper.take()) is not None:
-            if not batch:
-                continue  # what woke it was purged, or handed over to another stream
-            if await keeper.keep() is None:
-                return
-            keeper.stored()

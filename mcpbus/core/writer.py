@@ -176,6 +176,16 @@ class Writer:
         self._kept = ids is not None
         return ids
 
+    async def keep_all(self) -> None:
+        """Put what the stream says into its log while no connection is attached."""
+        with self:
+            while (batch := await self.take()) is not None:
+                if not batch:
+                    continue  # what woke it was purged, or handed over to another stream
+                if await self.keep() is None:
+                    return
+                self.stored()
+
     def stored(self) -> None:
         """Say that nobody writes the batch any more, which is in the log."""
         self._conclude(STORED)

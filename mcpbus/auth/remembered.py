@@ -6,6 +6,8 @@ from typing import Final
 
 from mcpbus.auth.verifier import Verified
 
+_MOST_RECENT: Final = 256
+
 MOST_TOKENS: Final = 16 * 1024
 MOST_BYTES: Final = 16 * 1024 * 1024
 """How many tokens are remembered, and how long they may be together: what is kept of one is no larger."""
@@ -14,15 +16,20 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 class RememberedTokens:
     """What was found out about tokens, by a digest of what brings them; what was not asked for longest is forgotten first.
 
-    The tokens themselves are not kept, and how long a look-up takes says nothing about them.
+    How long a look-up takes says nothing about them.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, tuple[Verified, int]] = OrderedDict()
         self._size = 0
+        # A server that remembers what clients send hands in the very same object again; to digest it takes longest of all.
+        self._recent: dict[int, tuple[bytes, Verified]] = {}
 
     def find(self, credentials: bytes, now: float) -> Verified | None:
         """Return what is known of the token in an Authorization field, as long as that may be believed."""
+        recent = self._recent.get(id(credentials))
+        if recent is not None and recent[0] is credentials and now < recent[1].until:
+            return recent[1]
         digest = sha256(credentials).digest()
         found = self._known.get(digest)
         if found is None:
@@ -32,6 +39,9 @@ class RememberedTokens:
             self._forget(digest)
             return None
         self._known.move_to_end(digest)
+        if len(self._recent) >= _MOST_RECENT:
+            self._recent.clear()
+        self._recent[id(credentials)] = credentials, verified
         return verified
 
     def keep(self, credentials: bytes, verified: Verified) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,6 +20,7 @@ from mcpbus.protocol.http.resource_metadata import WELL_KNOWN
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.scopes import Scopes, read_scopes
 
+_NOTHING: Final[frozenset[str]] = frozenset()
 _QUIET_SECONDS: Final = 30.0
 _log = logging.getLogger("mcpbus.auth")
 
@@ -130,11 +131,11 @@ class ResourceServer:
         self._remembered.keep(raw, verified)
         return verified.principal
 
-    def missing(self, principal: Any, scopes: Iterable[str] = ()) -> Sequence[str]:
+    def missing(self, principal: Any, scopes: Collection[str] = ()) -> Sequence[str]:
         """See `Authorizer`."""
-        needed = (*self._needed, *(scope for scope in scopes if scope not in self._needed))
+        needed = tuple(dict.fromkeys((*self._needed, *scopes))) if scopes else self._needed
         # In process anything may be a principal, and then nothing is allowed to it.
-        granted: frozenset[str] = getattr(principal, "scopes", frozenset())
+        granted: frozenset[str] = getattr(principal, "scopes", _NOTHING)
         return needed if self._scopes.missing(needed, granted) else ()
 
     def step_up(self, scopes: Sequence[str]) -> Answer:

@@ -45,7 +45,7 @@ class Scopes:
 
     def missing(self, needed: Iterable[str], granted: frozenset[str]) -> bool:
         """Tell whether there is one among those that are needed which is neither granted nor implied by what is."""
-        return any(scope not in granted for scope in needed) and not self._closure(granted).issuperset(needed)
+        return not granted.issuperset(needed) and not self._closure(granted).issuperset(needed)
 
     def _closure(self, granted: Iterable[str]) -> set[str]:
         found: set[str] = set()

@@ -6,7 +6,15 @@ version of llhttp which is more lenient fails here or changes nothing.
 
 import pytest
 
-from mcpbus.serving.http1.head import CHUNKED, LONGEST_LINE, MOST_FIELDS, PREFACE, RequestError, read_head
+from mcpbus.serving.http1.head import (
+    CHUNKED,
+    LONGEST_LINE,
+    MOST_FIELDS,
+    PREFACE,
+    Heads,
+    RequestError,
+    read_head,
+)
 
 LIMIT = 32 * 1024
 
@@ -195,3 +203,67 @@ def test_fields_are_as_they_came():
     assert head.judged.headers.all(b"x-word") == ["caf\u00c3\u00a9", "b"]
     assert head.judged.headers.all(b"empty") == [""]
     assert head.judged.verb == "POST"
+
+
+PLAIN = [b"Host: a", b"Accept: */*", b"Content-Length: 3"]
+CREDENTIALS = [
+    [b"Authorization: Bearer abc"],
+    [b"authorization: Bearer " + b"x" * 1000],
+    [b"AUTHORIZATION: Bearer abc"],
+    [b"Authorization:Bearer abc"],
+    [b"Authorization:  Bearer abc"],
+    [b"Authorization: Bearer abc "],
+    [b"Authorization: "],
+    [b"Authorization: \xe4"],
+    [b"Authorization: a\tb"],
+    [b"Authorization: a\x01b"],
+    [b"Authorization: a", b" b"],
+    [b"Authorization: a\rb"],
+    [b"Authorization: a", b"Authorization: b"],
+    [b"Authorization: a", b"AUTHORIZATION: b"],
+    [b"Proxy-Authorization: a"],
+    [b"Proxy-Authorization: a", b"Authorization: b"],
+    [b"X: Authorization: a"],
+    [b"X-Authorization: a"],
+    [b"Authorization: a", b"Content-Length: 3"],
+    [b"Authorization: a", b"Transfer-Encoding: chunked"],
+    [b"Authorization: a", b"Connection: close"],
+    [b"Authorization: a", b"Expect: 100-continue"],
+    [b"Authorization: a", *(b"X: y" for _ in range(125))],
+    [b"Authorization: a", *(b"X%d: y" % number for number in range(124))],
+    [b"Authorization: a", *(b"X%d: y" % number for number in range(125))],
+    [b"Authorization: a", *(b"X%d: y" % number for number in range(126))],
+    [b"Authorization: a", b"X: " + b"y" * 1500],
+    [b"Authorization: " + b"x" * 9000],
+]
+
+
+@pytest.mark.parametrize("fields", CREDENTIALS, ids=lambda fields: repr(fields[:2])[:60])
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_a_head_with_credentials_is_read_as_it_would_be_anew(fields, at):
+    lines = [*PLAIN[:at], *fields, *PLAIN[at:]]
+    data = b"POST /mcp?a=b HTTP/1.1\r\n" + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
+    heads = Heads(8192)
+
+    def outcome(read):
+        try:
+            head = read()
+        except RequestError as error:
+            return error.status, error.text
+        judged = head.judged
+        fields = {name: judged.headers.raw(name.encode()) for name in judged.headers}
+        said = judged.verb, judged.path, judged.query, fields, judged.headers.accepted
+        return said, head.length, head.raw, head.modern, head.keeps, head.expects, head.leaves
+
+    anew = outcome(lambda: read_head(data, 8192))
+    assert [outcome(lambda: heads.read(data)) for _ in range(2)] == [anew, anew]
+
+
+def test_what_differs_in_its_credentials_alone_is_read_once():
+    heads = Heads(8192)
+    read = [
+        heads.read(b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %d\r\n\r\n" % n) for n in range(3)
+    ]
+    assert [head.judged.headers["authorization"] for head in read] == ["Bearer 0", "Bearer 1", "Bearer 2"]
+    assert read[0].plain is read[1].plain is read[2].plain
+    assert read[0].plain.judged.headers.get("authorization") is None

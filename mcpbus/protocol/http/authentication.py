@@ -6,7 +6,7 @@ a text, or any value that is compared by what it holds. A session may be used by
 nobody else; so may all else that is somebody's, see `mcpbus.protocol.principals`.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from mcpbus.protocol.http.messages import Answer, Head
@@ -53,7 +53,7 @@ class Authorizer(Protocol):
     async def find(self, head: Head) -> Any:
         """Find out who sends a request for which `recall` has returned None; return the principal, or what to answer."""
 
-    def missing(self, principal: Any, scopes: Iterable[str] = ()) -> Sequence[str]:
+    def missing(self, principal: Any, scopes: Collection[str] = ()) -> Sequence[str]:
         """Return all that somebody's token has to allow for what they ask for; nothing if it does.
 
         Args:

@@ -64,6 +64,14 @@ class Headers(Mapping[str, str]):
         self.raw = fields.get
         self.accepted = _read_accept(fields.get(b"accept"))
 
+    def plus(self, name: bytes, value: bytes) -> "Headers":
+        """Return the same with one field more, which is not among them, nor one that says what the client accepts."""
+        headers = Headers.__new__(Headers)
+        headers._fields = {**self._fields, name: value}
+        headers.raw = headers._fields.get
+        headers.accepted = self.accepted
+        return headers
+
     def all(self, name: str | bytes) -> list[str]:
         """Every copy of a field, without the blanks around it."""
         values = self._find(name)

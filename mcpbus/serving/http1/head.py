@@ -25,6 +25,9 @@ CHUNKED: Final = -1
 LONGEST_LINE: Final = 8 * 1024
 """Bytes of a request line; what is longer is refused with 414."""
 
+LONGEST_RECALLED: Final = 4 * 1024
+"""Bytes of a head that is remembered: most of a long one are a token, with which its client comes again and again."""
+
 MOST_FIELDS: Final = 128
 """Header fields of one request; more are refused with 431."""
 
@@ -43,6 +46,8 @@ _FAULTS: Final = {
     "lf": "a line of the head ends in a line feed without a carriage return",
     "fold": "a header field is folded over several lines",
 }
+_CREDENTIALS: Final = b"uthorization: "
+_VISIBLE: Final = bytes(range(0x20, 0x7F))
 _LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d\.\d)")
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
 _MOST_DIGITS: Final = 18
@@ -104,6 +109,7 @@ class RequestHead:
         keeps: Whether its client will send another one on this connection.
         expects: Whether its client waits for a `100 Continue` before it sends the body.
         leaves: Whether its client wants to leave HTTP/1.1, for a WebSocket or for HTTP/2.
+        plain: The same without credentials, which other clients send as well; None if there are none. Of both is said the same.
         terms: What the endpoint that served the last request with it said of them; None before that.
     """
 
@@ -114,6 +120,7 @@ class RequestHead:
     keeps: bool
     expects: bool = False
     leaves: bool = False
+    plain: "RequestHead | None" = None
     terms: Terms | None = None
 
 
@@ -207,7 +214,8 @@ def read_head(data: bytes, longest: int) -> RequestHead:
 class Heads:
     """Reads the heads of all requests of one server, and remembers those that came last and are not long.
 
-    They are compared by all of their bytes, so one that is remembered is read as it would be anew.
+    They are compared by all of their bytes, so one that is remembered is read as it would be anew. What many clients send alike but
+    for their credentials is read once for all of them.
 
     Args:
         longest: How many bytes a head may be.
@@ -217,17 +225,43 @@ class Heads:
         recall: Reads one that is not long, as `read_head`.
     """
 
-    __slots__ = ("longest", "recall")
+    __slots__ = ("_recall_plain", "longest", "recall")
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
-        self.recall = functools.lru_cache(maxsize=MOST_REMEMBERED)(
-            functools.partial(read_head, longest=longest)
-        )
+        remembering = functools.lru_cache(maxsize=MOST_REMEMBERED)
+        self._recall_plain = remembering(functools.partial(read_head, longest=longest))
+        self.recall = functools.lru_cache(maxsize=MOST_REMEMBERED)(self._read)
 
     def read(self, data: bytes) -> RequestHead:
         """Read a whole head, as `read_head`."""
-        return read_head(data, self.longest) if len(data) > LONGEST_REMEMBERED else self.recall(data)
+        return read_head(data, self.longest) if len(data) > LONGEST_RECALLED else self.recall(data)
+
+    def _read(self, data: bytes) -> RequestHead:
+        """Read a head, whose rest may be known, if it brings credentials: one line, and written as nearly all clients do."""
+        name = data.find(_CREDENTIALS)
+        if name < 0 or data[name - 3 : name] not in {b"\r\nA", b"\r\na"}:
+            return read_head(data, self.longest)
+        start = name + len(_CREDENTIALS)
+        end = data.index(b"\r\n", start)
+        value, plain = data[start:end], data[: name - 1] + data[end + 2 :]
+        usual = (
+            len(data) <= self.longest
+            and len(plain) <= LONGEST_REMEMBERED
+            and value
+            and value == value.strip()
+        )
+        if not usual or value.translate(None, _VISIBLE) or data.count(b"\n") > MOST_FIELDS + 2:
+            return read_head(data, self.longest)
+        known = self._recall_plain(plain)
+        judged = known.judged
+        if judged.headers.raw(b"authorization") is not None:
+            return read_head(data, self.longest)
+        headers = judged.headers.plus(b"authorization", value)
+        head = Head(judged.verb, judged.path, headers, judged.query, judged.root)
+        return RequestHead(
+            head, known.length, data, known.modern, known.keeps, known.expects, known.leaves, known
+        )
 
 
 def _read_fields(data: bytes) -> dict[bytes, bytes | tuple[bytes, ...]]:

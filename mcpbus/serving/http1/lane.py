@@ -68,7 +68,10 @@ class Lane:
             return terms
         if endpoint is None or head.leaves:
             return None
-        head.terms = Terms.of(endpoint, head.judged)
+        plain = head.plain or head
+        if plain.terms is None or plain.terms.endpoint is not endpoint:
+            plain.terms = Terms.of(endpoint, plain.judged)
+        head.terms = plain.terms
         return head.terms
 
     def note(self, limit: str, whom: Peer, consequence: str) -> None:

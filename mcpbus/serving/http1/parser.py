@@ -3,9 +3,8 @@
 However the bytes were cut on their way, the same requests come out, or the same fault.
 """
 
-from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
 from mcpbus.serving.http1.body import Body, Chunked, Sized
-from mcpbus.serving.http1.head import CHUNKED, Heads, RequestHead, find_fault
+from mcpbus.serving.http1.head import CHUNKED, LONGEST_RECALLED, Heads, RequestHead, find_fault
 
 _END = b"\r\n\r\n"
 _END_BYTES = len(_END)
@@ -58,7 +57,7 @@ class Requests:
         Raises:
             RequestError: It is no request, or none that is served.
         """
-        end = data.find(_END, 1, LONGEST_REMEMBERED) + _END_BYTES
+        end = data.find(_END, 1, LONGEST_RECALLED) + _END_BYTES
         if end < _END_BYTES or data[0] == _CR or self._data or self.body is not None:
             return None
         head = self._recall(data[:end])

@@ -46,11 +46,15 @@ DOORS = {
     "msgspec": ["*"],
     "trio": ["actors", "auth", "client", "core", "dispatch", "transports", "serving", "roof"],
     "uritemplate": ["mcpbus.features.uris"],
+    "wsproto": ["mcpbus.serving.websocket.frames"],
 }
 """Which rooms and modules may import what others wrote."""
 
-PURE = [f"mcpbus.serving.http1.{part}" for part in ("body", "encoder", "head", "parser")]
-"""What reads and writes HTTP/1.1 does not wait either."""
+PURE = [
+    *[f"mcpbus.serving.http1.{part}" for part in ("body", "encoder", "head", "parser")],
+    *[f"mcpbus.serving.websocket.{part}" for part in ("frames", "handshake")],
+]
+"""What reads and writes HTTP/1.1 and WebSocket frames does not wait either."""
 
 
 def room_of(module):

@@ -10,7 +10,7 @@ from mcpbus.serving.asgi import AsgiApp, Message, Receive, Scope, Send
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.intake import Intake, Taken
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.websocket import WebSocketIntake, limit_messages
+from mcpbus.serving.websocket_intake import WebSocketIntake, limit_messages
 
 _logger = logging.getLogger("mcpbus.serving")
 

@@ -12,6 +12,7 @@ from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.transports.response import HttpRequest, Opened, ReadyOutlet
+from mcpbus.transports.websocket import WebSockets
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -43,6 +44,10 @@ class Endpoint(Protocol):
     @property
     def limits(self) -> Limits:
         """How long an answer may be quiet, and its client slow."""
+
+    @property
+    def websockets(self) -> WebSockets | None:
+        """Who opens WebSockets; None: the application does, through ASGI."""
 
     def cors_headers(self, head: Head, /) -> list[tuple[bytes, bytes]]:
         """The fields that are added to the answer, whatever it is, today and whenever this head comes again."""

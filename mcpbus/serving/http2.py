@@ -38,7 +38,7 @@ from mcpbus.serving.hypercorn import (
     WSStream,
     filter_pseudo_headers,
 )
-from mcpbus.serving.websocket import TAKEN
+from mcpbus.serving.websocket_intake import TAKEN
 
 
 class GuardedH2Protocol(H2Protocol):

@@ -43,12 +43,12 @@ class ServeOptions:
         keyfile: PEM file of the certificate's private key.
         drain_seconds: How long requests may go on after a shutdown was asked for.
         write_deadline_seconds: A client that accepts nothing for this long loses its connection.
-        http1: Who reads HTTP/1.1 for an application that is mcpbus's own: "lane", which is several times faster, or
-            "hypercorn", which reads everything else in any case.
+        http1: Who reads HTTP/1.1, and WebSockets that begin as such, for an application that is mcpbus's own: "lane", which is several
+            times faster, or "hypercorn", which reads everything else in any case.
         keep_alive_seconds: How long a connection without a request stays open. Many clients keep connections in
             a pool for a minute, and a server that is quicker to close races with their next request.
-        websocket_ping_seconds: How often a WebSocket is sent a ping frame, so that whatever is between us and its client does
-            not take it for dead.
+        websocket_ping_seconds: For how long nothing is said on a WebSocket before it is sent a ping frame, so that whatever is between us
+            and its client does not take it for dead, and that a client is, of which nothing is heard.
         unread_body_bytes: How much of a request body is read and thrown away after the application has answered, so
             that a client which still uploads sees the answer. Beyond it the stream or connection is reset.
         unread_body_seconds: How long that may take.

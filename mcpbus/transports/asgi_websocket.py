@@ -7,8 +7,9 @@ import trio
 
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode, select
 from mcpbus.transports.duplex import Channel
-from mcpbus.transports.websocket import FAREWELL_SECONDS, CloseCode, WebSockets, select
+from mcpbus.transports.websocket import WebSockets
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -82,13 +83,13 @@ class AsgiWebSocket:
                 return CloseCode.UNSUPPORTED_DATA
             data = text.encode("utf-8", "surrogatepass")
             if len(data) > self._websockets.max_bytes:
-                self._websockets.note_too_big(channel)
+                self._websockets.note_too_big(channel.owner)
                 return CloseCode.MESSAGE_TOO_BIG
             await channel.receive(data)
 
     async def _close(self, channel: Channel, code: CloseCode) -> None:
-        bus = self._websockets.bus
-        with bus.reached.writing(bus.limits.write_deadline, channel.session.owner):
+        websockets = self._websockets
+        with websockets.reached.writing(websockets.limits.write_deadline, channel.owner):
             await self._send({"type": "websocket.close", "code": int(code), "reason": code.reason})
         with trio.move_on_after(FAREWELL_SECONDS):
             while (await self._receive())["type"] != "websocket.disconnect":

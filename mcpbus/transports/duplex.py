@@ -8,10 +8,11 @@ it asks nothing more, and what it has asked is still answered.
 
 import logging
 import math
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Final, Self
 
 import trio
+from mcpbus_actors import EagerTask
 
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import Outgoing
@@ -128,6 +129,12 @@ async def run_channel(
     return bool(whole)
 
 
+def _failed(failure: Exception) -> Undecodable:
+    """Log why a message could not be taken, and return what its client is told."""
+    _log.error("a message could not be taken", exc_info=failure)
+    return Undecodable(internal_error())
+
+
 def _cut(data: bytes) -> Iterator[bytes]:
     """Cut lines into pieces, between two of them wherever that is possible."""
     start = 0
@@ -148,6 +155,7 @@ class Channel:
 
     Attributes:
         session: The session that the connection is.
+        writer: The writing end of its stream, for who does not leave it to `write` or `deliver` to use it.
 
     Raises:
         Overloaded: The bus takes no more connections.
@@ -158,10 +166,10 @@ class Channel:
         self._peer = peer
         self.session, self._stream = bus.open_channel(principal, peer, timed=not spared)
         self._stream.spared = spared
-        self._writer = self._stream.attach()
+        self.writer = self._stream.attach()
         # More than this waits only for a client that goes on asking and does not read what it is answered.
         self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
-        self._taken = trio.Event()
+        self._taken: trio.Event | None = None
         self._in_a_row = 0
         self._used = False
         self._principal = principal
@@ -172,7 +180,17 @@ class Channel:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._writer.__exit__()
+        self.close()
+
+    @property
+    def owner(self) -> Hashable:
+        """To whom it is counted."""
+        return self.session.owner
+
+    def close(self) -> None:
+        """End it, and all that is in flight; what waits is not written any more."""
+        self._let_go()
+        self.writer.__exit__()
 
     async def drain(self, draining: trio.CancelScope) -> str | None:
         """Let what is in flight come to its end, although the client says nothing more.
@@ -226,38 +244,47 @@ class Channel:
         reached = self._bus.reached
         seconds = self._bus.limits.write_deadline if deadline is None else deadline
         try:
-            while (batch := await self._writer.take(keep_alive)) is not None:
+            while (batch := await self.writer.take(keep_alive)) is not None:
                 with trio.CancelScope() as writing:
-                    self._writer.connection = writing
-                    with reached.writing(seconds, self.session.owner) as patience:
+                    self.writer.connection = writing
+                    with reached.writing(seconds, self.owner) as patience:
                         await send([message.data for message in batch])
                     # A write to a connection that has ended meanwhile may return as if nothing were. One that took its time and
                     # came to its end is none the worse for that.
                     await trio.lowlevel.checkpoint_if_cancelled()
-                self._writer.connection = None
+                self.writer.connection = None
                 if writing.cancelled_caught or patience.cancelled_caught:
                     return False
                 if batch:
-                    self._writer.written()
-                    self._wake()
+                    self.written()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return False
         finally:
-            self._room = 0
-            self._wake()
+            self._let_go()
         return True
 
+    def written(self) -> None:
+        """Say that the write of the batch that was taken last returned, and no disconnect was seen."""
+        self.writer.written()
+        self._wake()
+
+    def _let_go(self) -> None:
+        """Have nobody wait any more until something is written."""
+        self._room = 0
+        self._wake()
+
     def _wake(self) -> None:
-        self._taken.set()
-        self._taken = trio.Event()
+        if self._taken is not None:
+            self._taken.set()
+            self._taken = None
 
     async def deliver(self, receive: Callable[[bytes], object]) -> None:
         """Hand over what is said, message by message, to a program that never waits, until the channel ends."""
-        while (batch := await self._writer.take()) is not None:
+        while (batch := await self.writer.take()) is not None:
             for message in batch:
                 receive(message.data)
             if batch:
-                self._writer.written()
+                self.writer.written()
             if self._stream.waiting:
                 # Said by who received it, and there is no end to that, perhaps.
                 await trio.lowlevel.checkpoint()
@@ -302,7 +329,35 @@ class Channel:
             faults: Where to put an answer that names no request, if not on the channel.
             principal: Whose it is, if each message brings a token of its own.
         """
-        for part in await self._take_in(data, principal):
+        try:
+            self._take(decode(data), principal)
+        except Undecodable as fault:
+            batch = fault.array and self._has_batches
+            self._tell_wrong(await self._take_batch(data, principal) if batch else [fault], faults)
+        except Exception as failure:  # noqa: BLE001 - there is no memory for it, say: the connection is none the worse
+            self._tell_wrong([_failed(failure)], faults)
+
+    def take_now(self, data: bytes, scope: trio.CancelScope) -> EagerTask | None:
+        """Take one message of the client that is no array, and run its handler here. No schedule point.
+
+        Args:
+            data: The message.
+            scope: Encloses the task that runs the handler; see `mcpbus_actors.EagerTask`.
+
+        Returns:
+            The handler, if it waits, or has cancelled the scope.
+        """
+        try:
+            return self._take(decode(data), scope=scope)
+        except Undecodable as fault:
+            self._tell_wrong([fault])
+        except Exception as failure:  # noqa: BLE001 - as above
+            self._tell_wrong([_failed(failure)])
+        return None
+
+    def _tell_wrong(self, parts: Sequence[Undecodable], faults: list[bytes] | None = None) -> None:
+        """Answer what was no message."""
+        for part in parts:
             answer = encode_error(part.id, part.error)
             if part.id is None and faults is not None:
                 faults.append(answer)
@@ -315,19 +370,15 @@ class Channel:
         if self._in_a_row == _IN_A_ROW:
             self._in_a_row = 0
             await trio.lowlevel.checkpoint()
-        while self._room and (self._stream.waiting > self._room or self._stream.laden):
+        while self.full:
+            if self._taken is None:
+                self._taken = trio.Event()
             await self._taken.wait()
 
-    async def _take_in(self, data: bytes, principal: object) -> Sequence[Undecodable]:
-        """Take a message, or an array of them; return what in it is none."""
-        try:
-            self._take(decode(data), principal)
-        except Undecodable as fault:
-            return await self._take_batch(data, principal) if fault.array and self._has_batches else [fault]
-        except Exception:  # noqa: BLE001 - there is no memory for it, say: the connection is none the worse
-            _log.exception("a message could not be taken")
-            return [Undecodable(internal_error())]
-        return ()
+    @property
+    def full(self) -> bool:
+        """Whether there is too much that the client has not read."""
+        return bool(self._room) and (self._stream.waiting > self._room or self._stream.laden)
 
     @property
     def _has_batches(self) -> bool:
@@ -346,17 +397,30 @@ class Channel:
         return [member for member in members if isinstance(member, Undecodable)]
 
     def _take(
-        self, message: Request | Notification | Response, principal: object, *, alone: bool = True
-    ) -> None:
+        self,
+        message: Request | Notification | Response,
+        principal: object = None,
+        *,
+        scope: trio.CancelScope | None = None,
+        alone: bool = True,
+    ) -> EagerTask | None:
         if principal is not None and principal is not self._principal:
             self._principal = principal  # there is no other one before this message is taken
             self._prolong(principal)
-        if isinstance(message, Request):
-            revision, result = self.judge(message, alone=alone)
-            if isinstance(result, bytes | ProtocolError):
-                self.reply(message, revision, result)
-        else:
+        if not isinstance(message, Request):
             self.note(message)
+            return None
+        serve = dispatcher.serve if scope is None else dispatcher.admit
+        revision, result = self.judge(message, serve, alone=alone)
+        if isinstance(result, Admitted):
+            assert scope is not None  # noqa: S101 - otherwise it was started
+            outcome = result.run(scope)
+            if outcome is None or isinstance(outcome, EagerTask):
+                return outcome
+            result = outcome
+        if isinstance(result, bytes | ProtocolError):
+            self.reply(message, revision, result)
+        return None
 
     def note(self, message: Notification | Response) -> None:
         """Take what is owed no answer."""

@@ -4,56 +4,25 @@ The whole binding is written down in ``docs/websocket.md``. The rules are those 
 is the legacy session, modern requests bring what they need, and when the connection ends all that is in flight is
 cancelled. Nothing of the upgrade request is taken for a request's metadata.
 
-Here is who may connect, and with which codes connections are closed. Who carries the messages is somebody else's affair.
+Here is who may connect. Who carries the messages is somebody else's affair.
 """
 
-from collections.abc import Sequence
-from enum import IntEnum
-from typing import Final
+from collections.abc import Hashable, Sequence
 
 from mcpbus.core.admission import Overloaded
+from mcpbus.core.budget import Budget
 from mcpbus.core.hub import Hub
+from mcpbus.core.limits import Limits
+from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
 from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.websocket import SUBPROTOCOL, CloseCode
 from mcpbus.transports import answers
 from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
 from mcpbus.transports.duplex import Channel
-
-SUBPROTOCOL: Final = "mcp"
-
-FAREWELL_SECONDS: Final = 1.0
-"""How long a client that was told of the end has to say so too. Closed before that, the socket could be reset, and the code lost."""
-
-
-class CloseCode(IntEnum):
-    """With which codes the server closes (RFC 6455, section 7.4.1, and the registry that it sets up)."""
-
-    NORMAL = 1000
-    """The server has ended the session."""
-    GOING_AWAY = 1001
-    """The server shuts down."""
-    PROTOCOL_ERROR = 1002
-    """What came is not as RFC 6455 has it."""
-    UNSUPPORTED_DATA = 1003
-    """A binary message came."""
-    INVALID_DATA = 1007
-    """A text message is not UTF-8."""
-    POLICY_VIOLATION = 1008
-    """Frames came in numbers that bring nothing; or the upgrade was refused, by an ASGI server that cannot say it in HTTP."""
-    MESSAGE_TOO_BIG = 1009
-    """A message was longer than it may be."""
-    INTERNAL_ERROR = 1011
-    """The server failed."""
-    TRY_AGAIN_LATER = 1013
-    """Too much is kept in memory, and in a message that is unfinished the most."""
-
-    @property
-    def reason(self) -> str:
-        """The same for people."""
-        return self.name.lower().replace("_", " ")
 
 
 class WebSockets:
@@ -62,19 +31,31 @@ class WebSockets:
     Args:
         bus: The bus.
         exchange: The endpoint's own judge, for what is asked of every client.
-
-    Attributes:
-        bus: The same.
     """
 
     def __init__(self, bus: Hub, exchange: Exchange[Session]) -> None:
-        self.bus = bus
+        self._bus = bus
         self._exchange = exchange
 
     @property
     def max_bytes(self) -> int:
         """How long a message of a client may be."""
         return self._exchange.options.max_body_bytes
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the bus."""
+        return self._bus.limits
+
+    @property
+    def budget(self) -> Budget:
+        """Where it is counted what waits for clients."""
+        return self._bus.budget
+
+    @property
+    def reached(self) -> ReachedLimits:
+        """Where it is noted that a limit was reached."""
+        return self._bus.reached
 
     def judge(self, head: Head) -> Answer | None:
         """Return why there is no WebSocket for a request to upgrade, as far as that has nothing to do with how it asks."""
@@ -97,10 +78,10 @@ class WebSockets:
         Returns:
             The channel, whose block has to be left; or what the request is refused with. Then nothing was allocated.
         """
-        principal, refused = await authorize(self.bus.server, head, peer)
+        principal, refused = await authorize(self._bus.server, head, peer)
         if refused is not None:
             return refused
-        refused = refuse_lacking(self.bus.server, lacking(self.bus.server, principal))
+        refused = refuse_lacking(self._bus.server, lacking(self._bus.server, principal))
         if refused is not None:
             return refused
         if offered and SUBPROTOCOL not in offered:
@@ -108,19 +89,14 @@ class WebSockets:
                 400, invalid_request(f"Sec-WebSocket-Protocol must offer {SUBPROTOCOL}, or nothing")
             )
         try:
-            return Channel(self.bus, principal, self._exchange.origin(head, peer))
+            return Channel(self._bus, principal, self._exchange.origin(head, peer))
         except Overloaded as error:
             return answers.overload(error)
 
     def why_ended(self) -> CloseCode:
         """Return with which code to close a connection whose channel the server has ended."""
-        return CloseCode.GOING_AWAY if self.bus.admission.closed else CloseCode.NORMAL
+        return CloseCode.GOING_AWAY if self._bus.admission.closed else CloseCode.NORMAL
 
-    def note_too_big(self, channel: Channel) -> None:
+    def note_too_big(self, owner: Hashable) -> None:
         """Note that a message was too long, and that its connection is closed for it."""
-        self.bus.reached.note("max_body_bytes", channel.session.owner, "a WebSocket was closed")
-
-
-def select(offered: Sequence[str]) -> str | None:
-    """Return the subprotocol to select: one that was not offered must not be (RFC 6455, section 4.2.2)."""
-    return SUBPROTOCOL if offered else None
+        self._bus.reached.note("max_body_bytes", owner, "a WebSocket was closed")

@@ -353,7 +353,7 @@ async def test_a_message_that_is_too_long_is_refused_with_its_code(carrier):
 
 
 async def test_a_message_that_never_ends_ends_the_connection():
-    """hypercorn's own cap: it is above ours, and holds before a message is complete."""
+    """The limit of a message holds before it is complete."""
     async with served() as server, server.connect(Http1) as client:
         pieces = [TextMessage(data=" " * 1_000_000, message_finished=False)] * 100
         with pytest.raises(trio.BrokenResourceError):

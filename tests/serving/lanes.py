@@ -51,6 +51,7 @@ class Endpoint:
     def direct(self, path):
         return None if path.startswith("/elsewhere") else self
 
+    websockets = None
     limits = Limits()
     budget = Budget(math.inf, ReachedLimits())
 

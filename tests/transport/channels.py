@@ -186,8 +186,23 @@ class WsClient:
         return next((m["status"] for m in self.sent if m["type"] == "websocket.http.response.start"), None)
 
     @property
+    def headers(self):
+        """The fields of the answer with which the server refused."""
+        return next((m["headers"] for m in self.sent if m["type"] == "websocket.http.response.start"), None)
+
+    @property
+    def body(self):
+        """What that answer said."""
+        return next((m["body"] for m in self.sent if m["type"] == "websocket.http.response.body"), None)
+
+    @property
     def accepted(self):
         return any(m["type"] == "websocket.accept" for m in self.sent)
+
+    @property
+    def subprotocol(self):
+        """The one that the server has selected."""
+        return next((m["subprotocol"] for m in self.sent if m["type"] == "websocket.accept"), None)
 
     async def run(self, app, scope):
         await self._into.send({"type": "websocket.connect"})

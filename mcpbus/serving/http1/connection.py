@@ -20,8 +20,10 @@ from mcpbus.serving.http1.push import Push
 from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
-from mcpbus.serving.http1.wire import GONE, IDLE, SERVING, Doing, Owner, Wire, too_slow
+from mcpbus.serving.http1.wire import IDLE, SERVING, Doing, Owner, Wire, too_slow
 from mcpbus.serving.http1.work import FAILED, Work
+from mcpbus.serving.websocket.carrier import Speaker
+from mcpbus.serving.write_coalescer import Writer
 from mcpbus.transports.response import Opened
 
 _MOST_IN_TURN: Final = 16 * 1024
@@ -52,7 +54,7 @@ class Http1Connection:
         self._lane = lane
         self._owner = owner
         self._head: RequestHead | None = None
-        self._push: Push | None = None
+        self._push: Speaker | None = None
         self._silent = False
         self.wire = Wire(lane, stream, owner)
         self.readiness = Readiness(stream, reactor, lane.reactor)
@@ -120,6 +122,11 @@ class Http1Connection:
         self._lane.deadlines.leave(self)
         await self._owner.hand_over(data)
 
+    def hand_to(self, speaker: Speaker) -> None:
+        """Have somebody else speak on the connection, which does not come back to HTTP/1.1."""
+        self.work = None
+        self._push = speaker
+
     # -- turns or tasks --------------------------------------------------------------------------
 
     def _watch(self) -> None:
@@ -175,10 +182,7 @@ class Http1Connection:
             return None  # it was due before that
         wire = self.wire
         try:
-            try:
-                data = wire.stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a reactor knows
-            except GONE:
-                data = b""
+            data = wire.receive_now()
             if wire.doing is SERVING:
                 self._read_ahead(data)
                 return None
@@ -319,20 +323,20 @@ class Http1Connection:
     def open(self, request: Http1Request, opened: Opened) -> None:
         """Answer from a stream."""
         if opened.stream.log is None and not opened.form.array:
-            self._push = Push(self, request, opened, request.terms.endpoint.limits)
+            self._push = push = Push(self, request, opened, request.terms.endpoint.limits)
             if self._silent:
-                self._push.cancel()  # a client that says no more is not told what is still to come
+                push.cancel()  # a client that says no more is not told what is still to come
             else:
-                self._push.begin()
+                push.begin()
         else:
             self._go_on(request, partial(request.terms.endpoint.stream, request, opened))
 
-    def flush_later(self, push: Push) -> None:
+    def flush_later(self, writer: Writer) -> None:
         """Have what waits written together with what comes in this turn: the connection's own, or the scheduler's."""
         if self.reactor is not None and self.reactor.in_turn:
-            self.reactor.write_soon(push)
+            self.reactor.write_soon(writer)
         else:
-            self._lane.coalescer.add(push)
+            self._lane.coalescer.add(writer)
 
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""

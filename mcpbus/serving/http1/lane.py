@@ -14,6 +14,7 @@ from mcpbus.serving.http1.head import Heads, RequestHead, Terms
 from mcpbus.serving.http1.reactor import AVAILABLE, Reactor
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.write_coalescer import WriteCoalescer
+from mcpbus.transports.websocket import WebSockets
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -43,7 +44,12 @@ class Lane:
         self.reactor = Reactor(self.context) if AVAILABLE else None
         self.coalescer = WriteCoalescer()
         self.deadlines = Deadlines(
-            min(options.keep_alive_seconds, options.head_seconds, options.unread_body_seconds)
+            min(
+                options.keep_alive_seconds,
+                options.head_seconds,
+                options.unread_body_seconds,
+                options.websocket_ping_seconds,
+            )
         )
 
     async def run(self) -> None:
@@ -73,6 +79,12 @@ class Lane:
             plain.terms = Terms.of(endpoint, plain.judged)
         head.terms = plain.terms
         return head.terms
+
+    def websockets(self, head: RequestHead) -> WebSockets | None:
+        """Who opens the WebSocket that a request asks for; None if it asks for none, or the application opens it through ASGI."""
+        upgrades = head.leaves and head.judged.verb != "PRI"
+        endpoint = self.app.direct(head.judged.path) if upgrades else None
+        return None if endpoint is None else endpoint.websockets
 
     def note(self, limit: str, whom: Peer, consequence: str) -> None:
         """Note that a limit was reached, if the application keeps a record of that; see `ReachedLimits.note`."""

@@ -181,6 +181,14 @@ class Wire:
         self.requests.receive(data)
         return len(data)
 
+    def receive_now(self) -> bytes | None:
+        """Take what has come; None if that is nothing yet, and nothing once the client has gone."""
+        try:
+            data: bytes | None = self.stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a reactor knows
+        except GONE:
+            return b""
+        return data
+
     def send_now(self, data: bytes) -> bytes | None:
         """Send what the client takes at once, and return the rest; None if it has gone."""
         try:

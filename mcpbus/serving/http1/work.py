@@ -15,17 +15,24 @@ from typing import Final, Protocol
 import trio
 
 from mcpbus.core.containment import Contained
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.websocket import select
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestError, RequestHead
 from mcpbus.serving.http1.lane import Lane
-from mcpbus.serving.http1.request import Connection, Http1Request
+from mcpbus.serving.http1.request import Http1Request
+from mcpbus.serving.http1.upgraded import Upgradable, Upgraded
 from mcpbus.serving.http1.wire import GONE, IDLE, Doing, too_slow
+from mcpbus.serving.websocket.connection import WebSocketConnection
+from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.websocket.handshake import read_upgrade
+from mcpbus.transports.websocket import WebSockets
 
 FAILED: Final = RequestError(500, "the server failed")
 
 
-class Workplace(Connection, Protocol):
+class Workplace(Upgradable, Protocol):
     """A connection, as far as a task that works for it knows.
 
     Attributes:
@@ -36,9 +43,6 @@ class Workplace(Connection, Protocol):
 
     def resume(self) -> None:
         """Take turns again."""
-
-    def close(self) -> None:
-        """End the connection. Harmless once that was done. No schedule point."""
 
     async def hand_over(self, data: bytes) -> None:
         """Have it served by somebody else, from these bytes on."""
@@ -110,6 +114,10 @@ class Work:
         while (head := await self._next_head()) is not None:
             terms = self._lane.terms(head)
             if terms is None:
+                websockets = self._lane.websockets(head)
+                if websockets is not None:
+                    await self._upgrade(websockets, head)
+                    break
                 if head.judged.verb == "PRI" and wire.served:
                     raise RequestError(400, "HTTP/2 begins with the connection")
                 return head.raw + wire.requests.take_rest()
@@ -138,6 +146,39 @@ class Work:
                 await self._linger()
             return False
         return wire.requests.body is None or await self._discard_body()
+
+    async def _upgrade(self, websockets: WebSockets, head: RequestHead) -> None:
+        """Have the connection carry a WebSocket, or tell its client why not; in neither case does it come back to HTTP/1.1."""
+        wire = self._wire
+        if wire.requests.body is not None:
+            raise RequestError(400, "a request to upgrade has no body")
+        opened, refused = False, None
+        with Contained(partial(self._lane.report, verb=head.judged.verb, path=head.judged.path)):
+            refused = await self._open(websockets, head.judged)
+            opened = True
+        if not opened:
+            raise FAILED
+        if refused is not None:
+            await wire.send(encode_answer(refused.status, refused.headers, refused.body, CLOSE))
+            await self._linger()
+
+    async def _open(self, websockets: WebSockets, head: Head) -> Answer | None:
+        """Open a WebSocket, whose connection is not ours from then on; or return why there is none."""
+        wire, connection = self._wire, self._connection
+        upgrade = websockets.judge(head) or read_upgrade(head)
+        if isinstance(upgrade, Answer):
+            return upgrade
+        channel = await websockets.open(head, wire.peer, upgrade.subprotocols)
+        if isinstance(channel, Answer):
+            return channel
+        accepted = upgrade.encode_accept(select(upgrade.subprotocols))
+        rest, seconds = wire.requests.take_rest(), wire.options.websocket_ping_seconds
+        frames = Frames(websockets.max_bytes, trio.current_time, accepted, rest)
+        carrier = Upgraded(connection, self._lane, head)
+        speaker = WebSocketConnection(carrier, websockets, channel, frames, ping_seconds=seconds)
+        connection.hand_to(speaker)
+        speaker.begin()
+        return None
 
     def _report(self, request: Http1Request, failure: BaseException) -> None:
         """Tell that the application failed: it is somebody else's code, and its client gets an answer."""

@@ -1,0 +1,125 @@
+"""An HTTP/1.1 connection of the lane that was upgraded, and carries a WebSocket from then on."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+import trio
+from mcpbus_actors import EagerTask
+
+from mcpbus.protocol.http.messages import Head
+from mcpbus.serving.http1.lane import Lane
+from mcpbus.serving.http1.reactor import Pace, Turn
+from mcpbus.serving.http1.request import Connection
+from mcpbus.serving.websocket.carrier import Speaker
+from mcpbus.serving.write_coalescer import Writer
+
+
+class Upgradable(Connection, Protocol):
+    """A connection that need not go on with HTTP/1.1."""
+
+    def flush_later(self, writer: Writer, /) -> None:
+        """Have somebody write after the turn: the connection's own, or the scheduler's."""
+
+    def hand_to(self, speaker: Speaker, /) -> None:
+        """Have somebody else speak on the connection from now on."""
+
+    def close(self) -> None:
+        """End the connection. Harmless once that was done. No schedule point."""
+
+
+class Upgraded:
+    """A `Carrier`.
+
+    Args:
+        connection: The connection.
+        lane: What all connections of a server share.
+        head: The request to upgrade.
+    """
+
+    __slots__ = ("_connection", "_head", "_lane", "_pace", "_reactor", "_wire")
+
+    def __init__(self, connection: Upgradable, lane: Lane, head: Head) -> None:
+        self._connection = connection
+        self._wire = connection.wire
+        self._reactor = connection.reactor
+        self._pace = Pace()
+        self._lane = lane
+        self._head = head
+
+    def watch(self, turn: Turn) -> bool:
+        """See `Carrier`."""
+        if self._reactor is None:
+            return False
+        try:
+            self._connection.readiness.watch(partial(self._take, turn))
+        except OSError as error:  # there are bounds to what a kernel waits for
+            self._lane.complaints.warn("a connection cannot be waited for: %s", error)
+            self._reactor = None
+        return self._reactor is not None
+
+    def _take(self, turn: Turn) -> EagerTask | None:
+        """Take a turn, unless it is not due any more."""
+        reactor = self._reactor
+        if reactor is None or not self._connection.readiness.watched:
+            return None
+        reactor.pace = self._pace
+        if self._pace.slow:
+            reactor.write_first()
+        try:
+            return turn()
+        except Exception as failure:  # noqa: BLE001 - there is no memory, and the other connections are not to blame
+            self.fail(failure)
+            return None
+
+    def forget(self) -> None:
+        """See `Carrier`."""
+        self._connection.readiness.forget()
+
+    @property
+    def scope(self) -> trio.CancelScope:
+        """See `Carrier`."""
+        assert self._reactor is not None  # noqa: S101 - it takes the turn
+        return self._reactor.scope
+
+    def receive_now(self) -> bytes | None:
+        """See `Carrier`."""
+        return self._wire.receive_now()
+
+    async def receive(self) -> bytes:
+        """See `Carrier`."""
+        return await self._wire.receive() or b""
+
+    @property
+    def in_turn(self) -> bool:
+        """See `Carrier`."""
+        return self._reactor is not None and self._reactor.in_turn
+
+    def write_later(self, writer: Writer) -> None:
+        """See `Carrier`."""
+        self._connection.flush_later(writer)
+
+    def send_now(self, data: bytes) -> bytes | None:
+        """See `Carrier`. Where the connection cannot be polled, such as TLS, a task sends all of it."""
+        return data if self._reactor is None else self._wire.send_now(data)
+
+    async def send(self, data: bytes) -> bool:
+        """See `Carrier`."""
+        await self._wire.send(data)
+        return not self._wire.gone
+
+    def quiet_for(self, seconds: float) -> None:
+        """See `Carrier`."""
+        self._wire.quiet_for(seconds)
+
+    def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """See `Carrier`."""
+        self._connection.start(function, *args)
+
+    def fail(self, failure: BaseException) -> None:
+        """See `Carrier`."""
+        self._connection.fail(failure, self._head)
+
+    def close(self) -> None:
+        """See `Carrier`."""
+        self._connection.close()

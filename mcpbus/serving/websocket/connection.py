@@ -1,0 +1,250 @@
+"""One WebSocket, from the answer that accepts it to its end: messages in, to the channel; what is said there out, as frames.
+
+What has come is taken in a turn of the connection, which waits for nothing, as the requests of HTTP/1.1 are. What has to be waited
+for is left to a task: room for what the client does not read, others that bring much, a connection that cannot be polled. Nothing
+waits in order to write, see `FrameWriter`.
+"""
+
+import math
+from typing import Final
+
+import trio
+from mcpbus_actors import EagerTask
+
+from mcpbus.core.budget import SHORT_BYTES, Account
+from mcpbus.protocol.large import LARGE_BYTES
+from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode
+from mcpbus.serving.websocket.carrier import Carrier
+from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.websocket.writing import FrameWriter
+from mcpbus.transports.duplex import Channel
+from mcpbus.transports.unfinished import take_turn
+from mcpbus.transports.websocket import WebSockets
+
+_IN_A_ROW: Final = 16
+"""After so many messages others have their turn, and what these have begun goes on: what it says may be too much already."""
+
+_MOST_UNHEARD: Final = 1024 * 1024
+"""Bytes that a client may send after it was told of the end, which it may not have read yet."""
+
+
+class WebSocketConnection:
+    """Serves an open channel over a WebSocket. A `Speaker`.
+
+    Args:
+        carrier: What carries it.
+        websockets: The endpoint.
+        channel: The channel.
+        frames: Its frames.
+        ping_seconds: How long the connection may be quiet before the client is asked whether it is there.
+    """
+
+    __slots__ = (
+        "_account",
+        "_carrier",
+        "_channel",
+        "_frames",
+        "_left",
+        "_next",
+        "_over",
+        "_patience",
+        "_ping_seconds",
+        "_unanswered",
+        "_unheard",
+        "_websockets",
+        "_writer",
+    )
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        websockets: WebSockets,
+        channel: Channel,
+        frames: Frames,
+        *,
+        ping_seconds: float,
+    ) -> None:
+        self._carrier = carrier
+        self._websockets = websockets
+        self._channel = channel
+        self._frames = frames
+        self._writer = FrameWriter(carrier, channel, frames, websockets, self)
+        self._account: Account | None = None
+        self._ping_seconds = ping_seconds
+        self._patience = max(1, math.ceil(websockets.limits.write_deadline / ping_seconds))
+        self._unanswered = 0
+        self._unheard = 0
+        self._next: bytes | None = None
+        self._left = False
+        self._over = False
+
+    def begin(self) -> None:
+        """Serve the connection, from the answer that accepts it on. No schedule point."""
+        self._writer.begin()
+        self._advance()
+        if self._next is not None or not self._carrier.watch(self._take_turn):
+            self._carrier.start(self._work)
+
+    # -- what comes ------------------------------------------------------------------------------
+
+    def _take_turn(self) -> EagerTask | None:
+        """Take what has come, in a turn of the connection."""
+        data = self._carrier.receive_now()
+        if data is None:
+            return None
+        self._receive(data)
+        eager = self._take(self._carrier.scope)
+        if self._next is not None:
+            self._carrier.forget()
+            self._carrier.start(self._work)
+        return eager
+
+    async def _work(self) -> None:
+        """Take what has come, and wait for more if nothing else does."""
+        eager = None
+        with trio.CancelScope() as scope:
+            while eager is None:
+                if not await self._wait():
+                    return
+                eager = self._take(scope)
+            self._carrier.start(self._work)
+            if eager.outcome is None:
+                await eager.finish()
+        if eager is None:
+            # A handler was cancelled that did not wait, and with it this task when it next waited.
+            self._carrier.start(self._work)
+
+    async def _wait(self) -> bool:
+        """Wait until there is something to take, and return whether that is for this task; not if it comes in turns."""
+        while self._channel.full:
+            await self._channel.room()
+        if self._next is not None:
+            await trio.lowlevel.checkpoint()
+            if _is_apart(self._next):
+                await self._take_apart(self._next)
+        elif not self._over:
+            if self._carrier.watch(self._take_turn):
+                return False
+            self._receive(await self._carrier.receive())
+        return not self._over
+
+    def _receive(self, data: bytes) -> None:
+        self._unanswered = 0
+        if self._frames.closing:
+            self._unheard += len(data)
+        if data and self._unheard <= _MOST_UNHEARD:
+            self._frames.receive(data)
+            self._advance()
+        else:
+            self.close()
+
+    def _advance(self) -> None:
+        """Look for the next message; if there is none, do what the frames that have come ask for beside their messages."""
+        self._next = self._frames.next()
+        if self._next is None:
+            self._look()
+
+    def _take(self, scope: trio.CancelScope) -> EagerTask | None:
+        """Take messages until there is none, a handler waits, which is returned, or something has to be waited for."""
+        for _ in range(_IN_A_ROW):
+            message = self._next
+            if message is None or self._channel.full or _is_apart(message):
+                return None
+            eager = self._channel.take_now(message, scope)
+            self._advance()
+            if eager is not None:
+                return eager
+        return None
+
+    async def _take_apart(self, message: bytes) -> None:
+        """Take a message that is long, or an array: others that bring much have their turn first, or its parts wait for room."""
+        if len(message) >= LARGE_BYTES:
+            await take_turn(self._websockets.budget.line)
+        if not self._left:
+            await self._channel.take(message)
+        self._advance()
+
+    def _look(self) -> None:
+        frames = self._frames
+        if frames.heard:
+            self._leave()
+        elif frames.fault is CloseCode.MESSAGE_TOO_BIG and not self._left:
+            self._websockets.note_too_big(self._channel.owner)
+        if frames.speaks:
+            self._writer.write_now()
+        if frames.fault is not None:
+            self._leave()
+        if frames.heard and not self._writer.sending:
+            self.close()
+        elif self._account is not None or frames.unfinished > SHORT_BYTES:
+            self._count(frames.unfinished)
+
+    def _count(self, size: int) -> None:
+        """Count what has come of a message whose end has not."""
+        if self._account is None:
+            self._account = self._websockets.budget.account(
+                "an unfinished message", self._give_up, owner=self._channel.owner
+            )
+        self._account.hold_now(size)
+
+    def _give_up(self) -> None:
+        self._frames.close(CloseCode.TRY_AGAIN_LATER)
+        self._writer.write_now()
+        self._leave()
+
+    # -- how the writing goes --------------------------------------------------------------------
+
+    def wrote(self) -> None:
+        """See `Listener`."""
+        if self._frames.heard:
+            self.close()
+        else:
+            self._carrier.quiet_for(FAREWELL_SECONDS if self._frames.closing else self._ping_seconds)
+
+    def ended(self) -> None:
+        """See `Listener`."""
+        self._frames.close(self._websockets.why_ended())
+        self._leave()
+
+    # -- time, and the end -----------------------------------------------------------------------
+
+    def keep_alive(self) -> None:
+        """See `Speaker`: ask whether the client is there, or stop to wait for it."""
+        if self._writer.sending:
+            return  # which has a deadline of its own
+        if self._frames.closing:
+            self.close()
+        elif self._unanswered == self._patience:
+            self._websockets.reached.missed_write(self._channel.owner)
+            self.close()
+        else:
+            self._unanswered += 1
+            self._frames.ping()
+            self._writer.write_now()
+
+    def cancel(self) -> None:
+        """See `Speaker`."""
+        self._over = True
+        self._writer.end()
+        self._leave()
+
+    def close(self) -> None:
+        """End the connection, whatever is left to say. Harmless once that was done."""
+        if not self._over:
+            self.cancel()
+            self._carrier.close()
+
+    def _leave(self) -> None:
+        """End the channel, and with it all that is in flight."""
+        if not self._left:
+            self._left = True
+            self._next = None
+            self._writer.leave_channel()
+            self._channel.close()
+            if self._account is not None:
+                self._account.close()
+
+
+def _is_apart(message: bytes) -> bool:
+    """Whether a message may have to be waited for: a long one, or an array."""
+    return len(message) >= LARGE_BYTES or message.lstrip()[:1] == b"["

@@ -1,0 +1,172 @@
+"""One WebSocket connection from the server's end: bytes in, whole messages out, and the other way round. No input or output here.
+
+wsproto reads and writes the frames. Here is what may become of them: how long a message gets while it is put together, how many
+frames may come that bring nothing, that a ping is answered once however many come before there is time to, and how it ends.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+
+from mcpbus.protocol.websocket import CloseCode
+
+_MOST_IDLE: Final = 100
+"""Frames in a second that bring nothing: pings and pongs, and fragments that leave a message as short as it was, or nearly."""
+_SHORT_BYTES: Final = 16
+"""What a fragment has to bring at least, if others are to come after it."""
+
+
+class Frames:
+    """The frames of one connection.
+
+    Args:
+        max_bytes: How long a message of the client may be.
+        clock: Tells the time in seconds.
+        head: The answer that accepts the upgrade, which is said first.
+        data: What the client has sent after its request.
+
+    Attributes:
+        fault: What the client has done that it must not, if that ended the connection.
+        heard: Whether the client has closed, or answered our close: it says nothing more.
+        closing: Whether a close has been said, or is about to be; nothing can be said after it.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_connection",
+        "_events",
+        "_farewell",
+        "_idle",
+        "_max_bytes",
+        "_pending",
+        "_ping",
+        "_second",
+        "_unfinished",
+        "closing",
+        "fault",
+        "heard",
+    )
+
+    def __init__(
+        self, max_bytes: int, clock: Callable[[], float], head: bytes = b"", data: bytes = b""
+    ) -> None:
+        self._connection = Connection(ConnectionType.SERVER, trailing_data=data)
+        self._events = self._connection.events()
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._unfinished = bytearray()
+        self._idle, self._second = 0, 0.0
+        self._ping: Ping | None = None
+        self._pending = head
+        self._farewell: CloseConnection | None = None
+        self.fault: CloseCode | None = None
+        self.heard = False
+        self.closing = False
+
+    # -- what comes ------------------------------------------------------------------------------
+
+    @property
+    def unfinished(self) -> int:
+        """How many bytes have come of a message whose end has not."""
+        return len(self._unfinished)
+
+    def receive(self, data: bytes) -> None:
+        """Add what has come. What the client does wrong, or sends after a close, `next` finds."""
+        if self.fault is None and not self.heard:
+            self._connection.receive_data(data)
+            self._events = self._connection.events()
+
+    def next(self) -> bytes | None:
+        """Take the next text message that has come whole, in UTF-8; None if there is none."""
+        for event in self._events:
+            match event:
+                case TextMessage() if not self.closing:
+                    message = self._put_together(event)
+                    if message is not None:
+                        return message
+                case CloseConnection():
+                    self._end(event)
+                case BytesMessage() if not self.closing:
+                    self._fail(CloseCode.UNSUPPORTED_DATA)
+                case Ping() | Pong() if not self.closing:
+                    self._allow()
+                    self._ping = event if isinstance(event, Ping) else self._ping
+            if self.fault is not None:
+                break
+        return None
+
+    def _put_together(self, event: TextMessage) -> bytes | None:
+        """Add a piece of a message; return the message if that is all of it."""
+        unfinished, piece = self._unfinished, event.data.encode()
+        if len(unfinished) + len(piece) > self._max_bytes:
+            self._fail(CloseCode.MESSAGE_TOO_BIG)
+        elif not event.message_finished:
+            unfinished += piece
+            if event.frame_finished and len(piece) < _SHORT_BYTES:
+                self._allow()
+        elif unfinished:
+            message = bytes(unfinished + piece)
+            unfinished.clear()
+            return message
+        else:
+            return piece
+        return None
+
+    def _allow(self) -> None:
+        """Count a frame that brings nothing."""
+        now = self._clock()
+        if now >= self._second + 1:
+            self._second, self._idle = now, 0
+        self._idle += 1
+        if self._idle > _MOST_IDLE:
+            self._fail(CloseCode.POLICY_VIOLATION)
+
+    def _end(self, event: CloseConnection) -> None:
+        state = self._connection.state
+        if state is ConnectionState.OPEN:  # the client has not closed: what it sent could not be read
+            self._fail(CloseCode(event.code))
+            return
+        self.heard = True
+        if state is ConnectionState.REMOTE_CLOSING:
+            self._close(event.response())
+
+    def _fail(self, code: CloseCode) -> None:
+        self.fault = code
+        self.close(code)
+
+    # -- what is said ----------------------------------------------------------------------------
+
+    def close(self, code: CloseCode) -> None:
+        """Say that the connection ends, after what was said; harmless if that was said."""
+        if not self.closing:
+            self._close(CloseConnection(code, code.reason))
+
+    def _close(self, farewell: CloseConnection) -> None:
+        self.closing = True
+        self._unfinished.clear()
+        self._farewell = farewell
+
+    def ping(self) -> None:
+        """Ask whether the client is there."""
+        if not self.closing:
+            self._pending += self._connection.send(Ping())
+
+    @property
+    def speaks(self) -> bool:
+        """Whether there is something to be said beside messages."""
+        return bool(self._pending) or self._ping is not None or self._farewell is not None
+
+    def encode(self, messages: Iterable[bytes]) -> bytes:
+        """The bytes of so many text messages, and of all else that is to be said with them. After a close, ours or the client's, messages are not said."""
+        connection = self._connection
+        send = connection.send
+        data, self._pending = self._pending, b""
+        ping, self._ping = self._ping, None
+        farewell, self._farewell = self._farewell, None
+        if connection.state is ConnectionState.OPEN:
+            if ping is not None:
+                data += send(ping.response())
+            data += b"".join([send(TextMessage(message.decode())) for message in messages])
+        return data if farewell is None else data + send(farewell)

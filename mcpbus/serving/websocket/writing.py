@@ -1,0 +1,155 @@
+"""What is written on a WebSocket, in the stack of whoever speaks: no task waits for it.
+
+What is said first is written at once. What follows within a millisecond goes out together, one turn of the scheduler
+later; and what is said in a turn of a connection, with what else that turn says. Only where the client does not take it fast enough does a task wait until it has.
+"""
+
+import math
+from typing import Final, Protocol
+
+import trio
+
+from mcpbus.core.outbox import Outgoing
+from mcpbus.serving.websocket.carrier import Carrier
+from mcpbus.serving.websocket.frames import Frames
+from mcpbus.transports.duplex import Channel
+from mcpbus.transports.websocket import WebSockets
+
+_GATHER_SECONDS: Final = 0.001
+
+
+class Listener(Protocol):
+    """Who is told how the writing goes."""
+
+    def wrote(self) -> None:
+        """All that was to be said so far has been written."""
+
+    def ended(self) -> None:
+        """The server has ended the channel, and all that was said on it has been written."""
+
+    def close(self) -> None:
+        """The client has gone, or takes nothing."""
+
+
+class FrameWriter:
+    """Writes what is said on a channel, and what its frames have to say beside it.
+
+    Args:
+        carrier: Where to.
+        channel: The channel.
+        frames: What makes frames of it.
+        websockets: The endpoint, for how slow the client may be.
+        listener: Who is told how it goes.
+
+    Attributes:
+        sending: Whether the client has yet to take something.
+    """
+
+    __slots__ = (
+        "_carrier",
+        "_channel",
+        "_frames",
+        "_gathers",
+        "_left",
+        "_listener",
+        "_over",
+        "_websockets",
+        "_written_at",
+        "sending",
+    )
+
+    def __init__(
+        self, carrier: Carrier, channel: Channel, frames: Frames, websockets: WebSockets, listener: Listener
+    ) -> None:
+        self._carrier = carrier
+        self._channel = channel
+        self._frames = frames
+        self._websockets = websockets
+        self._listener = listener
+        self._gathers = False
+        self._left = False
+        self._over = False
+        self._written_at = -math.inf
+        self.sending = False
+
+    def begin(self) -> None:
+        """Write what is there, and from now on what comes."""
+        self._channel.writer.notify = self._notice
+        self.write_now()
+
+    def leave_channel(self) -> None:
+        """Write nothing more of what is said on the channel; what the frames have to say still is."""
+        self._left = True
+        self._channel.writer.notify = self._channel.writer.connection = None
+
+    def end(self) -> None:
+        """Write nothing more."""
+        self._over = True
+
+    def cancel(self) -> None:
+        """Give the client up, which takes nothing, and for which too much waits."""
+        self._listener.close()
+
+    def _notice(self, final: bool) -> None:
+        if self.sending or self._over or (self._gathers and not final):
+            return
+        carrier = self._carrier
+        if carrier.in_turn or (not final and trio.current_time() - self._written_at < _GATHER_SECONDS):
+            self._gathers = True
+            carrier.write_later(self)
+        else:
+            self.write_now()
+
+    def write_now(self) -> None:
+        """Write all that waits. See `Writer`. Nothing is raised: whoever speaks is not to blame."""
+        self._gathers = False
+        try:
+            while not self.sending and not self._over:
+                batch = self._take()
+                if not batch and not self._frames.speaks:
+                    return
+                data = self._frames.encode([message.data for message in batch])
+                self._send(data, said=bool(batch))
+        except Exception as failure:  # noqa: BLE001 - there is no memory for it, say
+            self._carrier.fail(failure)
+
+    def _take(self) -> list[Outgoing]:
+        """Take what waits; if that is the end, the close that is to be said is all that there is."""
+        if self._left:
+            return []
+        batch = self._channel.writer.take_now()
+        if batch is None:
+            self._listener.ended()
+        return batch or []
+
+    def _send(self, data: bytes, *, said: bool) -> None:
+        self._written_at = trio.current_time()
+        rest = self._carrier.send_now(data)
+        if rest is None:
+            self._listener.close()
+        elif rest:
+            self.sending = True
+            self._channel.writer.connection = self
+            self._carrier.start(self._send_rest, rest, said)
+        else:
+            self._sent(said=said)
+
+    async def _send_rest(self, rest: bytes, said: bool) -> None:
+        websockets, sent = self._websockets, False
+        with websockets.reached.writing(websockets.limits.write_deadline, self._channel.owner):
+            sent = await self._carrier.send(rest)
+        if self._over:
+            return
+        if not sent:
+            self._listener.close()
+            return
+        self.sending = False
+        if not self._left:
+            self._channel.writer.connection = None
+        self._sent(said=said)
+        self.write_now()
+
+    def _sent(self, *, said: bool) -> None:
+        if said and not self._left:
+            self._channel.written()
+        self._listener.wrote()

@@ -36,7 +36,7 @@ DOORS = {
     "docstring_parser": ["mcpbus.features.docstrings"],
     "h11": ["serving", "mcpbus.examples.client"],
     "h2": ["serving"],
-    "httpx2": ["mcpbus.auth", "mcpbus.auth.web"],
+    "httpx2": ["mcpbus.auth", "mcpbus.auth.web", "mcpbus.client.http"],
     "hpack": ["serving"],
     "httptools": ["serving", "mcpbus.testing.over_http1"],
     "hypercorn": ["serving"],

@@ -6,18 +6,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
+import attrs
 import msgspec
 import trio
 
+from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
 from mcpbus.client.pending import (
     KEPT_NOTIFICATIONS,
-    Disconnected,
     Listen,
     OnNotification,
     Pending,
     received,
 )
-from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
     ErrorObject,
@@ -25,19 +26,23 @@ from mcpbus.protocol.jsonrpc import (
     Request,
     RequestId,
     Response,
+    Undecodable,
     decode,
+    decode_batch,
 )
 from mcpbus.protocol.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
     PROTOCOL_VERSION,
+    SERVER_INFO,
     SUBSCRIPTION_ID,
 )
-from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.protocol.revisions import REVISIONS, Era, Revision
 
-_INFO = {"name": "mcpbus in-process client", "version": "1"}
+_INFO = {"name": "mcpbus client", "version": "1"}
 _RETRY = {"inputResponses", "requestState"}
+_RESULT_TYPES = {"complete", "input_required", "task"}
 
 Message: TypeAlias = Request | Notification | Response
 
@@ -48,10 +53,36 @@ OnQuestion = Callable[[str, dict[str, Any]], Awaitable[Any]]
 """Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError."""
 
 _MOST_ROUNDS = 32
-
+_MOST_PAGES = 1_000
+_SHORTEST_ROUND, _LONGEST_ROUND = 0.05, 1.0
+"""Seconds before a call is repeated that was answered with nothing but a state; doubled each time."""
 
 _encode = msgspec.json.Encoder().encode
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+@attrs.frozen
+class ServerDescription:
+    """What a server says of itself; empty where it says nothing.
+
+    Attributes:
+        name: Its name.
+        version: Its version.
+        instructions: How to use it.
+        capabilities: What it offers.
+    """
+
+    name: str
+    version: str
+    instructions: str
+    capabilities: dict[str, Any]
+
+
+class _Question(msgspec.Struct):
+    """A question of an ``input_required`` result."""
+
+    method: str
+    params: dict[str, Any] = {}
 
 
 class Client:
@@ -69,6 +100,7 @@ class Client:
         revision: The protocol revision that it speaks.
         capabilities: What it declares; a modern request may declare otherwise in its own ``_meta``.
         initialize_result: What the server answered to the handshake; empty for a modern client.
+        discovery: What it answered to ``server/discover``, if it was asked.
         notifications: The notifications that belong to no request and no listen, oldest first, as
             ``(method, params)``; the last 1,024.
     """
@@ -83,38 +115,55 @@ class Client:
         on_question: OnQuestion | None,
         pause: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> None:
-        self.revision = revision
         self._pause = pause
         self.capabilities = capabilities
         self._nursery = nursery
         self._on_question = on_question
         self.initialize_result: dict[str, Any] = {}
+        self.discovery: dict[str, Any] = {}
         self.notifications: deque[tuple[str, dict[str, Any]]] = deque(maxlen=KEPT_NOTIFICATIONS)
         self._put = send
-        # What each modern request says of its client.
-        self._claim: dict[str, Any] = {}
-        if revision.era is Era.MODERN:
-            self._claim = {
-                PROTOCOL_VERSION: revision.name,
-                CLIENT_CAPABILITIES: capabilities,
-                CLIENT_INFO: _INFO,
-            }
+        self.adopt(revision)
         self._ids = itertools.count(1)
         self._pending: dict[RequestId, Pending] = {}
         self._by_token: dict[RequestId, Pending] = {}
         self._listens: dict[RequestId, Listen] = {}
         self._answering: dict[RequestId, trio.CancelScope] = {}
         self._arrived = trio.Event()
-        self._gone = False
+        self._gone: Disconnected | None = None
+
+    def adopt(self, revision: Revision) -> None:
+        """Speak another revision from now on."""
+        self.revision = revision
+        # What each modern request says of its client.
+        self._claim: dict[str, Any] = {}
+        if revision.era is Era.MODERN:
+            self._claim = {
+                PROTOCOL_VERSION: revision.name,
+                CLIENT_CAPABILITIES: self.capabilities,
+                CLIENT_INFO: _INFO,
+            }
 
     async def initialize(self) -> None:
-        """Open the legacy session. Done by `Bus.connect`."""
+        """Open the legacy session, in the revision that the server offers. Done by whoever connects a client.
+
+        Raises:
+            ProtocolError: The server refused.
+            ClientError: There is no answer, or it offers a revision that is not known here.
+        """
         params = {
             "protocolVersion": self.revision.name,
             "capabilities": self.capabilities,
             "clientInfo": _INFO,
         }
-        self.initialize_result = await self.request("initialize", params)
+        result = await self.request("initialize", params)
+        offered = REVISIONS.get(str(result.get("protocolVersion")))
+        if offered is None or offered.era is Era.MODERN:
+            raise MalformedAnswerError(
+                f"the server offers revision {result.get('protocolVersion')!r}, which has no handshake here"
+            )
+        self.initialize_result = result
+        self.adopt(offered)
         await self.notify("notifications/initialized")
 
     async def request(
@@ -140,20 +189,24 @@ class Client:
 
         Raises:
             ProtocolError: The server answered with an error.
-            Disconnected: The connection ended first.
+            ClientError: There is no answer.
         """
         body = params or {}
-        for _ in range(_MOST_ROUNDS):
+        for turn in range(_MOST_ROUNDS):
             result = await self._request(method, body, on_notification, log_level)
             if self._on_question is None or result.get("resultType") != "input_required":
                 return result
             body = {key: value for key, value in body.items() if key not in _RETRY}
             if "requestState" in result:
                 body["requestState"] = result["requestState"]
-            questions = result.get("inputRequests", {}).items()
-            body["inputResponses"] = {
-                key: await self._on_question(q["method"], q["params"]) for key, q in questions
-            }
+            questions = _questions(result)
+            if questions:
+                body["inputResponses"] = {
+                    key: await self._on_question(question.method, question.params)
+                    for key, question in questions.items()
+                }
+            else:
+                await trio.sleep(min(_SHORTEST_ROUND * 2**turn, _LONGEST_ROUND))
         raise ProtocolError(
             INTERNAL_ERROR, f"the server asked {_MOST_ROUNDS} times and did not come to an end"
         )
@@ -180,7 +233,7 @@ class Client:
             self._send(request, pending)
             if pending.result is not None:
                 await self._pause()
-            return await pending.wait()
+            result = await pending.wait()
         except trio.Cancelled:
             self._cancel(request_id, pending)
             raise
@@ -188,12 +241,16 @@ class Client:
             del self._pending[request_id]
             if on_notification is not None:
                 self._by_token.pop(meta["progressToken"], None)
+        kind = result.get("resultType", "complete") if self.revision.result_type else "complete"
+        if kind not in _RESULT_TYPES:
+            raise MalformedAnswerError(f"the server's result is of a type that nobody knows: {kind!r}")
+        return result
 
     def _cancel(self, request_id: RequestId, pending: Pending) -> None:
         """Tell the server that nobody waits for a request any more, unless it is answered, or has not seen it yet."""
         begun = pending.begun and pending.result is None
         pending.settle(Disconnected("nobody waits for it"))
-        if begun and not self._gone:
+        if begun and self._gone is None:
             params = msgspec.Raw(_encode({"requestId": request_id}))
             self._send(Notification("notifications/cancelled", params))
 
@@ -226,9 +283,31 @@ class Client:
         """Return the descriptions of all resources, from all pages."""
         return await self._list("resources/list", "resources")
 
+    async def list_resource_templates(self) -> list[dict[str, Any]]:
+        """Return the descriptions of all resource templates, from all pages."""
+        return await self._list("resources/templates/list", "resourceTemplates")
+
     async def list_prompts(self) -> list[dict[str, Any]]:
         """Return the descriptions of all prompts, from all pages."""
         return await self._list("prompts/list", "prompts")
+
+    async def describe(self) -> ServerDescription:
+        """Return what the server says of itself; a modern one is asked, unless it was."""
+        if self.revision.era is Era.LEGACY:
+            said = self.initialize_result
+            identity = said.get("serverInfo")
+        else:
+            said = self.discovery = self.discovery or await self.request("server/discover")
+            meta = said.get("_meta")
+            identity = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
+        identity = identity if isinstance(identity, dict) else {}
+        capabilities = said.get("capabilities")
+        return ServerDescription(
+            str(identity.get("name", "")),
+            str(identity.get("version", "")),
+            str(said.get("instructions") or ""),
+            capabilities if isinstance(capabilities, dict) else {},
+        )
 
     async def read_resource(self, uri: str) -> list[dict[str, Any]]:
         """Return the contents of a resource."""
@@ -286,41 +365,64 @@ class Client:
         """Take an answer that comes straight from the server. For the connection."""
         self._settle(request_id, received(result) if isinstance(result, ProtocolError) else result)
 
-    def receive(self, data: bytes) -> None:
-        """Take a message of the server's. For the connection."""
-        message = decode(data)
+    def receive(self, data: bytes | str, owner: Pending | None = None) -> None:
+        """Take a message of the server's. For the connection.
+
+        Args:
+            data: The message, or a batch of them where the revision has batches.
+            owner: The request to which it belongs, if the connection knows.
+
+        Raises:
+            Undecodable: It is none.
+        """
+        try:
+            messages = [decode(data)]
+        except Undecodable as fault:
+            if not fault.array or not self.revision.batches:
+                raise
+            messages = [message for message in decode_batch(data) if not isinstance(message, Undecodable)]
+        for message in messages:
+            self._take(message, owner)
+
+    def _take(self, message: Message, owner: Pending | None) -> None:
         if isinstance(message, Response):
-            self._replied(message)
+            self._replied(message, owner)
         elif isinstance(message, Notification):
-            self._notified(message)
-        else:
+            self._notified(message, owner)
+        elif message.id not in self._answering:
             scope = self._answering[message.id] = trio.CancelScope()
             self._nursery.start_soon(self._asked, message, scope)
 
-    def disconnected(self) -> None:
+    def disconnected(self, why: str = "the connection ended before the answer came") -> None:
         """Note that the server's end is gone. For the connection."""
-        self._gone = True
+        self._gone = Disconnected(why)
         for pending in self._pending.values():
-            pending.settle(Disconnected("the connection ended before the answer came"))
+            pending.settle(Disconnected(why))
         for listen in self._listens.values():
             listen.end()
         for scope in self._answering.values():
             scope.cancel()
 
     def _send(self, message: Message, pending: Pending | None = None) -> None:
-        if self._gone:
-            raise Disconnected("the connection has ended")
+        if self._gone is not None:
+            raise Disconnected(str(self._gone))
         self._put(message, pending)
 
     async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
         params: dict[str, Any] = {}
-        while True:
+        for _ in range(_MOST_PAGES):
             result = await self.request(method, params)
-            items += result[member]
-            if "nextCursor" not in result:
+            try:
+                items += msgspec.convert(result.get(member), list[dict[str, Any]])
+            except msgspec.ValidationError as fault:
+                raise MalformedAnswerError(
+                    f"the server's answer to {method} has no {member}: {fault}"
+                ) from None
+            if result.get("nextCursor") is None:
                 return items
             params = {"cursor": result["nextCursor"]}
+        raise ClientError(f"the server's answer to {method} has more than {_MOST_PAGES:,} pages")
 
     def _meta(self, given: dict[str, Any] | None, log_level: str | None) -> dict[str, Any]:
         """Return the ``_meta`` of a request; not to be changed."""
@@ -329,13 +431,18 @@ class Client:
             meta = {**meta, LOG_LEVEL: log_level}
         return {**meta, **given} if given else meta
 
-    def _replied(self, response: Response) -> None:
+    def _replied(self, response: Response, owner: Pending | None) -> None:
+        result: msgspec.Raw | Exception | None = response.result
         if response.error is not None:
             error = response.error
             data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
-            self._settle(response.id, ProtocolError(error.code, error.message, data))
-        elif response.result is not None:
-            self._settle(response.id, response.result)
+            result = ProtocolError(error.code, error.message, data)
+        if result is None:
+            return
+        if owner is None or response.id in self._pending:
+            self._settle(response.id, result)
+        else:
+            owner.settle(result)
 
     def _settle(self, request_id: RequestId | None, result: bytes | msgspec.Raw | Exception) -> None:
         pending = self._pending.get(request_id) if request_id is not None else None
@@ -352,29 +459,35 @@ class Client:
 
     async def _answer(self, request: Request) -> None:
         try:
-            if self._on_question is None:
+            if request.method == "ping":
+                answer: Any = {}
+            elif self._on_question is None:
                 raise method_not_found(request.method)
-            answer = await self._on_question(request.method, _params.decode(request.params))
+            else:
+                answer = await self._on_question(request.method, _params.decode(request.params))
             response = Response(request.id, msgspec.Raw(_encode(answer)))
-        except ProtocolError as error:
+        except (ProtocolError, msgspec.DecodeError) as fault:
+            error = fault if isinstance(fault, ProtocolError) else invalid_params(str(fault))
             data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
             response = Response(request.id, None, ErrorObject(error.code, error.message, data))
-        if not self._gone:
+        if self._gone is None:
             self._send(response)
 
-    def _notified(self, notification: Notification) -> None:
+    def _notified(self, notification: Notification, owner: Pending | None) -> None:
         method = notification.method
         params = _params.decode(notification.params)
-        subscription = params.get("_meta", {}).get(SUBSCRIPTION_ID)
+        meta = params.get("_meta")
+        subscription = _id(meta.get(SUBSCRIPTION_ID)) if isinstance(meta, dict) else None
         if subscription in self._listens:
             self._listens[subscription].put(method, params)
             return
-        if method == "notifications/cancelled" and params.get("requestId") in self._answering:
+        if method == "notifications/cancelled" and _id(params.get("requestId")) in self._answering:
             self._answering[params["requestId"]].cancel()
             return
         if method == "notifications/progress":
-            owner = self._by_token.get(params["progressToken"])
-        else:
+            token = _id(params.get("progressToken"))
+            owner = None if token is None else self._by_token.get(token)
+        elif owner is None:
             wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
             owner = wanting[0] if method == "notifications/message" and len(wanting) == 1 else None
         if owner is not None and owner.on_notification is not None:
@@ -382,3 +495,15 @@ class Client:
         else:
             self.notifications.append((method, params))
             self._arrived.set()
+
+
+def _id(value: object) -> RequestId | None:
+    """An id or a token, as the server says it; None if it is none."""
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+
+
+def _questions(result: dict[str, Any]) -> dict[str, _Question]:
+    try:
+        return msgspec.convert(result.get("inputRequests") or {}, dict[str, _Question])
+    except msgspec.ValidationError as fault:
+        raise MalformedAnswerError(f"the server's questions cannot be read: {fault}") from None

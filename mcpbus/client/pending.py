@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 import trio
 
+from mcpbus.client.errors import MalformedAnswerError
 from mcpbus.protocol.errors import ProtocolError
 
 KEPT_NOTIFICATIONS: Final = 1024
@@ -15,10 +16,6 @@ OnNotification = Callable[[str, dict[str, Any]], object]
 """Called with the method and the params of each notification."""
 
 _results: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
-
-
-class Disconnected(Exception):  # noqa: N818 - the word says what happened
-    """The connection ended before the answer came."""
 
 
 class Pending:
@@ -59,7 +56,7 @@ class Pending:
 
         Raises:
             ProtocolError: The server answered with an error.
-            Disconnected: The connection ended first.
+            ClientError: There is no answer.
         """
         if self.result is None:
             self._task = trio.lowlevel.current_task()
@@ -68,7 +65,10 @@ class Pending:
         if isinstance(result, Exception):
             raise result
         assert result is not None  # noqa: S101 - settled
-        return _results.decode(result)
+        try:
+            return _results.decode(result)
+        except (msgspec.DecodeError, RecursionError) as fault:
+            raise MalformedAnswerError(f"the server's result is none: {fault}") from None
 
     def _wait_no_longer(self, _: object) -> trio.lowlevel.Abort:
         self._task = None

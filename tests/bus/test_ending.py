@@ -5,7 +5,7 @@ import trio
 from staging import HELLO, Stage, methods, staged, tool
 
 from mcpbus import ProtocolError
-from mcpbus.client.client import Disconnected
+from mcpbus.client.errors import Disconnected
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.core.session import Initialized, Registered
 from mcpbus.core.session import Stage as SessionStage

@@ -9,7 +9,7 @@ from callers import DECLARED, MODERN, Caller, request, with_meta
 from ears import LineEar, MemoryEar, SocketEar, SseEar
 from notebook import Heard, Sent
 
-from mcpbus.client.pending import Disconnected
+from mcpbus.client.errors import Disconnected
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.tasks import TASKS
 

@@ -8,7 +8,8 @@ import msgspec
 import trio
 
 from mcpbus.client.client import Client, Message
-from mcpbus.client.pending import Disconnected, Pending
+from mcpbus.client.errors import Disconnected
+from mcpbus.client.pending import Pending
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
     Notification,

@@ -8,7 +8,7 @@ import trio
 from places import LEGACY, MODERN, REVISIONS, call, placed
 
 from mcpbus import Context, ProtocolError
-from mcpbus.client.pending import Disconnected
+from mcpbus.client.errors import Disconnected
 from mcpbus.testing import settle
 
 VARIABLE = contextvars.ContextVar("variable", default="unset")

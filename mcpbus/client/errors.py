@@ -1,0 +1,26 @@
+"""What can go wrong between a client and its server, beside the errors that the server answers with."""
+
+
+class ClientError(Exception):
+    """There is no answer; the message says why, for people. What the server answers itself is a `ProtocolError`."""
+
+
+class Disconnected(ClientError):  # noqa: N818 - the word says what happened
+    """The connection ended before the answer came."""
+
+
+class MalformedAnswerError(ClientError):
+    """What came for an answer is none of the protocol's."""
+
+
+class StatusError(ClientError):
+    """The answer was an HTTP status, and nothing of the protocol's.
+
+    Args:
+        status: The status.
+        message: What to tell.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status

@@ -1,0 +1,51 @@
+"""What a client of revision 2026-07-28 over HTTP knows of tools: which of their parameters it repeats in headers."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mcpbus.protocol.http.mirrored_headers import repeat_request
+from mcpbus.protocol.http.mirrored_parameters import MirroredParameter, mirrored_parameters
+from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.meta import read_routing
+from mcpbus.protocol.revisions import Revision
+
+_log = logging.getLogger(__name__)
+
+
+class MirroredTools:
+    """The tools whose parameters are repeated in headers, as far as they were listed."""
+
+    def __init__(self) -> None:
+        self._mirrored: dict[str, Sequence[MirroredParameter]] = {}
+
+    def headers(self, request: Request, revision: Revision) -> dict[str, str]:
+        """Return the header fields of a request."""
+        mirrored: Sequence[MirroredParameter] = ()
+        if request.method == "tools/call" and self._mirrored:
+            mirrored = self._mirrored.get(read_routing(request.params).name or "", ())
+        return repeat_request(request, revision.name, mirrored)
+
+    def learn(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Take a page of tools; return it without those whose headers would be wrong (rule X-43)."""
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            return result
+        return {**result, "tools": [tool for tool in tools if self._learn(tool)]}
+
+    def _learn(self, tool: Any) -> bool:
+        try:
+            name, schema = msgspec.convert(tool, _Named).name, tool.get("inputSchema")
+            self._mirrored[name] = mirrored_parameters(schema) if isinstance(schema, dict) else ()
+        except msgspec.ValidationError:
+            return True  # whoever lists the tools tells what is wrong
+        except ValueError as fault:
+            _log.warning("the tool %r is left out: %s", name, fault)
+            return False
+        return True
+
+
+class _Named(msgspec.Struct):
+    name: str

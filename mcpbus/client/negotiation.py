@@ -1,0 +1,93 @@
+"""Which revision a client and its server speak: the newest that both know, found out as revision 2026-07-28 has it.
+
+A modern request is sent first, `server/discover`. A server that answers it, or with an error that only modern servers know, is
+modern. Any other one, be it by an error, by a status or by silence, is of an older revision and is greeted by the handshake.
+Source: specification 2026-07-28, basic/versioning; requirements D-12, D-13 and M-16.
+"""
+
+import math
+from typing import Final
+
+import trio
+
+from mcpbus.client.client import Client
+from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError
+from mcpbus.protocol.errors import (
+    HEADER_MISMATCH,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    ProtocolError,
+)
+from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY, REVISIONS, Era, Revision
+
+_CREDENTIALS: Final = {401, 403, 407}
+"""Statuses that say nothing about revisions."""
+
+
+async def negotiate(client: Client, fixed: Revision | None, *, probe_seconds: float = math.inf) -> None:
+    """Have a client that has said nothing yet speak a revision that its server speaks.
+
+    Args:
+        client: The client.
+        fixed: The only revision that will do; None for the newest that both know.
+        probe_seconds: How long a server may take to answer the first modern request, if silence says that it is of an
+            older revision.
+
+    Raises:
+        ProtocolError: The server refused.
+        ClientError: There is no answer, or no revision that both know.
+    """
+    if fixed is not None:
+        await _insist(client, fixed)
+    elif not await _discover(client, LATEST, probe_seconds):
+        try:
+            await _greet(client, LATEST_LEGACY)
+        except ProtocolError as error:
+            # A server that was slow to answer the first request may have taken that for its client's choice.
+            if error.code != UNSUPPORTED_PROTOCOL_VERSION or not await _discover(client, LATEST, math.inf):
+                raise
+
+
+async def _insist(client: Client, revision: Revision) -> None:
+    if revision.era is Era.LEGACY:
+        await _greet(client, revision)
+        if client.revision is not revision:
+            raise ClientError(f"the server does not speak {revision.name}: it offers {client.revision.name}")
+    elif not await _discover(client, revision, math.inf):
+        raise ClientError(f"the server does not speak {revision.name}")
+
+
+async def _greet(client: Client, revision: Revision) -> None:
+    client.adopt(revision)
+    await client.initialize()
+
+
+async def _discover(client: Client, revision: Revision, seconds: float) -> bool:
+    """Ask a server what it offers in a modern revision; tell whether it speaks that."""
+    client.adopt(revision)
+    versions: object = None
+    with trio.move_on_after(seconds):
+        try:
+            client.discovery = await client.request("server/discover")
+            versions = client.discovery.get("supportedVersions")
+        except ProtocolError as error:
+            if error.code in {HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY}:
+                raise
+            if error.code == UNSUPPORTED_PROTOCOL_VERSION:
+                versions = error.data.get("supported") if isinstance(error.data, dict) else None
+                _check_common(versions)
+                return False
+        except StatusError as error:
+            if error.status in _CREDENTIALS:
+                raise
+        except MalformedAnswerError:
+            pass
+    return isinstance(versions, list) and revision.name in versions
+
+
+def _check_common(versions: object) -> None:
+    """Refuse where a server has said which revisions it speaks, and none of them is known here."""
+    if isinstance(versions, list) and versions and not any(version in REVISIONS for version in versions):
+        raise ClientError(
+            f"the server speaks {', '.join(map(str, versions))}, and this client {', '.join(REVISIONS)}"
+        )

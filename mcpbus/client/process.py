@@ -1,0 +1,161 @@
+"""A client of a program: a child that reads messages from its standard input and writes them to its standard output, one a line."""
+
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+import trio
+
+from mcpbus.client.client import Client, Message, OnQuestion
+from mcpbus.client.errors import ClientError, Disconnected
+from mcpbus.client.negotiation import negotiate
+from mcpbus.client.pending import Pending
+from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
+from mcpbus.protocol.jsonrpc import Undecodable
+from mcpbus.protocol.revisions import LATEST, Revision
+
+_PROBE_SECONDS: Final = 10
+"""How long a child may take to answer the first modern request, before it is taken to be of an older revision."""
+_END_SECONDS: Final = 2
+"""How long a child may take to end, after the end of its input, and again after it was told to."""
+_MOST_NOISE: Final = 1_000
+"""How many lines a child may print that are no messages."""
+
+
+@asynccontextmanager
+async def connect_process(
+    command: Sequence[str],
+    *,
+    revision: Revision | None = None,
+    capabilities: dict[str, Any] | None = None,
+    on_question: OnQuestion | None = None,
+) -> AsyncIterator[Client]:
+    """Start a program and connect a client to it; the end of the block ends it. It inherits environment and standard error.
+
+    What the block raises, comes in a group.
+
+    Args:
+        command: The program and its arguments.
+        revision: The only revision that will do; None for the newest that both know.
+        capabilities: What the client declares.
+        on_question: Answers what the server asks.
+
+    Raises:
+        ProtocolError: The server refused.
+        ClientError: It cannot be started, or there is no answer.
+    """
+    try:
+        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    except OSError as error:
+        raise ClientError(f"cannot start {command[0]!r}: {error.strerror}") from None
+    try:
+        async with trio.open_nursery() as nursery:
+            connection = _ProcessConnection(process, command[0])
+            client = connection.client = Client(
+                revision or LATEST,
+                connection.send,
+                nursery,
+                capabilities=capabilities or {},
+                on_question=on_question,
+            )
+            nursery.start_soon(connection.write)
+            nursery.start_soon(connection.read)
+            await negotiate(client, revision, probe_seconds=_PROBE_SECONDS)
+            yield client
+            connection.end()
+            nursery.cancel_scope.deadline = trio.current_time() + _END_SECONDS
+    finally:
+        with trio.CancelScope(shield=True):
+            await _end(process)
+
+
+async def _end(process: trio.Process) -> None:
+    """End a child as the specification has it: its input first, then by signals (rule L-15)."""
+    assert process.stdin is not None  # noqa: S101 - it was asked for
+    await process.stdin.aclose()
+    with trio.move_on_after(_END_SECONDS):
+        await process.wait()
+    if process.returncode is None:
+        process.terminate()
+        with trio.move_on_after(_END_SECONDS):
+            await process.wait()
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+class _ProcessConnection:
+    """The pipes of one child."""
+
+    client: Client
+
+    def __init__(self, process: trio.Process, name: str) -> None:
+        self._process = process
+        self._name = name
+        self._noise = 0
+        self._sender, self._receiver = trio.open_memory_channel[bytes](1024)
+
+    def send(self, message: Message, pending: Pending | None) -> None:
+        """Send a message."""
+        try:
+            self._sender.send_nowait(encode_message(message) + b"\n")
+        except trio.WouldBlock:
+            raise Disconnected(f"{self._name} reads nothing") from None
+        if pending is not None:
+            pending.begun = True
+
+    def end(self) -> None:
+        """Send no more: what was sent is still written, and then the child's input ends."""
+        self._sender.close()
+
+    async def write(self) -> None:
+        """Write what is sent."""
+        stdin = self._process.stdin
+        assert stdin is not None  # noqa: S101 - it was asked for
+        try:
+            async for line in self._receiver:
+                await stdin.send_all(line)
+            await stdin.aclose()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return  # the end of its output tells why
+
+    async def read(self) -> None:
+        """Deliver what the child says, until it ends."""
+        problem = await self._deliver()
+        if problem is None:
+            with trio.move_on_after(_END_SECONDS):
+                await self._process.wait()
+            status = self._process.returncode
+            ended = "closed its output" if status is None else f"ended with status {status}"
+            problem = f"{self._name} {ended} before it answered"
+        self.client.disconnected(problem)
+
+    async def _deliver(self) -> str | None:
+        """Deliver each line; return what is wrong, if it is not the end."""
+        stdout = self._process.stdout
+        assert stdout is not None  # noqa: S101 - it was asked for
+        rest: list[bytes | bytearray] = []
+        held = 0
+        async for piece in stdout:
+            *lines, last = piece.split(b"\n")
+            for line in lines:
+                rest.append(line)
+                self._receive(b"".join(rest))
+                rest, held = [], 0
+            rest.append(last)
+            held += len(last)
+            if held > MOST_MESSAGE_BYTES:
+                return f"{self._name} wrote a line of more than {MOST_MESSAGE_BYTES:,} bytes"
+            if self._noise > _MOST_NOISE:
+                return f"{self._name} speaks no MCP: what it prints are no messages"
+        return None
+
+    def _receive(self, line: bytes) -> None:
+        if line.isspace() or not line:
+            return
+        try:
+            self.client.receive(line)
+        except (Undecodable, msgspec.DecodeError, RecursionError):
+            self._noise += 1

@@ -1,0 +1,196 @@
+"""What a client says of servers that are none, that fail, or that say what nobody should: one sentence each."""
+
+import json
+import sys
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+
+from mcpbus.client import http, process
+from mcpbus.client.errors import ClientError
+from mcpbus.client.http import connect_http
+from mcpbus.client.process import connect_process
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.revisions import REVISIONS
+
+OLD = REVISIONS["2025-11-25"]
+
+
+def answer(body=b"", kind="application/json", status="200 OK", **fields):
+    """The bytes of an answer over HTTP, after which the connection is closed."""
+    fields = {"content-type": kind, "content-length": len(body), "connection": "close", **fields}
+    lines = "".join(
+        f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items() if value is not None
+    )
+    return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
+
+
+def result(value, **fields):
+    return answer(json.dumps({"jsonrpc": "2.0", "id": 1, "result": value}).encode(), **fields)
+
+
+def events(*texts):
+    return answer("".join(texts).encode(), "text/event-stream", content_length=None)
+
+
+HELLO = result({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}, mcp_session_id="s1")
+TAKEN = answer(status="202 Accepted")
+
+
+@asynccontextmanager
+async def speaking(*answers):
+    """Give the URL of a server that says these, one after the other, and all that it was sent."""
+    sent, left = [], list(answers)
+
+    async def serve(stream):
+        async with stream:
+            data = b""
+            async for piece in stream:
+                data += piece
+                head, _, body = data.partition(b"\r\n\r\n")
+                lengths = [
+                    int(line.split(b":")[1])
+                    for line in head.split(b"\r\n")
+                    if line.lower().startswith(b"content-length")
+                ]
+                if b"\r\n\r\n" in data and len(body) >= sum(lengths):
+                    sent.append(data.decode())
+                    await stream.send_all(left.pop(0) if left else TAKEN)
+                    return
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp", sent
+        nursery.cancel_scope.cancel()
+
+
+async def outcome(connecting):
+    """List the tools of a server; return them, or what went wrong."""
+    try:
+        with trio.fail_after(60):
+            async with connecting as client:
+                return await client.list_tools()
+    except (ClientError, BaseExceptionGroup) as error:
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if not isinstance(error, ClientError | ProtocolError):
+            raise
+        return str(error)
+
+
+async def list_tools(url, **options):
+    return await outcome(connect_http(url, **options))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (answer(b"<html>", "text/html"), "is no MCP: its content type is text/html"),
+        (answer(b"<html>", "application/json"), "is no MCP: Parse error"),
+        (answer(b'{"a": 1}'), "is no MCP: Invalid request"),
+        (answer(b'{"jsonrpc": "2.0", "method": "hello"}'), "is no MCP: its content type is application/json"),
+        (answer(kind="", status="204 No Content"), "is no MCP: its content type is nothing"),
+        (answer(b"<html>", "text/html", "500 Internal Server Error"), "answered 500 Internal Server Error"),
+        (answer(b"{}", status="503 Slow Down"), "answered 503 Slow Down"),
+        (
+            answer(status="307 Temporary Redirect", location="/other"),
+            "answered 307 Temporary Redirect, and names /other",
+        ),
+        (answer(b"x", content_encoding="gzip"), "answers in gzip, which was not asked for"),
+        (answer(b'{"error": "no token"}', status="401 Unauthorized"), "answered 401 Unauthorized"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "failed"),
+        (b"", "failed"),
+        (answer(b"{", content_length=10), "failed"),
+        (events("data: {}\n\n"), "is no MCP: Invalid request"),
+        (events("data: hello\n\n"), "is no MCP: Parse error"),
+        (events(": nothing\n\n"), "the stream ended before the answer came"),
+        (result([]), "the server's result is none"),
+    ],
+)
+async def test_what_is_no_answer_is_told_in_a_sentence(said, told):
+    async with speaking(said) as (url, _):
+        assert told in await list_tools(url, revision=OLD)
+
+
+@pytest.mark.parametrize(
+    ("tools", "told"),
+    [
+        ({}, "the server's answer to tools/list has no tools"),
+        ({"tools": 5}, "the server's answer to tools/list has no tools"),
+        ({"tools": ["a"]}, "the server's answer to tools/list has no tools"),
+        ({"tools": [], "nextCursor": 5}, "failed"),
+    ],
+)
+async def test_a_list_that_is_none_is_told(tools, told):
+    async with speaking(HELLO, TAKEN, result(tools), b"") as (url, _):
+        assert told in await list_tools(url, revision=OLD)
+
+
+async def test_an_answer_that_is_too_long_is_not_read(monkeypatch):
+    monkeypatch.setattr(http, "MOST_MESSAGE_BYTES", 1000)
+    async with speaking(result({"much": "x" * 1000})) as (url, _):
+        assert "more than 1,000 bytes" in await list_tools(url, revision=OLD)
+    async with speaking(events("data: " + "x" * 2000)) as (url, _):
+        assert "more than 1,000 bytes" in await list_tools(url, revision=OLD)
+
+
+async def test_nobody_is_there():
+    assert "cannot connect to http://127.0.0.1:9/mcp" in await list_tools("http://127.0.0.1:9/mcp")
+    assert await list_tools("http:///mcp") == "'http:///mcp' names no host"
+    assert "is no URL" in await list_tools("http://[::1/mcp")
+
+
+async def test_a_stream_that_the_server_left_is_come_back_to():  # W-14, W-24
+    reply = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": [{"name": "late"}]}})
+    answers = HELLO, TAKEN, events("retry: 1\nid: e1\ndata:\n\n"), events(f"id: e2\ndata: {reply}\n\n")
+    async with speaking(*answers) as (url, sent):
+        assert await list_tools(url, revision=OLD) == [{"name": "late"}]
+    *_, back, end = [request.lower() for request in sent]
+    assert back.startswith("get ")
+    assert "last-event-id: e1\r\n" in back
+    assert "mcp-session-id: s1\r\n" in back
+    assert end.startswith("delete ")
+
+
+async def test_a_stream_that_says_nothing_new_is_not_come_back_to_for_ever():
+    left = events("retry: 1\nid: e1\ndata:\n\n")
+    async with speaking(HELLO, TAKEN, *[left] * 100) as (url, sent):
+        assert "the stream ended before the answer came" in await list_tools(url, revision=OLD)
+    assert sum(request.startswith("GET") for request in sent) == 5
+
+
+async def test_a_tool_whose_headers_would_be_wrong_is_left_out(caplog):  # X-43
+    properties = {"a": {"type": "number", "x-mcp-header": "A"}}
+    bad = {"name": "bad", "inputSchema": {"type": "object", "properties": properties}}
+    modern = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+    tools = {"resultType": "complete", "tools": [bad, {"name": "good", "inputSchema": {}}]}
+    async with speaking(result(modern), result(tools)) as (url, sent):
+        assert [tool["name"] for tool in await list_tools(url)] == ["good"]
+    assert "the tool 'bad' is left out: x-mcp-header" in caplog.text
+    assert "mcp-method: tools/list\r\n" in sent[1].lower()
+
+
+async def test_the_headers_that_are_given_go_with_each_request():
+    async with speaking(HELLO) as (url, sent):
+        await list_tools(url, revision=OLD, headers={"Authorization": "Bearer secret"})
+    assert len(sent) == 4
+    assert all("authorization: bearer secret\r\n" in request.lower() for request in sent)
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("raise SystemExit(3)", "ended with status 3 before it answered"),
+        ("import os; os.close(1); input(); input()", "closed its output before it answered"),
+        ("input(); print('hello'); raise SystemExit(1)", "ended with status 1 before it answered"),
+        ("while True: print('hello')", "speaks no MCP: what it prints are no messages"),
+        ("while True: print('x' * 1000, end='')", "wrote a line of more than 100,000 bytes"),
+    ],
+)
+async def test_a_child_that_is_no_server_is_told_in_a_sentence(program, told, monkeypatch):
+    monkeypatch.setattr(process, "MOST_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
+    monkeypatch.setattr(process, "_END_SECONDS", 0.5)
+    assert told in await outcome(connect_process([sys.executable, "-c", program]))

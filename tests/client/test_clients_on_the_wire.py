@@ -1,0 +1,183 @@
+"""The client over HTTP and over the pipes of a child, in every revision, with mcpbus and with the official SDK at the other end."""
+
+import re
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from wire_server import make_server
+
+from mcpbus.client import process
+from mcpbus.client.errors import ClientError
+from mcpbus.client.http import connect_http
+from mcpbus.client.process import connect_process
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.revisions import REVISIONS, Era
+
+HERE = Path(__file__).parent
+ABLE = {"elicitation": {"form": {}}}
+CHILD = [sys.executable, str(HERE / "wire_server.py")]
+SDK = [sys.executable, "-W", "ignore", str(HERE / "sdk_server.py")]
+
+
+@pytest.fixture(autouse=True)
+def plenty_of_time_to_start(monkeypatch):
+    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
+
+
+@asynccontextmanager
+async def over_http(server=None, **options):
+    async with (server or make_server()).open() as bus, trio.open_nursery() as nursery:
+        serve = partial(bus.serve, bind="127.0.0.1:0")
+        [url] = await nursery.start(lambda task_status: serve(task_status=task_status))
+        async with connect_http(url, **options) as client:
+            yield client
+        assert not bus.sessions, "it has not ended its session"
+        nursery.cancel_scope.cancel()
+
+
+def over_stdio(**options):
+    return connect_process(CHILD, **options)
+
+
+def sdk_over_stdio(**options):
+    return connect_process([*SDK, "stdio"], **options)
+
+
+@pytest.fixture(scope="module")
+def sdk_url():
+    command = [*SDK, "http", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as child:
+        for line in child.stderr:
+            if found := re.search(r"running on (http://\S+)", line):
+                yield f"{found[1]}/mcp"
+                break
+        child.kill()
+        child.stderr.read()
+
+
+def sdk_over_http():
+    """Stands for a client of `sdk_url`."""
+
+
+MCPBUS = [over_http, over_stdio]
+EVERYBODY = [*MCPBUS, sdk_over_http, sdk_over_stdio]
+
+
+@pytest.fixture
+def connect(request):
+    """Connects to a server in one of the ways; that of the SDK over HTTP is one for all tests."""
+    if request.param is sdk_over_http:
+        return partial(connect_http, request.getfixturevalue("sdk_url"))
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("connect", "revision"),
+    [
+        (connect, revision)
+        for connect in EVERYBODY
+        for revision in [None, *REVISIONS.values()]
+        if connect in {over_http, sdk_over_http} or revision in {None, REVISIONS["2025-11-25"]}
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+    indirect=["connect"],
+)
+async def test_what_a_server_offers_is_listed_called_and_told_of_meanwhile(connect, revision):
+    heard = []
+    async with connect(revision=revision) as client:
+        server = await client.describe()
+        assert (server.name, server.instructions) in {
+            (name, "Ask for the weather.") for name in ("wire", "sdk")
+        }
+        assert client.revision is (revision or REVISIONS["2026-07-28"])
+        tools = {tool["name"] for tool in await client.list_tools()}
+        assert tools >= {"forecast", "fail", "ask"}
+        assert [prompt["name"] for prompt in await client.list_prompts()] == ["pack"]
+        assert len(await client.list_resources()) == 1
+        if client.revision.era is Era.LEGACY and "logging" in server.capabilities:
+            await client.request("logging/setLevel", {"level": "info"})
+        result = await client.call_tool(
+            "forecast",
+            {"city": "oslo"},
+            on_notification=lambda method, params: heard.append((method, params)),
+            log_level="info",
+        )
+        assert "rain" in result["content"][0]["text"]
+        assert (await client.call_tool("fail"))["isError"] is True
+        with pytest.raises(ProtocolError):
+            await client.request("prompts/get", {"name": "none"})
+    assert [params["progress"] for method, params in heard if method == "notifications/progress"] == [1, 2]
+    assert [params["data"] for method, params in heard if method == "notifications/message"] == [
+        "forecast for oslo"
+    ]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("connect", EVERYBODY, indirect=True)
+async def test_a_question_is_answered_in_both_eras(connect, revision):
+    asked = []
+
+    async def on_question(method, params):
+        asked.append((method, params["message"]))
+        return {"action": "accept", "content": {"city": "oslo", "days": 1}}
+
+    async with connect(revision=REVISIONS[revision], capabilities=ABLE, on_question=on_question) as client:
+        text = (await client.call_tool("ask"))["content"][0]["text"]
+    assert "oslo" in text
+    assert asked == [("elicitation/create", "Where are you?")]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("connect", MCPBUS, indirect=True)
+async def test_nobody_is_asked_what_was_not_offered(connect, revision):
+    async def on_question(method, params):
+        raise AssertionError(method)
+
+    async with connect(revision=REVISIONS[revision], capabilities=ABLE, on_question=on_question) as client:
+        with pytest.raises(ProtocolError, match="declare sampling"):
+            await client.call_tool("sample")
+
+
+@pytest.mark.parametrize("revision", [None, REVISIONS["2025-11-25"]])
+async def test_arguments_are_repeated_in_headers_once_the_tools_were_listed(revision):
+    async with over_http(revision=revision) as client:
+        if revision is None:
+            with pytest.raises(ProtocolError, match="Mcp-Param-Region is missing"):
+                await client.call_tool("mirror", {"region": "nord \xe9"})
+        await client.list_tools()
+        result = await client.call_tool("mirror", {"region": "nord \xe9"})
+        assert result["content"][0]["text"] == "nord \xe9"
+
+
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
+async def test_a_call_that_nobody_waits_for_any_more_is_cancelled(revision):
+    server = make_server()
+    async with over_http(server, revision=revision) as client:
+        with trio.CancelScope() as scope:
+            await client.call_tool("hang", on_notification=lambda *_: scope.cancel())
+        with trio.fail_after(10):
+            await server.ended.wait()
+        assert await client.list_tools()
+
+
+async def test_a_child_that_does_not_end_by_itself_is_ended():
+    # It takes the end of its input, and the signal, for nothing.
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "import sys; sys.path.insert(0, sys.argv[1]); import wire_server; wire_server.server.run('stdio')\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    )
+    with trio.fail_after(30):
+        async with connect_process([sys.executable, "-c", stubborn, str(HERE)]) as client:
+            assert await client.list_tools()
+
+
+async def test_a_program_that_cannot_be_started_is_told():
+    with pytest.raises(ClientError, match="cannot start 'no-such-program': No such file"):
+        async with connect_process(["no-such-program"]):
+            pass

@@ -290,12 +290,12 @@ class Session:
             self.address.tell(Unsubscribed())
 
     async def until_initialized(self) -> None:
-        """Wait until the client has sent initialized, or the session has ended. For the bus.
+        """Wait until the client has sent initialized, or says nothing more. For the bus.
 
         Until then a client should be sent no requests (2025-11-25, Lifecycle, "Initialization"), yet over HTTP
         its first call may overtake what it said before.
         """
-        while self.stage not in {Stage.READY, Stage.ENDED}:
+        if self.stage not in {Stage.READY, Stage.ENDED} and not self.input_ended:
             if self._awaited is None:
                 self._awaited = trio.Event()
             await self._awaited.wait()
@@ -303,9 +303,16 @@ class Session:
     def enter(self, stage: Stage) -> None:
         """Come to a later stage. For the session's actor."""
         self.stage = stage
+        self._stir()
+
+    def end_input(self) -> None:
+        """Note that its client says nothing more. For the session's actor."""
+        self.input_ended = True
+        self._stir()
+
+    def _stir(self) -> None:
         if self._awaited is not None:
             self._awaited.set()
-            self._awaited = None
 
     def next_question_id(self) -> int:
         """Return an id for a request to the client: one that no question to it has had, whoever asked that. For the bus."""

@@ -174,7 +174,7 @@ class SessionActor:
     # -- what the client says --------------------------------------------------------------------
 
     def _input_ended(self, message: InputEnded) -> None:
-        self._session.input_ended = True
+        self._session.end_input()
         for request in self._session.in_flight.addresses():
             request.tell(message)
 

@@ -43,6 +43,25 @@ def shown(ask):
     return script
 
 
+async def test_nothing_is_asked_before_the_client_has_sent_initialized(autojump_clock):
+    """Over HTTP a call may overtake it."""
+
+    async def ask(ctx):
+        return len(await ctx.ask_all({"a": ListRoots(), "b": ListRoots()}))
+
+    async with interviewed(ask) as it:
+        session = await it.session(initialized=False)
+        calls = [session.request("tools/call", it.call) for _ in range(2)]
+        await it.quiet()
+        assert [call.messages for call in calls] == [[], []]
+        await session.notify("notifications/initialized").ended()
+        for call in calls:
+            for _ in range(2):
+                await session.answer((await call.message())["id"], ROOTS).ended()
+            assert text((await call.reply())["result"]) == "2"
+        await it.assert_nothing_is_left()
+
+
 @pytest.mark.parametrize("revision", LEGACY)
 @pytest.mark.parametrize(("ask", "method", "answer", "got", "since"), KINDS)
 async def test_every_kind_is_asked_on_the_requests_own_stream_where_the_revision_has_it(

@@ -82,9 +82,10 @@ async def test_it_need_not_be_waited_for(autojump_clock):
         assert home.bus.statistics().limits_reached == {}
 
 
+@pytest.mark.parametrize("initialized", [True, False])
 @pytest.mark.parametrize("seconds", [0, 2], ids=["before", "after"])
-async def test_the_client_cannot_be_asked_any_more(seconds, autojump_clock):
-    """Whether the handler asks before the end of the input or after it."""
+async def test_the_client_cannot_be_asked_any_more(seconds, initialized, autojump_clock):
+    """Whether the handler asks before the end of the input or after it, and whether it may yet ask at all."""
     async with served() as home:
 
         async def inquire(ctx: Context) -> str:
@@ -96,13 +97,16 @@ async def test_the_client_cannot_be_asked_any_more(seconds, autojump_clock):
                 return str(error)
 
         home.bus.server.add_tool(inquire)
-        client = Input(home, initialize(LEGACY), INITIALIZED, call(1, "inquire"), pause=1)
+        handshake = [INITIALIZED] if initialized else []
+        client = Input(home, initialize(LEGACY), *handshake, call(1, "inquire"), pause=1)
         assert await client.run() == max(seconds, 1) + 2
         _, *asked, reply = client.got
         assert reply["result"]["content"][0]["text"].startswith(
             "The client cannot be asked: it has ended its input"
         )
-        assert [m["method"] for m in asked] == ([] if seconds else ["roots/list", "notifications/cancelled"])
+        assert [m["method"] for m in asked] == (
+            ["roots/list", "notifications/cancelled"] if initialized and not seconds else []
+        )
 
 
 async def test_a_listen_ends_in_good_order(autojump_clock):

@@ -13,6 +13,7 @@ from mcpbus.core.hub import open_hub
 from mcpbus.core.limits import Limits
 from mcpbus.core.nursery import background
 from mcpbus.core.stores.protocol import EventStore, TaskStore
+from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability
 from mcpbus.features.definition import Definition, check_functions, check_lists
@@ -157,7 +158,7 @@ class Server(Definition):
                 open_hub(
                     Bus,
                     self,
-                    self.runner,
+                    FeaturesBackend(self, self.runner),
                     limits or Limits(),
                     state,
                     event_store=event_store,

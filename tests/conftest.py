@@ -4,8 +4,8 @@ import pytest
 import trio
 from mcpbus_actors import EagerTask, LazyActor, Leader
 
+from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.testing import probe
-from mcpbus.transports import in_process, responder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,8 +65,7 @@ def take_out_eagerness() -> None:
         return start(eager)
 
     EagerTask.start = start_later
-    for module in (responder, in_process):
-        module.may_wait = lambda *_: True
+    FeaturesBackend.may_wait = lambda *_: True
 
 
 def take_out_leadership() -> None:

@@ -14,13 +14,14 @@ from mcpbus_actors import DeadLetter, System, open_system
 
 from mcpbus.core import mailboxes
 from mcpbus.core.admission import overloaded
+from mcpbus.core.backend import Backend
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.limits import Limits
 from mcpbus.core.notification import RESOURCE_UPDATED
 from mcpbus.core.open_streams import OpenStreams
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
-from mcpbus.core.services import Runner, Services
+from mcpbus.core.services import Services
 from mcpbus.core.session import Close, EndGet, Session
 from mcpbus.core.session_actor import SessionActor
 from mcpbus.core.shares import NoRoomError, Shares
@@ -48,6 +49,7 @@ class Hub(Services):
     """An opened server, to which every transport attaches. Made by `open_hub`.
 
     Attributes:
+        backend: What answers requests.
         sessions: The legacy sessions that have been initialized, by id.
         shares: The same by owner, with those that have not been initialized, and the connections that may never be.
         tasks: The calls that became tasks; their number is its length.
@@ -59,7 +61,7 @@ class Hub(Services):
     def __init__(
         self,
         server: Definition,
-        runner: Runner,
+        backend: Backend,
         system: System,
         limits: Limits,
         state: Any,
@@ -67,7 +69,8 @@ class Hub(Services):
         event_store: EventStore | None,
         task_store: TaskStore | None,
     ) -> None:
-        super().__init__(server, runner, system, limits, state)
+        super().__init__(server, system, limits, state)
+        self.backend = backend
         self.turns = Turns(self)
         self.event_store = event_store
         self.event_breaker = Breaker("event store", limits, self.reached)
@@ -297,7 +300,7 @@ HubT = TypeVar("HubT", bound=Hub)
 async def open_hub(
     kind: type[HubT],
     server: Definition,
-    runner: Runner,
+    backend: Backend,
     limits: Limits,
     state: Any,
     *,
@@ -310,7 +313,7 @@ async def open_hub(
     tasks: TaskDirectory | None = None
     try:
         async with open_system(server.name, mailboxes.settle, mailboxes.expendable) as system:
-            hub = kind(server, runner, system, limits, state, event_store=event_store, task_store=task_store)
+            hub = kind(server, backend, system, limits, state, event_store=event_store, task_store=task_store)
             tasks = hub.tasks
             await tasks.recover()
             unlisten = server.features.on_change(hub._list_changed)  # noqa: SLF001 - its own opening

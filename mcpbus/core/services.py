@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any
 
 from mcpbus_actors import Address, System
 
@@ -18,21 +18,8 @@ from mcpbus.core.receipt import Broadcast, Ledger
 from mcpbus.core.topics import Interests
 from mcpbus.features.catalogue import Kind as FeatureKind
 from mcpbus.features.definition import Definition
-from mcpbus.features.function import Function
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.routes import Kind
-
-
-class Runner(Protocol):
-    """What calls an author's functions."""
-
-    def waits(self, function: Function, /) -> bool:
-        """Whether a call of `function` may wait for something."""
-
-    def call(
-        self, function: Function, call: Any, method: str, name: str, arguments: Mapping[str, Any], /
-    ) -> Awaitable[Any]:
-        """Call `function` for a `mcpbus.core.call.Call`; to be awaited for what it returns."""
 
 
 class Services:
@@ -41,7 +28,6 @@ class Services:
     Attributes:
         server: The server that was opened.
         features: What it offers.
-        runner: What calls its author's functions.
         state: What its lifespan yielded.
         limits: What clients may use.
         system: Where the actors live.
@@ -55,12 +41,9 @@ class Services:
         parking: The calls that wait for their client to come back.
     """
 
-    def __init__(
-        self, server: Definition, runner: Runner, system: System, limits: Limits, state: Any
-    ) -> None:
+    def __init__(self, server: Definition, system: System, limits: Limits, state: Any) -> None:
         self.server = server
         self.features = server.features
-        self.runner = runner
         self.state = state
         self.limits = limits
         self.system = system

@@ -6,7 +6,6 @@ what does. The transports differ only in the stream that the reply goes to.
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -24,7 +23,6 @@ from mcpbus.core.signals import Answered, Resume
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.dispatch.handshake import Registration
-from mcpbus.dispatch.methods import METHODS
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import Notification, Response
 from mcpbus.protocol.large import LARGE_BYTES
@@ -33,13 +31,11 @@ from mcpbus.protocol.messages import (
     ListenParams,
     SetLevelParams,
     SubscribeParams,
-    SubscriptionFilter,
     decode_params,
 )
 from mcpbus.protocol.request_state import RoundState
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Line, Setting
-from mcpbus.protocol.task_extension import declares, undeclared
 
 _log = logging.getLogger("mcpbus")
 
@@ -88,17 +84,12 @@ def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
     try:
         if session is not None:
             session.touch()
-        method = METHODS.get(request.method)
-        if method is None:
-            return _serve_apart(bus, context, open_stream)
         large = len(request.params) >= LARGE_BYTES and _fits(bus, context)
-        features = bus.features if session is None or context.claim is not None else session.features
-        method.check(context.revision, features)
-        params = decode_params(method.params, request.params)
-        if method.prepare is None:
-            assert method.answer is not None  # noqa: S101 - a method has the one or the other
-            return method.answer(params, context, features, bus.server)
-        handler = method.prepare(params, context, features)
+        handler = bus.backend.begin(context)
+        if handler is None:
+            return _serve_apart(bus, context, open_stream)
+        if isinstance(handler, bytes):
+            return handler
         if context.claim is not None and handler.rounds and context.routing.is_retry():
             return _retry(bus, context, handler, open_stream)
         slot = bus.admission.admit(request.id, None if session is None else session.in_flight, context)
@@ -216,7 +207,7 @@ def register(
     bus: Hub, context: RequestContext, registration: Registration, open_stream: OpenStream
 ) -> bytes | Stream:
     """Serve `initialize` in a session that was opened for it; as `serve` in all else."""
-    if not bus.server.session_hooks:
+    if not bus.backend.registers:
         return registration.complete()
     # Over HTTP the session's own table is no place for it: its id is in nobody's way yet, and what ends the
     # session must not silence the answer that says so.
@@ -266,38 +257,15 @@ def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> Strea
         )
     if len(asked.task_ids) > limit:
         raise invalid_params(f"a listen may name at most {limit} tasks - at `params.notifications.taskIds`")
-    if asked.task_ids and bus.features.offers("tasks"):
-        claim = context.claim
-        if claim is None or not declares(claim.client_capabilities, context.revision):
-            raise undeclared()
-    granted = grant(bus, asked, context.principal)
+    granted = bus.backend.grant(asked, context)
+    if granted.task_ids:
+        own = tuple(id_ for id_ in dict.fromkeys(granted.task_ids) if bus.tasks.find(id_, context.principal))
+        granted = msgspec.structs.replace(granted, task_ids=own)
     slot = bus.listens.admit(request.id, context.table(), CountedTo(context.owner))
     stream = open_stream(Line.LISTEN, context.session)
     stream.owner = context.owner
     bus.system.spawn(SubscriptionActor, context, slot, stream, granted, bus)
     return stream
-
-
-def grant(bus: Hub, asked: SubscriptionFilter, principal: object) -> SubscriptionFilter:
-    """Return what of a filter the server honours: what it offers at all, and tasks of this principal."""
-    features = bus.features
-    resources = features.offers("resources")
-    lists = _lists(
-        asked.tools_list_changed and features.offers("tools"),
-        asked.prompts_list_changed and features.offers("prompts"),
-        asked.resources_list_changed and resources,
-    )
-    uris = asked.resource_subscriptions if resources else ()
-    tasks = tuple(task_id for task_id in dict.fromkeys(asked.task_ids) if bus.tasks.find(task_id, principal))
-    if not uris and not tasks:
-        return lists
-    return msgspec.structs.replace(lists, resource_subscriptions=uris, task_ids=tasks)
-
-
-@cache
-def _lists(tools: bool, prompts: bool, resources: bool) -> SubscriptionFilter:
-    """Return the filter that names these lists; most listens name nothing else, and have one of eight in common."""
-    return SubscriptionFilter(tools, prompts, resources)
 
 
 def _set_level(session: Session, context: RequestContext) -> bytes:

@@ -13,6 +13,7 @@ from mcpbus_actors import split_failure
 
 from mcpbus.core.call import Call
 from mcpbus.core.context import Context
+from mcpbus.dispatch.runner import Runner
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
@@ -39,6 +40,7 @@ _log = logging.getLogger("mcpbus")
 class ToolCall(msgspec.Struct, frozen=True):
     """tools/call of one tool."""
 
+    runner: Runner
     tool: Tool
     arguments: msgspec.Raw
 
@@ -66,7 +68,7 @@ class ToolCall(msgspec.Struct, frozen=True):
             arguments = tool.arguments.decode(self.arguments)
             if tool.task is not None and not tool.task.deferred:
                 await Context(call).begin_task()
-            value = await call.bus.runner.call(tool.function, call, "tools/call", tool.name, arguments)
+            value = await self.runner.call(tool.function, call, "tools/call", tool.name, arguments)
             if isinstance(value, InputRequired):
                 return value
             return tool.encode_result(value, revision, call.tail)
@@ -97,6 +99,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 class PromptGet(msgspec.Struct, frozen=True):
     """prompts/get of one prompt."""
 
+    runner: Runner
     prompt: Prompt
     arguments: Mapping[str, Any]
 
@@ -113,9 +116,7 @@ class PromptGet(msgspec.Struct, frozen=True):
         """See `Handler.run`."""
         prompt = self.prompt
         try:
-            value = await call.bus.runner.call(
-                prompt.function, call, "prompts/get", prompt.name, self.arguments
-            )
+            value = await self.runner.call(prompt.function, call, "prompts/get", prompt.name, self.arguments)
             if isinstance(value, InputRequired):
                 return value
             return prompt.encode_result(value, call.context.revision, call.tail)
@@ -126,6 +127,7 @@ class PromptGet(msgspec.Struct, frozen=True):
 class ResourceRead(msgspec.Struct, frozen=True):
     """resources/read of one URI."""
 
+    runner: Runner
     resource: Resource
     uri: str
     variables: Mapping[str, str | list[str]]
@@ -143,7 +145,7 @@ class ResourceRead(msgspec.Struct, frozen=True):
         """See `Handler.run`."""
         resource, revision = self.resource, call.context.revision
         try:
-            value = await call.bus.runner.call(
+            value = await self.runner.call(
                 resource.function, call, "resources/read", self.uri, resource.bind(self.variables)
             )
             if isinstance(value, InputRequired):
@@ -161,6 +163,7 @@ class ResourceRead(msgspec.Struct, frozen=True):
 class Complete(msgspec.Struct, frozen=True):
     """completion/complete of one argument; without a function there is nothing to propose."""
 
+    runner: Runner
     ref: str
     completer: Completer | None
     value: str
@@ -182,7 +185,7 @@ class Complete(msgspec.Struct, frozen=True):
             return encode_completion(NOTHING, call.tail)
         try:
             arguments = completer.bind(self.value, self.chosen)
-            value = await call.bus.runner.call(
+            value = await self.runner.call(
                 completer.function, call, "completion/complete", self.ref, arguments
             )
             return completer.encode_result(value, call.tail)

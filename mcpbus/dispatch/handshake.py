@@ -4,13 +4,11 @@ import logging
 
 import msgspec
 import trio
-from mcpbus_actors import split_failure
 
 from mcpbus.core.budget import weigh
 from mcpbus.core.call import Call
 from mcpbus.core.hub import Hub
 from mcpbus.core.session import Close, Registered, Session, Stage
-from mcpbus.dispatch.methods import initialize_result
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.messages import InitializeParams
 from mcpbus.protocol.revisions import Revision
@@ -20,9 +18,9 @@ _log = logging.getLogger("mcpbus")
 
 
 class Registration:
-    """Registers one session: runs the server's hooks, then answers initialize.
+    """Registers one session: has the backend prepare for it, then answers initialize.
 
-    Until the answer the session is in no directory. If a hook raises, or takes too long, or the client leaves,
+    Until the answer the session is in no directory. If the backend raises, or takes too long, or the client leaves,
     nothing of it is kept.
     """
 
@@ -41,13 +39,13 @@ class Registration:
         session.account.hold(self._size)
 
     async def run(self, _call: Call) -> bytes:
-        """Run the hooks in the present task, and return the encoded InitializeResult.
+        """Have the backend prepare for it in the present task, and return the encoded InitializeResult.
 
         Raises:
             ProtocolError: -32603: the session could not be registered.
         """
         try:
-            await self._run_hooks()
+            await self._prepare()
             return self.complete()
         except BaseException:
             self.abandon()
@@ -69,19 +67,12 @@ class Registration:
         self._bus.registered(session)
         session.address.tell(Registered())
         assert session.revision is not None  # noqa: S101 - set above
-        return initialize_result(self._bus.server, session.features, session.revision, stateless=False)
+        return self._bus.backend.initialize(session.revision, session)
 
-    async def _run_hooks(self) -> None:
+    async def _prepare(self) -> None:
         limit = self._bus.limits.on_session_timeout
         with trio.move_on_after(limit) as scope:
-            for hook in self._bus.server.session_hooks:
-                try:
-                    await hook(self._session)
-                except BaseException as error:
-                    if split_failure(error)[1] is not None:
-                        raise
-                    _log.exception("on_session hook %r failed; the session is refused", hook)
-                    raise ProtocolError(INTERNAL_ERROR, "The session could not be registered") from error
+            await self._bus.backend.register(self._session)
         if scope.cancelled_caught:
             self._bus.reached.note("on_session_timeout", self._session.owner, "a session was refused")
             raise ProtocolError(INTERNAL_ERROR, "The session could not be registered in time")

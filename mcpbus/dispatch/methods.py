@@ -15,6 +15,7 @@ import msgspec
 from mcpbus.core.call import Handler
 from mcpbus.core.request_context import RequestContext
 from mcpbus.dispatch.handlers import Complete, PromptGet, ResourceRead, ToolCall
+from mcpbus.dispatch.runner import Runner
 from mcpbus.dispatch.task_methods import (
     TaskParams,
     UpdateTaskParams,
@@ -29,13 +30,13 @@ from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
-from mcpbus.protocol.errors import invalid_params, method_not_found, quoted, resource_not_found
+from mcpbus.protocol.errors import invalid_params, quoted, resource_not_found
 from mcpbus.protocol.results import CacheScope, tail_for
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.protocol.task_extension import TASKS, declares, undeclared
 
 Answer: TypeAlias = Callable[[Any, RequestContext, Features, Definition], bytes]
-Prepare: TypeAlias = Callable[[Any, RequestContext, Features], Handler]
+Prepare: TypeAlias = Callable[[Any, RequestContext, Features, Runner], Handler]
 
 _BOTH = frozenset(Era)
 _LEGACY = frozenset({Era.LEGACY})
@@ -50,8 +51,7 @@ class NoParams(msgspec.Struct, frozen=True):
 class Method:
     """One method; it has either `answer` or `prepare`.
 
-    Both take the decoded params, the request with all that is known of it, and what its client is offered, once `check` has
-    passed; and raise ProtocolError for what cannot be served.
+    Both take the decoded params, the request with all that is known of it, and what its client is offered; the one takes who is asked besides, the other what calls functions. Both raise ProtocolError for what cannot be served.
     """
 
     name: str
@@ -63,15 +63,6 @@ class Method:
     answer: Answer | None = attrs.field(default=None, kw_only=True)
     """Returns the encoded result object."""
     prepare: Prepare | None = attrs.field(default=None, kw_only=True)
-
-    def check(self, revision: Revision, features: Features) -> None:
-        """Refuse a client for which there is no such method.
-
-        Raises:
-            ProtocolError: -32601: it is not of its era, or the server does not offer its capability.
-        """
-        if revision.era not in self.eras or not (self.capability is None or features.offers(self.capability)):
-            raise method_not_found(self.name)
 
 
 def initialize_result(
@@ -176,7 +167,9 @@ def _scope(features: Features, server: Definition) -> CacheScope:
     return "private" if server.knows_principals or features.selective else "public"
 
 
-def _call_tool(call: wire.CallToolParams, context: RequestContext, features: Features) -> Handler:
+def _call_tool(
+    call: wire.CallToolParams, context: RequestContext, features: Features, runner: Runner
+) -> Handler:
     tool = features.find_tool(call.name, context.principal)
     if tool is None:
         raise invalid_params(f"unknown tool {quoted(call.name)} - at `params.name`")
@@ -187,29 +180,35 @@ def _call_tool(call: wire.CallToolParams, context: RequestContext, features: Fea
         and not declares(context.client_capabilities, context.revision)
     ):
         raise undeclared()
-    return ToolCall(tool, call.arguments)
+    return ToolCall(runner, tool, call.arguments)
 
 
-def _get_prompt(get: wire.GetPromptParams, _context: RequestContext, features: Features) -> Handler:
+def _get_prompt(
+    get: wire.GetPromptParams, _context: RequestContext, features: Features, runner: Runner
+) -> Handler:
     prompt = features.prompts.get(get.name)
     if prompt is None:
         raise invalid_params(f"unknown prompt {quoted(get.name)} - at `params.name`")
     try:
-        return PromptGet(prompt, prompt.bind(get.arguments or {}))
+        return PromptGet(runner, prompt, prompt.bind(get.arguments or {}))
     except InvalidArgumentsError as error:
         raise invalid_params(f"{error} - at `params.arguments`") from error
 
 
-def _read_resource(read: wire.ReadResourceParams, context: RequestContext, features: Features) -> Handler:
+def _read_resource(
+    read: wire.ReadResourceParams, context: RequestContext, features: Features, runner: Runner
+) -> Handler:
     uri = read.uri
     found = features.find_resource(uri)
     if found is None:
         raise resource_not_found(uri, context.revision.resource_not_found)
     resource, variables = found
-    return ResourceRead(resource, uri, variables)
+    return ResourceRead(runner, resource, uri, variables)
 
 
-def _complete(complete: wire.CompleteParams, _context: RequestContext, features: Features) -> Handler:
+def _complete(
+    complete: wire.CompleteParams, _context: RequestContext, features: Features, runner: Runner
+) -> Handler:
     argument = complete.argument
     match complete.ref:
         case wire.PromptReference(name=ref):
@@ -223,7 +222,7 @@ def _complete(complete: wire.CompleteParams, _context: RequestContext, features:
             f"{quoted(ref)} has no argument {quoted(argument.name)} - at `params.argument.name`"
         )
     chosen = (complete.context.arguments if complete.context is not None else None) or {}
-    return Complete(ref, features.completers.get((ref, argument.name)), argument.value, chosen)
+    return Complete(runner, ref, features.completers.get((ref, argument.name)), argument.value, chosen)
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(

@@ -11,6 +11,7 @@ from mcpbus.core.hub import hub_of
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.tasks.table import Task
 from mcpbus.core.tasks.task import CancelTask, Update
+from mcpbus.dispatch.runner import Runner
 from mcpbus.features.catalogue import Features
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.task_extension import declares, undeclared, unknown_task
@@ -86,7 +87,7 @@ class TaskCancel(_TaskRequest):
         return call.tail.alone
 
 
-def prepare_get(params: TaskParams, context: RequestContext, _features: Features) -> TaskGet:
+def prepare_get(params: TaskParams, context: RequestContext, _features: Features, _runner: Runner) -> TaskGet:
     """Prepare tasks/get.
 
     Raises:
@@ -96,13 +97,17 @@ def prepare_get(params: TaskParams, context: RequestContext, _features: Features
     return TaskGet(params)
 
 
-def prepare_update(params: UpdateTaskParams, context: RequestContext, _features: Features) -> TaskUpdate:
+def prepare_update(
+    params: UpdateTaskParams, context: RequestContext, _features: Features, _runner: Runner
+) -> TaskUpdate:
     """Prepare tasks/update; raises as `prepare_get`."""
     _require_extension(context)
     return TaskUpdate(params)
 
 
-def prepare_cancel(params: TaskParams, context: RequestContext, _features: Features) -> TaskCancel:
+def prepare_cancel(
+    params: TaskParams, context: RequestContext, _features: Features, _runner: Runner
+) -> TaskCancel:
     """Prepare tasks/cancel; raises as `prepare_get`."""
     _require_extension(context)
     return TaskCancel(params)

@@ -21,7 +21,6 @@ from mcpbus.core.receipt import DELIVERED
 from mcpbus.core.request import Request as Admitted
 from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
-from mcpbus.dispatch.waiting import may_wait
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Notification, Request, Response
 from mcpbus.protocol.revisions import REVISIONS, Era
@@ -101,8 +100,8 @@ class _Connection:
             assert eager is None or eager.outcome is not None  # noqa: S101 - it could not wait
 
     def _may_wait(self, message: Request | Notification | Response, pending: Pending) -> bool:
-        return not isinstance(message, Request) or may_wait(
-            self._bus, message.method, pending.tool, self.client.revision.era
+        return not isinstance(message, Request) or self._bus.backend.may_wait(
+            message.method, pending.tool, self.client.revision.era
         )
 
     def _take(self, sent: _Sent, scope: trio.CancelScope | None) -> EagerTask | None:

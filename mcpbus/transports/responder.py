@@ -16,8 +16,6 @@ from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handshake import Registration
-from mcpbus.dispatch.methods import initialize_result
-from mcpbus.dispatch.waiting import may_wait
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
@@ -116,8 +114,8 @@ class Responder:
             decision.request, decision.routing, decision.revision, setting, peer, claim, session, principal
         )
         bus, scope = self._bus, outlet.scope
-        apart = scope is None and may_wait(
-            bus, context.request.method, context.routing.name, context.revision.era
+        apart = scope is None and bus.backend.may_wait(
+            context.request.method, context.routing.name, context.revision.era
         )
         try:
             result = (dispatcher.serve if apart else dispatcher.admit)(bus, context, bus.open_stream)
@@ -154,7 +152,7 @@ class Responder:
         )
         bus = self._bus
         if self._stateless:
-            result = initialize_result(bus.server, bus.features, decision.revision, stateless=True)
+            result = bus.backend.initialize(decision.revision, None)
             return _reply(context, form, result)
         try:
             session = bus.open_session(setting, principal, peer)

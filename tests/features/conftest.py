@@ -9,10 +9,9 @@ import pytest
 from mcpbus.core.call import Call
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.request_context import RequestContext
-from mcpbus.dispatch.methods import METHODS
+from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.catalogue import Features
 from mcpbus.protocol.jsonrpc import Request
-from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.meta import ModernClaim, read_routing
 from mcpbus.protocol.owners import IN_PROCESS
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Era, Revision
@@ -30,43 +29,40 @@ class Client:
     ) -> None:
         self.server = server
         self.revision = REVISIONS[revision] if isinstance(revision, str) else revision
-        self.features = server.features if features is None else features
+        self.principal = principal
+        self.backend = FeaturesBackend(server, server.runner)
+        if features is not None:
+            self.backend._features = features
+
+    def begin(self, method: str, **params: Any) -> tuple[RequestContext, Any]:
+        raw = msgspec.Raw(msgspec.json.encode(params))
         claim = ModernClaim(self.revision.name, {}) if self.revision.era is Era.MODERN else None
-        self.context = RequestContext(
-            Request(1, "test"),
-            read_routing(msgspec.Raw(b"{}")),
+        context = RequestContext(
+            Request(1, method, raw),
+            read_routing(raw),
             self.revision,
             Setting.SHARED,
             IN_PROCESS,
             claim,
-            principal=principal,
+            principal=self.principal,
         )
+        return context, self.backend.begin(context)
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        METHODS[method].check(self.revision, self.features)
-        return msgspec.json.decode(self.answer(method, self.params(method, params)))
+        return msgspec.json.decode(self.ask_raw(method, **params))
 
-    def answer(self, method: str, params: Any) -> bytes:
-        answer = METHODS[method].answer
-        assert answer is not None
-        return answer(params, self.context, self.features, self.server)
-
-    def params(self, method: str, params: dict[str, Any]) -> Any:
-        return decode_params(METHODS[method].params, msgspec.Raw(msgspec.json.encode(params)))
+    def ask_raw(self, method: str, **params: Any) -> bytes:
+        _, result = self.begin(method, **params)
+        assert isinstance(result, bytes)
+        return result
 
     async def run(self, method: str, **params: Any) -> dict[str, Any]:
         return msgspec.json.decode(await self.run_raw(method, **params))
 
     async def run_raw(self, method: str, **params: Any) -> bytes:
-        row = METHODS[method]
-        row.check(self.revision, self.features)
-        assert row.prepare is not None
-        bus: Any = SimpleNamespace(
-            server=self.server, runner=self.server.runner, clock=float, reached=ReachedLimits()
-        )
-        prepared = row.prepare(self.params(method, params), self.context, self.features)
-        call = Call(None, bus=bus, context=self.context, handler=prepared)
-        return await prepared.run(call)
+        context, handler = self.begin(method, **params)
+        bus: Any = SimpleNamespace(server=self.server, clock=float, reached=ReachedLimits())
+        return await handler.run(Call(None, bus=bus, context=context, handler=handler))
 
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
         return await self.run("tools/call", name=name, arguments=arguments)

@@ -242,11 +242,8 @@ async def test_middleware_may_change_what_goes_in_and_out_and_refuse(connect):
 
 
 def test_a_prepared_call_says_what_it_is(server, client):
-    from mcpbus.dispatch.methods import METHODS
-    from mcpbus.protocol.messages import CallToolParams
-
     server.add_tool(lambda: None, name="t")
-    prepared = METHODS["tools/call"].prepare(CallToolParams("t"), client.context, client.features)
+    _, prepared = client.begin("tools/call", name="t")
     assert prepared.label == "tools/call t"
 
 

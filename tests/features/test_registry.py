@@ -6,7 +6,6 @@ import trio
 from mcpbus.features.catalogue import Features
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
-from mcpbus.protocol.messages import ListParams
 from mcpbus.server import Server
 
 
@@ -90,10 +89,10 @@ def test_a_cursor_of_another_list_is_refused(connect):
 def test_a_list_is_encoded_once_for_each_revision_until_it_changes(connect):
     server = filled("a")
     modern, legacy = connect(server), connect(server, "2024-11-05")
-    first = modern.answer("tools/list", ListParams())
-    assert modern.answer("tools/list", ListParams()) is first
-    assert legacy.answer("tools/list", ListParams()) is not first
-    assert modern.answer("tools/list", ListParams()) is first
+    first = modern.ask_raw("tools/list")
+    assert modern.ask_raw("tools/list") is first
+    assert legacy.ask_raw("tools/list") is not first
+    assert modern.ask_raw("tools/list") is first
     server.add_tool(nothing, name="b")
     assert names(modern) == ["a", "b"]
     assert names(legacy) == ["a", "b"]
@@ -149,9 +148,9 @@ def test_a_session_has_tools_of_its_own_over_the_servers(connect):
 
 def test_a_session_without_tools_of_its_own_shares_what_its_server_encoded(connect):
     server = filled("a")
-    shared = connect(server).answer("tools/list", ListParams())
+    shared = connect(server).ask_raw("tools/list")
     own = connect(server, features=server.features.overlay())
-    assert own.answer("tools/list", ListParams()) is shared
+    assert own.ask_raw("tools/list") is shared
 
 
 async def test_who_may_not_see_a_tool_can_neither_list_nor_call_it(connect):

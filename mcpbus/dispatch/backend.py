@@ -1,0 +1,131 @@
+"""The features of a server as a backend: what its author registered answers, by the table of methods."""
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+import msgspec
+from mcpbus_actors import split_failure
+
+from mcpbus.core.call import Handler
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.session import Session
+from mcpbus.dispatch.dispatcher import LISTEN
+from mcpbus.dispatch.methods import METHODS, initialize_result
+from mcpbus.dispatch.runner import Runner
+from mcpbus.features.definition import Definition
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
+from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
+from mcpbus.protocol.messages import SubscriptionFilter, decode_params
+from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.protocol.task_extension import declares, undeclared
+
+_log = logging.getLogger("mcpbus")
+
+_CALL: Final = "tools/call"
+_OFFERED = {
+    era: frozenset(name for name, method in METHODS.items() if era in method.eras)
+    | ({LISTEN} if era is Era.MODERN else set())
+    for era in Era
+}
+# Before Python 3.12 each look-up by a class's name is a search.
+_MODERN: Final = Era.MODERN
+
+
+class FeaturesBackend:
+    """Answers with the features of a server; see `mcpbus.core.backend.Backend`.
+
+    Args:
+        server: The server.
+        runner: What calls its author's functions.
+    """
+
+    def __init__(self, server: Definition, runner: Runner) -> None:
+        self._server = server
+        self._features = server.features
+        self._runner = runner
+
+    def offers(self, method: str, era: Era) -> bool:
+        """See `Backend.offers`."""
+        return method in _OFFERED[era]
+
+    def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:
+        """See `Backend.mirrored_parameters`."""
+        found = self._features.find_tool(tool, principal) if self._features.mirrors() else None
+        return () if found is None else found.mirrored
+
+    def may_wait(self, method: str, name: object, era: Era) -> bool:
+        """See `Backend.may_wait`.
+
+        Over the legacy protocol even a function that cannot wait may have its client asked, by an `InputRequired`.
+        """
+        row = METHODS.get(method)
+        if row is None:
+            return True
+        if row.answer is not None:
+            return False
+        if method != _CALL or not isinstance(name, str) or era is not _MODERN:
+            return True
+        found = self._features.tools.get(name)
+        return found is None or found.task is not None or self._runner.waits(found.function)
+
+    def begin(self, context: RequestContext) -> bytes | Handler | None:
+        """See `Backend.begin`."""
+        request, session = context.request, context.session
+        method = METHODS.get(request.method)
+        if method is None:
+            return None
+        features = self._features if session is None or context.claim is not None else session.features
+        capability = method.capability
+        if context.revision.era not in method.eras or not (capability is None or features.offers(capability)):
+            raise method_not_found(method.name)
+        params = decode_params(method.params, request.params)
+        if method.prepare is None:
+            assert method.answer is not None  # noqa: S101 - a method has the one or the other
+            return method.answer(params, context, features, self._server)
+        return method.prepare(params, context, features, self._runner)
+
+    def initialize(self, revision: Revision, session: Session | None) -> bytes:
+        """See `Backend.initialize`."""
+        features = self._features if session is None else session.features
+        return initialize_result(self._server, features, revision, stateless=session is None)
+
+    @property
+    def registers(self) -> bool:
+        """See `Backend.registers`: whether there are hooks."""
+        return bool(self._server.session_hooks)
+
+    async def register(self, session: Session) -> None:
+        """Run the hooks; see `Backend.register`."""
+        for hook in self._server.session_hooks:
+            try:
+                await hook(session)
+            except BaseException as error:
+                if split_failure(error)[1] is not None:
+                    raise
+                _log.exception("on_session hook %r failed; the session is refused", hook)
+                raise ProtocolError(INTERNAL_ERROR, "The session could not be registered") from error
+
+    def grant(self, asked: SubscriptionFilter, context: RequestContext) -> SubscriptionFilter:
+        """See `Backend.grant`: what the server offers at all."""
+        features = self._features
+        tasks = asked.task_ids if features.offers("tasks") else ()
+        if tasks and not declares(context.client_capabilities, context.revision):
+            raise undeclared()
+        resources = features.offers("resources")
+        lists = _lists(
+            asked.tools_list_changed and features.offers("tools"),
+            asked.prompts_list_changed and features.offers("prompts"),
+            asked.resources_list_changed and resources,
+        )
+        uris = asked.resource_subscriptions if resources else ()
+        if not uris and not tasks:
+            return lists
+        return msgspec.structs.replace(lists, resource_subscriptions=uris, task_ids=tasks)
+
+
+@cache
+def _lists(tools: bool, prompts: bool, resources: bool) -> SubscriptionFilter:
+    """Return the filter that names these lists; most listens name nothing else, and have one of eight in common."""
+    return SubscriptionFilter(tools, prompts, resources)

@@ -1,5 +1,6 @@
 """The bus as an author holds it: an opened server, and the ways in which clients reach it."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Unpack
@@ -9,14 +10,17 @@ import trio
 
 from mcpbus.client.client import Client, OnQuestion
 from mcpbus.core.hub import Hub
+from mcpbus.features.definition import Definition
 from mcpbus.http_keywords import read_http_options
-from mcpbus.protocol.http.origin import HttpFields
+from mcpbus.protocol.http.origin import HttpFields, is_loopback
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.transports.asgi import AsgiApp
 from mcpbus.transports.in_process import connect
 from mcpbus.transports.responder import ResponseMode
 from mcpbus.transports.stdio import run_stdio
+
+_log = logging.getLogger("mcpbus")
 
 
 class Bus(Hub):
@@ -68,6 +72,7 @@ class Bus(Hub):
         options = options or ServeOptions(write_deadline_seconds=self.limits.write_deadline)
         if bind is not None:
             options = attrs.evolve(options, bind=bind)
+        _check_exposure(self.server, options.bind)
         app = self.asgi(response=response, **http)
         await serve(app, options, shutdown=shutdown, task_status=_WithPath(task_status, app.path))
 
@@ -115,6 +120,21 @@ class Bus(Hub):
             on_question: Answers what the server asks: an async function of the method and the params.
         """
         return connect(self, revision, principal, capabilities, on_question)
+
+
+def _check_exposure(server: Definition, binds: Iterable[str]) -> None:
+    """Tell the log of a server that everybody may use who reaches it, from wherever.
+
+    Raises:
+        ValueError: Its tokens are for development, on this machine alone.
+    """
+    for bind in binds:
+        if bind.startswith("unix:") or is_loopback(bind):
+            continue
+        if server.auth is not None and server.auth.local:
+            raise ValueError(f"bind is {bind!r}, and the tokens are for development, on this machine alone")
+        if not server.knows_principals:
+            _log.warning("%s is served without authorization: whoever reaches it may use it", bind)
 
 
 class _WithPath:

@@ -92,6 +92,11 @@ class ResourceServer:
         return {name: value for name, value in said.items() if value is not None}
 
     @property
+    def local(self) -> bool:
+        """See `Authorizer`."""
+        return self.verifier.local
+
+    @property
     def document(self) -> bytes:
         """See `Authorizer`."""
         return msgspec.json.encode(self.metadata)

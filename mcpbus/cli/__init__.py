@@ -1,7 +1,8 @@
 """The command line: `mcpbus serve | stdio | demo | routes`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
+from importlib import import_module
 from typing import Any, TypeVar, get_args
 
 import attrs
@@ -106,6 +107,25 @@ def _http_options(command: _Command) -> _Command:
                 "may be repeated.",
             ),
             click.option(
+                "--resource",
+                metavar="URL",
+                help="The URL at which clients reach the server: only who brings a token that was issued for it is let in.",
+            ),
+            click.option(
+                "--issuer",
+                "issuers",
+                multiple=True,
+                metavar="URL",
+                help="Who issues such tokens, in the form of JWTs; may be repeated.",
+            ),
+            click.option(
+                "--scope",
+                "scopes",
+                multiple=True,
+                metavar="SCOPE",
+                help="What each token has to allow; may be repeated.",
+            ),
+            click.option(
                 "--http-sse/--no-http-sse",
                 default=None,
                 help=f"Whether to serve HTTP+SSE of 2024-11-05 too. [default: {_yes_no(_HTTP.http_sse)}]",
@@ -196,8 +216,27 @@ def routes() -> None:
     click.echo(render())
 
 
+def _authorize(server: Server, resource: str | None, issuers: Sequence[str], scopes: Sequence[str]) -> None:
+    """Make a server ask for tokens, if that is wanted."""
+    if resource is None and not issuers and not scopes:
+        return
+    if resource is None or not issuers:
+        raise click.UsageError("tokens need both --resource, for which they are issued, and --issuer")
+    if server.knows_principals:
+        raise click.UsageError(
+            "the server says itself whom it lets in; leave out --resource, --issuer and --scope"
+        )
+    try:
+        auth = import_module("mcpbus.auth")
+        verifiers = [auth.JwtVerifier(issuer) for issuer in issuers]
+        server.auth = auth.ResourceServer(resource, auth.AnyOf(*verifiers), scopes=scopes)
+    except (ImportError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+
+
 def _serve_http(server: Server, given: dict[str, Any]) -> None:
     given = {name: value for name, value in given.items() if value not in (None, ())}
+    _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
     http = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
     response = {"response": given["response"]} if "response" in given else {}

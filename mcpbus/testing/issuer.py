@@ -1,6 +1,6 @@
 """An issuer of tokens in memory, for tests of what tokens allow: no network, and trio's time."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,6 +21,11 @@ from mcpbus.features.definition import Definition
 _EPOCH: Final = 1_800_000_000.0
 
 
+def trio_time() -> float:
+    """Return a time in seconds since the epoch that goes on as trio's does."""
+    return _EPOCH + trio.current_time()
+
+
 class Issuer:
     """Issues tokens, good ones and others, and answers whoever asks for its keys or about its tokens.
 
@@ -33,6 +38,7 @@ class Issuer:
 
     Args:
         url: Who it is.
+        clock: Tells the time, in seconds since the epoch; it goes on as trio's does if not given.
 
     Attributes:
         url: The same.
@@ -42,10 +48,12 @@ class Issuer:
         asked: The addresses at which it was asked, in order.
         down: Whether it cannot be reached.
         delay: Seconds that it takes to answer.
+        now: The time by which its tokens are made.
     """
 
-    def __init__(self, url: str = "https://issuer.test") -> None:
+    def __init__(self, url: str = "https://issuer.test", *, clock: Callable[[], float] = trio_time) -> None:
         self.url = url
+        self.now = clock
         self.resource = "http://localhost/mcp"
         self.keys: list[Key] = []
         self.answers: dict[str, tuple[int, bytes]] = {}
@@ -54,11 +62,6 @@ class Issuer:
         self.delay = 0.0
         self._issued: dict[str, dict[str, Any]] = {}
         self.add_key()
-
-    @staticmethod
-    def now() -> float:
-        """Return the time by which its tokens are made, in seconds since the epoch: it goes on as trio's does."""
-        return _EPOCH + trio.current_time()
 
     @property
     def jwks_uri(self) -> str:

@@ -9,8 +9,9 @@ from contextvars import copy_context
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
+import attrs
 import trio
 from mcpbus_actors import EagerTask
 
@@ -65,13 +66,16 @@ class Endpoint:
     """
 
     def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
-        self.options = options
         auth = bus.server.auth
         metadata = None
         if auth is not None:
-            metadata = ResourceMetadata(auth.document, unquote(urlsplit(auth.resource).path), options)
+            resource = urlsplit(auth.resource)
+            metadata = ResourceMetadata(auth.document, unquote(resource.path), options)
+            # Where clients reach it is said there already. What its requests name changes nothing else.
+            options = attrs.evolve(options, allowed_hosts=(*options.allowed_hosts, _host(resource)))
         else:
             bus.features.refuse_scopes()
+        self.options = options
         self.exchange: Exchange[Session] = Exchange(options, Directory(bus), metadata)
         self.websockets = WebSockets(bus, self.exchange)
         self._proxied = self.exchange.proxies is not None
@@ -325,6 +329,12 @@ class Endpoint:
         assert desk.opened is not None  # noqa: S101 - it was given the stream
         await self.stream(http, desk.opened)
         return None
+
+
+def _host(address: SplitResult) -> str:
+    """The host of an address, as a Host field has it."""
+    name = address.hostname or ""
+    return f"[{name}]" if ":" in name else name
 
 
 class Entered:

@@ -318,7 +318,7 @@ async def test_a_failure_that_nobody_foresaw_is_the_issuers_as_well(autojump_clo
 
     verifier = JwtVerifier("https://issuer.test", web=Broken())
     with pytest.raises(UnavailableError, match="ZeroDivisionError"):
-        await verifier.verify(Issuer().token(), RESOURCE, Issuer.now())
+        await verifier.verify(Issuer().token(), RESOURCE, Issuer().now())
 
 
 async def test_a_dead_issuer_is_told_in_the_log_now_and_then(autojump_clock, caplog):

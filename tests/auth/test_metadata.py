@@ -130,3 +130,20 @@ def test_a_path_that_has_to_be_encoded_is_compared_as_it_is():
     metadata = ResourceMetadata(b"{}", "/a b/mcp", HttpOptions())
     place = "/.well-known/oauth-protected-resource/a b/mcp"
     assert metadata.is_place(Head("GET", place, Headers(())))
+
+
+@pytest.mark.parametrize(
+    ("resource", "host", "status"),
+    [
+        ("https://mcp.example.com/mcp", "mcp.example.com", 401),
+        ("https://mcp.example.com/mcp", "MCP.example.com:443", 401),
+        ("https://[2001:db8::1]:8443/mcp", "[2001:db8::1]:8443", 401),
+        ("https://mcp.example.com/mcp", "evil.example.com", 403),
+    ],
+)
+async def test_the_server_answers_by_the_name_by_which_its_clients_know_it(
+    resource, host, status, autojump_clock
+):
+    server = Server("files", auth=Issuer().protect(resource))
+    async with server.open() as bus, open_probe(bus.asgi()) as probe:
+        assert (await probe.request("tools/list", headers={"host": host}).ended()).status == status

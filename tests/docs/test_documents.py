@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+import tomllib
 
 import pytest
 from doc_blocks import DOCUMENTS, ROOT, Reader, fenced, in_docstrings
@@ -64,6 +65,9 @@ def test_every_command_is_there(command):
             assert importlib.util.find_spec(module)
         case ["pip", "install", "."]:
             assert (ROOT / "pyproject.toml").exists()
+        case ["pip", "install", ".[auth]"]:
+            project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+            assert "auth" in project["optional-dependencies"]
         case ["mcpbus", name, _, *options]:
             from mcpbus.cli import main
 

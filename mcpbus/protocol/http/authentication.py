@@ -40,6 +40,10 @@ class Authorizer(Protocol):
         """The canonical URI of the server."""
 
     @property
+    def local(self) -> bool:
+        """Whether its tokens are for development only, on this machine alone."""
+
+    @property
     def document(self) -> bytes:
         """The metadata of the server, in JSON."""
 

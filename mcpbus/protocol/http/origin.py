@@ -157,7 +157,7 @@ def judge_host(headers: Headers, options: HttpOptions) -> ProtocolError | None:
     if len(hosts) != 1 or not hosts[0]:
         return invalid_request("exactly one Host header is needed")
     host = hosts[0].lower()
-    if _is_loopback(host) or "*" in options.allowed_hosts or host in options.allowed_hosts:
+    if is_loopback(host) or "*" in options.allowed_hosts or host in options.allowed_hosts:
         return None
     authority = _AUTHORITY.fullmatch(host)
     if authority is not None and authority[1] in options.allowed_hosts:
@@ -192,13 +192,14 @@ def _judge_site(headers: Headers, options: HttpOptions) -> ProtocolError | None:
 def _allows(origin: str, options: HttpOptions) -> bool:
     origin = origin.lower()
     page = _ORIGIN.fullmatch(origin)
-    loopback = page is not None and _is_loopback(page[1])
+    loopback = page is not None and is_loopback(page[1])
     # Whatever is allowed is also echoed, so even `*` lets pass only what may stand in a header field.
     anything = "*" in options.allowed_origins and _VISIBLE.fullmatch(origin) is not None
     return loopback or anything or origin in options.allowed_origins
 
 
-def _is_loopback(authority: str) -> bool:
+def is_loopback(authority: str) -> bool:
+    """Whether a host, with its port or without, is this machine."""
     return len(authority) <= _LONGEST_HOST and _remembered_loopback(authority)
 
 

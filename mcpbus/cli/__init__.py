@@ -1,4 +1,4 @@
-"""The command line: `mcpbus serve | stdio | demo | routes`."""
+"""The command line: `mcpbus serve | stdio | demo | routes` of a server, `mcpbus inspect | list | call` of a client."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -9,6 +9,8 @@ import attrs
 import click
 
 from mcpbus import __version__
+from mcpbus.cli.calling import call
+from mcpbus.cli.inspecting import inspect, list_
 from mcpbus.cli.logs import log_options
 from mcpbus.cli.targets import load_server
 from mcpbus.protocol.http.origin import HttpOptions
@@ -249,3 +251,7 @@ def _serve_http(server: Server, given: dict[str, Any]) -> None:
         server.run(bind=options.bind, options=options, **response, **http)
     except ServingError as error:
         raise click.ClickException(str(error)) from None
+
+
+for _command in (inspect, list_, call):
+    main.add_command(_command)

@@ -1,0 +1,255 @@
+"""A client of the server that a command line names: a file or a module, a URL, or a program that is started."""
+
+import importlib
+import re
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial, wraps
+from typing import Any, Final, TypeAlias, TypeVar
+
+import attrs
+import click
+import trio
+
+from mcpbus.cli.targets import load_server
+from mcpbus.client.client import Client, OnQuestion
+from mcpbus.client.errors import ClientError, StatusError
+from mcpbus.client.process import connect_process
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.revisions import LATEST, REVISIONS
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+STDIO: Final = "stdio:"
+_URL: Final = ("http://", "https://")
+_FIELD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TEXT: Final = re.compile(r"[\t -~]*")
+_CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}}
+
+
+@attrs.frozen
+class Connecting:
+    """Which server, and how.
+
+    Attributes:
+        target: As it was written.
+        headers: Header fields of each request to a URL.
+        revision: The only revision that will do; None for the newest that both know.
+        timeout: For how many seconds the server may say nothing.
+    """
+
+    target: str
+    headers: Mapping[str, str]
+    revision: str | None
+    timeout: float
+
+
+class Patience:
+    """Ends what waits for a server that has said nothing for too long. It stands still while a person is asked.
+
+    Args:
+        seconds: For how long the server may say nothing.
+        most: How long it may take in all.
+    """
+
+    def __init__(self, seconds: float, most: float) -> None:
+        self.scope = trio.CancelScope()
+        self._seconds = seconds
+        self.end = trio.current_time() + most
+        self.heard()
+
+    def heard(self) -> None:
+        """Note that the server has said something."""
+        self.scope.deadline = min(trio.current_time() + self._seconds, self.end)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Wait for a person for as long as it takes."""
+        begun = trio.current_time()
+        self.scope.deadline = float("inf")
+        try:
+            yield
+        finally:
+            self.end += trio.current_time() - begun
+            self.heard()
+
+
+Talk: TypeAlias = Callable[[Client, Patience], Awaitable[None]]
+
+
+def is_url(target: str) -> bool:
+    """Whether a target is a URL."""
+    return target.lower().startswith(_URL)
+
+
+def command_of(target: str) -> list[str]:
+    """Return the program and the arguments of a ``stdio:`` target.
+
+    Raises:
+        click.BadParameter: It names none.
+    """
+    try:
+        words = shlex.split(target.removeprefix(STDIO))
+    except ValueError as error:
+        raise click.BadParameter(f"{target!r} cannot be read: {error}", param_hint="TARGET") from None
+    if not words:
+        raise click.BadParameter(
+            "write the command after stdio:, as in 'stdio:npx -y weather'", param_hint="TARGET"
+        )
+    return words
+
+
+def read_headers(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Read ``Name: value`` options."""
+    headers = {}
+    for value in values:
+        name, colon, text = value.partition(":")
+        if not colon or not _FIELD.fullmatch(name) or not _TEXT.fullmatch(text):
+            # What it holds may be a secret.
+            raise click.BadParameter("write it as 'Name: value', in ASCII", param=option)
+        headers[name] = text.strip()
+    return headers
+
+
+header_option = click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    callback=read_headers,
+    help="A header field of each request to a URL, such as 'Authorization: Bearer TOKEN'; may be repeated.",
+)
+
+
+def client_options(command: _Command) -> _Command:
+    """Give a command the server that its first argument names, as a `Connecting`."""
+
+    @wraps(command)
+    def connecting(
+        target: str, headers: dict[str, str], revision: str | None, timeout: float, **given: Any
+    ) -> None:
+        if headers and not is_url(target):
+            raise click.UsageError("--header is for a TARGET that is a URL")
+        command(Connecting(target, headers, revision, timeout), **given)
+
+    for option in (
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=60,
+            show_default=True,
+            metavar="SECONDS",
+            help="For how long the server may say nothing.",
+        ),
+        click.option(
+            "--revision",
+            type=click.Choice(list(REVISIONS)),
+            help="The protocol revision to speak. [default: the newest that both know]",
+        ),
+        header_option,
+        click.argument("target"),
+    ):
+        connecting = option(connecting)
+    return connecting  # type: ignore[return-value]  # click gives it what it takes
+
+
+def converse(
+    given: Connecting,
+    talk: Talk,
+    *,
+    interview: Callable[[Patience], OnQuestion] | None = None,
+    most: float = float("inf"),
+) -> None:
+    """Connect to a server, and talk to it.
+
+    Args:
+        given: Which server.
+        talk: What to say. Told of the patience, so that it can say when the server has said something.
+        interview: Makes what answers the server's questions.
+        most: How many seconds it may take in all.
+
+    Raises:
+        click.ClickException: There is no such server, or it failed.
+    """
+    connect = _connector(given)
+    try:
+        trio.run(_converse, given, connect, talk, interview, most)
+    except BaseException as error:
+        cause = _sole(error)
+        if isinstance(cause, ProtocolError | ClientError):
+            raise click.ClickException(_explain(cause)) from None
+        if cause is error:
+            raise
+        raise cause from None
+
+
+async def _converse(
+    given: Connecting,
+    connect: "_Connect",
+    talk: Talk,
+    interview: Callable[[Patience], OnQuestion] | None,
+    most: float,
+) -> None:
+    patience = Patience(given.timeout, most)
+    capabilities = {} if interview is None else _CAPABILITIES
+    with patience.scope:
+        async with connect(
+            capabilities=capabilities, on_question=None if interview is None else interview(patience)
+        ) as client:
+            patience.heard()
+            await talk(client, patience)
+            patience.heard()
+    if patience.scope.cancelled_caught:
+        raise ClientError(
+            f"the server said nothing for {given.timeout:g} seconds; --timeout SECONDS waits longer"
+            if most == float("inf") or trio.current_time() < patience.end
+            else f"the server did not come to an end in {most:g} seconds; --max-time SECONDS waits longer"
+        )
+
+
+_Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+def _connector(given: Connecting) -> _Connect:
+    """Find out how to connect to a target, before trio runs."""
+    revision = None if given.revision is None else REVISIONS[given.revision]
+    if is_url(given.target):
+        try:
+            http = importlib.import_module("mcpbus.client.http")
+        except ImportError as error:
+            raise click.ClickException(str(error)) from None
+        return partial(http.connect_http, given.target, headers=given.headers, revision=revision)
+    if given.target.startswith(STDIO):
+        return partial(connect_process, command_of(given.target), revision=revision)
+    try:
+        server = load_server(given.target)
+    except LookupError as error:
+        raise click.BadParameter(error.args[0], param_hint="TARGET") from error
+
+    @asynccontextmanager
+    async def connect(**options: Any) -> AsyncIterator[Client]:
+        async with (
+            server.open() as bus,
+            bus.connect(revision=(revision or LATEST).name, **options) as client,
+        ):
+            yield client
+
+    return connect
+
+
+def _sole(error: BaseException) -> BaseException:
+    """What was raised, without the nurseries around it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, StatusError) and error.status in {401, 403}:
+        return f"{error}: give credentials with --header 'Authorization: Bearer TOKEN'"
+    if isinstance(error, StatusError) and error.status in {404, 405}:
+        return f"{error}: is this the address of an MCP endpoint?"
+    if isinstance(error, ProtocolError):
+        return f"the server answered with an error: {error}"
+    return str(error)

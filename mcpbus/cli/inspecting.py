@@ -1,0 +1,158 @@
+"""`mcpbus inspect` and `mcpbus list`: what a server offers."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+import click
+import msgspec
+
+from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
+from mcpbus.cli.schemas import label
+from mcpbus.cli.terminal import echo_columns, first_line, printable
+from mcpbus.client.client import Client, ServerDescription
+from mcpbus.protocol.errors import METHOD_NOT_FOUND, ProtocolError
+
+_Items = list[dict[str, Any]]
+
+KINDS: Final = ("tools", "prompts", "resources", "templates")
+
+
+@attrs.frozen
+class _Offer:
+    """What a server offers, by kind."""
+
+    server: ServerDescription
+    revision: str
+    items: dict[str, _Items]
+
+
+async def list_kind(client: Client, kind: str) -> _Items:
+    """Return the descriptions of all things of a kind; none where the server has none."""
+    lists = {
+        "tools": client.list_tools,
+        "prompts": client.list_prompts,
+        "resources": client.list_resources,
+        "templates": client.list_resource_templates,
+    }
+    try:
+        return await lists[kind]()
+    except ProtocolError as error:
+        if error.code != METHOD_NOT_FOUND:
+            raise
+        return []
+
+
+@click.command()
+@client_options
+@click.option("--json", "as_json", is_flag=True, help="Print it all, as JSON.")
+def inspect(given: Connecting, as_json: bool) -> None:
+    """Tell what a server is and offers: tools, prompts and resources with their parameters."""
+    offers: list[_Offer] = []
+
+    async def talk(client: Client, patience: Patience) -> None:
+        server = await client.describe()
+        items = {}
+        for kind in KINDS:
+            patience.heard()
+            offered = "resources" if kind == "templates" else kind
+            items[kind] = await list_kind(client, kind) if offered in server.capabilities else []
+        offers.append(_Offer(server, client.revision.name, items))
+
+    converse(given, talk)
+    if as_json:
+        click.echo(_as_json(offers[0]))
+    else:
+        _show(offers[0])
+
+
+@click.command("list")
+@client_options
+@click.argument("kind", type=click.Choice(KINDS), default="tools")
+def list_(given: Connecting, kind: str) -> None:
+    """Print the names of a server's tools, prompts, resources or templates, one a line."""
+    found: _Items = []
+
+    async def talk(client: Client, _: Patience) -> None:
+        found.extend(await list_kind(client, kind))
+
+    converse(given, talk)
+    echo_columns([(_name(kind, item), first_line(item.get("description"))) for item in found])
+
+
+def _name(kind: str, item: dict[str, Any]) -> str:
+    member = {"resources": "uri", "templates": "uriTemplate"}.get(kind, "name")
+    return printable(item.get(member, ""))
+
+
+def _as_json(offer: _Offer) -> str:
+    document = {
+        "name": offer.server.name,
+        "version": offer.server.version,
+        "revision": offer.revision,
+        "instructions": offer.server.instructions,
+        "capabilities": offer.server.capabilities,
+        **offer.items,
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _show(offer: _Offer) -> None:
+    server = offer.server
+    name = " ".join(
+        printable(part) for part in (server.name or "a server without a name", server.version) if part
+    )
+    click.echo(f"{click.style(name, bold=True)}, revision {offer.revision}")
+    if server.instructions:
+        click.echo(printable(server.instructions))
+    click.echo(f"capabilities: {', '.join(_capabilities(server.capabilities)) or 'none'}")
+    for kind, items in offer.items.items():
+        if items:
+            click.echo(f"\n{kind}:")
+            echo_columns([row for item in items for row in _rows(kind, item)])
+
+
+def _capabilities(capabilities: dict[str, Any]) -> list[str]:
+    """Each capability, with what is true or named of it."""
+    told = []
+    for name, parts in capabilities.items():
+        named = (
+            [printable(part) for part, value in parts.items() if value is not False]
+            if isinstance(parts, dict)
+            else []
+        )
+        told.append(printable(name) + (f" ({', '.join(named)})" if named else ""))
+    return told
+
+
+def _rows(kind: str, item: dict[str, Any]) -> Sequence[tuple[str, str]]:
+    """A row for the thing itself, and one for each of its parameters."""
+    rows = [(f"  {_name(kind, item)}", first_line(item.get("description") or item.get("title")))]
+    return [*rows, *_parameters(item)]
+
+
+def _parameters(item: dict[str, Any]) -> Sequence[tuple[str, str]]:
+    schema = item.get("inputSchema")
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+        required = schema.get("required")
+        return [
+            _parameter(
+                name, label(part, schema), part, name in (required if isinstance(required, list) else ())
+            )
+            for name, part in (properties.items() if isinstance(properties, dict) else ())
+        ]
+    arguments = item.get("arguments")
+    return [
+        _parameter(argument.get("name"), "string", argument, argument.get("required") is True)
+        for argument in (arguments if isinstance(arguments, list) else ())
+        if isinstance(argument, dict)
+    ]
+
+
+def _parameter(name: object, kind: str, described: Any, required: bool) -> tuple[str, str]:
+    described = described if isinstance(described, dict) else {}
+    default = f" = {msgspec.json.encode(described['default']).decode()}" if "default" in described else ""
+    optional = "" if required or default else ", optional"
+    text = first_line(described.get("description"))
+    return (f"    {printable(name)}", printable(kind + default + optional) + (f": {text}" if text else ""))

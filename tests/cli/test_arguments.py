@@ -1,0 +1,111 @@
+"""What is typed, read by a schema."""
+
+import re
+
+import pytest
+
+from mcpbus.cli.arguments import read_arguments
+from mcpbus.cli.schemas import label
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "count": {"type": "integer", "minimum": 0},
+        "share": {"type": "number"},
+        "dry": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "where": {"$ref": "#/$defs/Where"},
+        "unit": {"enum": ["c", "f", 1]},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "both": {"type": ["integer", "string"]},
+        "any": {},
+    },
+    "additionalProperties": False,
+    "$defs": {"Where": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("text=5", "5"),
+        ("text=", ""),
+        ("text=a=b", "a=b"),
+        ("text=a:=b", "a:=b"),
+        ("text=null", "null"),
+        ("count=5", 5),
+        ("count=5.0", 5),
+        ("share=0.5", 0.5),
+        ("share=2", 2),
+        ("dry=true", True),
+        ("dry=False", False),
+        ('tags=["a"]', ["a"]),
+        ('where={"x": 1}', {"x": 1}),
+        ("unit=f", "f"),
+        ("unit=1", 1),
+        ("either=7", 7),
+        ("either=null", None),
+        ("both=7", 7),
+        ("both=seven", "seven"),
+        ("any=7", "7"),
+        ("any:=7", 7),
+        ('text:="5"', "5"),
+        ("tags:=[]", []),
+    ],
+)
+def test_a_value_is_read_as_what_the_schema_allows(word, value):
+    [(_, read)] = read_arguments([word], SCHEMA).items()
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["count=many"], '"many" is not of type "integer" - at `count`'),
+        (["count=1.5"], '"1.5" is not of type "integer"'),
+        (["count=-1"], "-1 is less than the minimum of 0"),
+        (["dry=maybe"], '"maybe" is not of type "boolean"'),
+        (["tags=a,b"], '"a,b" is not of type "array"'),
+        (["tags:=[1]"], '1 is not of type "string"'),
+        (["unit=k"], '"k" is not one of'),
+        (["colour=red"], "('colour' was unexpected)"),
+        (["count:=many"], "count:=many is no JSON"),
+        (["count"], "'count' is no argument: write key=value, or key:=json"),
+        (["=5"], "'=5' is no argument"),
+        ([":=5"], "':=5' is no argument"),
+        (["count=1", "count:=2"], "count is given twice"),
+    ],
+)
+def test_what_the_schema_does_not_allow_is_told(words, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        read_arguments(words, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "schema", [None, {"type": "nonsense"}, {"properties": 5}, {"$ref": "https://example.com"}]
+)
+def test_a_schema_that_cannot_be_used_is_no_hindrance(schema):
+    assert read_arguments(["a=1", "b:=2"], schema) == {"a": "1", "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("text", "string"),
+        ("tags", "array of string"),
+        ("where", "object"),
+        ("unit", '"c" | "f" | 1'),
+        ("either", "integer or null"),
+        ("both", "integer or string"),
+        ("any", "any"),
+    ],
+)
+def test_a_schema_in_a_few_words(name, told):
+    assert label(SCHEMA["properties"][name], SCHEMA) == told
+
+
+def test_a_schema_that_leads_in_a_circle_has_an_end():
+    schema = {"properties": {"a": {"$ref": "#/properties/a"}}}
+    assert label(schema["properties"]["a"], schema) == "any"
+    assert read_arguments(["a=1"], schema) == {"a": "1"}

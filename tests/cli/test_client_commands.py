@@ -1,0 +1,255 @@
+"""`mcpbus inspect`, `list` and `call`, in process, over HTTP and with a child."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mcpbus.cli import main, questions
+from mcpbus.client import process
+
+TESTS = Path(__file__).parents[1]
+WIRE = str(TESTS / "client" / "wire_server.py")
+ASKING = str(TESTS / "cli" / "asking_server.py")
+CHILD = f"stdio:{sys.executable} {WIRE}"
+
+
+@pytest.fixture(autouse=True)
+def plenty_of_time_to_start(monkeypatch):
+    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
+
+
+@pytest.fixture(scope="module")
+def url():
+    command = [sys.executable, "-m", "mcpbus", "serve", WIRE, "--bind", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as served:
+        for line in served.stderr:
+            if found := re.search(r"is served at (\S+)", line):
+                yield found[1]
+                break
+        served.kill()
+        served.stderr.read()
+
+
+@pytest.fixture(params=["file", "url", "child"])
+def target(request):
+    return (
+        request.getfixturevalue("url")
+        if request.param == "url"
+        else {"file": WIRE, "child": CHILD}[request.param]
+    )
+
+
+def run(*arguments, status=0, **options):
+    """Run a command; return what it wrote on standard output, and on standard error."""
+    result = CliRunner().invoke(main, arguments, **options)
+    assert "Traceback" not in result.output
+    assert result.exit_code == status, result.output
+    return result.stdout, result.stderr
+
+
+def test_a_call_prints_the_result_and_what_is_said_meanwhile(target):
+    out, err = run("call", target, "forecast", "city=oslo", "days=2")
+    assert json.loads(out) == ["rain", "rain"]
+    assert err.splitlines()[-3:] == ["[1/2] day 1", "[2/2] day 2", "info: forecast for oslo"]
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
+def test_a_call_in_a_fixed_revision(revision, url):
+    arguments = ["call", url, "forecast", "city=oslo", "--revision", revision, "--log-level", "error"]
+    out, err = run(*arguments)
+    assert json.loads(out) == ["rain", "rain"]
+    assert "info" not in err
+    assert run("inspect", url, "--revision", revision)[0].startswith(f"wire 1.2, revision {revision}\n")
+
+
+def test_a_result_as_it_is(target):
+    out, _ = run("call", target, "forecast", "city=oslo", "days:=1", "--json")
+    assert json.loads(out)["structuredContent"] == ["rain"]
+
+
+def test_what_a_tool_says_of_its_failure_is_an_error(target):
+    out, err = run("call", target, "fail", status=1)
+    assert out == ""
+    assert err == "no such city\n"
+    out, _ = run("call", target, "fail", "--json", status=1)
+    assert json.loads(out)["isError"] is True
+
+
+def test_text_is_printed_as_text(url):
+    assert run("call", url, "mirror", "region=\xe9\xe9n")[0] == "\xe9\xe9n\n"
+
+
+def test_what_a_server_offers_is_shown_with_its_parameters(target):
+    out, _ = run("inspect", target)
+    assert out.startswith("wire 1.2, revision 2026-07-28\nAsk for the weather.\ncapabilities: ")
+    for line in (
+        r"tools:",
+        r"  forecast +Forecast the weather of a city\.",
+        r"    city +string",
+        r"    days +integer = 2",
+        r"prompts:",
+        r"  pack +What to pack\.",
+        r"    days +string, optional",
+        r"resources:",
+        r"  wire://cities +The cities\.",
+        r"templates:",
+        r"  wire://cities/\{city\}",
+    ):
+        assert re.search(f"^{line}$", out, re.MULTILINE), line
+    offer = json.loads(run("inspect", target, "--json")[0])
+    assert (offer["name"], offer["revision"], len(offer["tools"])) == ("wire", "2026-07-28", 6)
+
+
+def test_names_are_listed_one_a_line(url):
+    assert run("list", url)[0].splitlines()[:2] == ["forecast  Forecast the weather of a city.", "fail"]
+    assert run("list", url, "prompts")[0] == "pack  What to pack.\n"
+    assert run("list", url, "resources")[0] == "wire://cities  The cities.\n"
+    assert run("list", url, "templates")[0] == "wire://cities/{city}\n"
+    assert run("list", ASKING, "prompts")[0] == ""
+
+
+ANSWERS = "accept\noslo\nm\ns\n9\n2\nperhaps\ny\nnobody\na@b.example\nskis, broom\nskis, sledge\n\n"
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_form_is_asked_in_the_terminal_until_the_answers_fit(revision, monkeypatch):
+    monkeypatch.setattr(questions, "can_ask", lambda: True)
+    out, err = run("call", ASKING, "plan", "--revision", revision, input=ANSWERS)
+    data = {
+        "city": "oslo",
+        "size": "s",
+        "days": 2,
+        "snow": True,
+        "mail": "a@b.example",
+        "with": ["skis", "sledge"],
+    }
+    assert out == f"Accepted {data}\n"
+    assert "The server asks: Where to?\N{REPLACEMENT CHARACTER}[2J\n" in err
+    assert "Where you are." in err
+    assert "  s: Small\n" in err
+    assert "days (integer) [3]" in err
+    for wrong in (
+        '"m" is not',
+        "9 is greater than the maximum of 7",
+        '"perhaps" is not',
+        '"nobody" is not',
+        '"broom" is not',
+    ):
+        assert wrong in err
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("typed", "outcome"),
+    [("decline\n", "Declined"), ("cancel\n", "Cancelled"), ("", "Cancelled"), ("accept\n", "Cancelled")],
+)
+def test_a_question_may_be_declined_or_left(revision, typed, outcome, monkeypatch):
+    monkeypatch.setattr(questions, "can_ask", lambda: True)
+    assert run("call", ASKING, "plan", "--revision", revision, input=typed)[0] == f"{outcome} None\n"
+
+
+def test_a_page_is_not_opened_but_named(monkeypatch):
+    monkeypatch.setattr(questions, "can_ask", lambda: True)
+    out, err = run("call", ASKING, "pay", input="accept\n")
+    assert out == "Accepted\n"
+    assert "It wants you to open a page of pay.example.com:\nhttps://pay.example.com/42\n" in err
+
+
+def test_without_a_terminal_a_question_is_declined_and_it_is_said_so():
+    out, err = run("call", ASKING, "plan")
+    assert out == "Declined None\n"
+    assert err.endswith("Declined: there is no terminal to ask in.\n")
+
+
+def test_what_was_not_offered_is_not_asked(url):
+    _, err = run("call", url, "sample", status=1)
+    assert "declare sampling" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["call", WIRE, "forcast"], 2, "the server has no tool 'forcast': did you mean forecast?"),
+        (["call", WIRE, "xyz"], 2, f"mcpbus list {WIRE} tells which there are."),
+        (["call", WIRE, "forecast"], 2, 'forecast: "city" is a required property'),
+        (
+            ["call", WIRE, "forecast", "city=a", "days=b"],
+            2,
+            'forecast: "b" is not of type "integer" - at `days`',
+        ),
+        (["call", WIRE, "forecast", "oslo"], 2, "'oslo' is no argument: write key=value, or key:=json"),
+        (["inspect", "nothing.py"], 2, "there is no file 'nothing.py'"),
+        (["inspect", "http://127.0.0.1:9/mcp"], 1, "Error: cannot connect to http://127.0.0.1:9/mcp"),
+        (
+            ["inspect", "stdio:no-such-program"],
+            1,
+            "Error: cannot start 'no-such-program': No such file or directory",
+        ),
+        (["inspect", "stdio:"], 2, "write the command after stdio:"),
+        (["inspect", "stdio:'a"], 2, "cannot be read: No closing quotation"),
+        (["inspect", "stdio:false"], 1, "Error: false ended with status 1 before it answered"),
+        (
+            ["inspect", "stdio:cat"],
+            1,
+            "Error: the server answered with an error: Method not found: 'initialize' (-32601)",
+        ),
+        (
+            ["inspect", "stdio:sleep 60", "--timeout", "0.2"],
+            1,
+            "the server said nothing for 0.2 seconds; --timeout",
+        ),
+        (["call", WIRE, "hang", "--timeout", "0.5"], 1, "the server said nothing for 0.5 seconds; --timeout"),
+        (["call", WIRE, "hang", "--max-time", "0.5"], 1, "did not come to an end in 0.5 seconds; --max-time"),
+        (["inspect", WIRE, "--header", "A: b"], 2, "--header is for a TARGET that is a URL"),
+        (
+            ["inspect", "http://a", "--header", "Authorization Bearer x"],
+            2,
+            "write it as 'Name: value', in ASCII",
+        ),
+        (["inspect", WIRE, "--timeout", "0"], 2, "--timeout"),
+        (["inspect", "http:///"], 1, "'http:///' names no host"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_sentence(arguments, status, told, monkeypatch):
+    monkeypatch.setattr(process, "_END_SECONDS", 0.2)
+    out, err = run(*arguments, status=status)
+    assert out == ""
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (401, "answered 401 Unauthorized: give credentials with --header 'Authorization: Bearer TOKEN'"),
+        (404, "answered 404 Not Found: is this the address of an MCP endpoint?"),
+        (500, "answered 500 Internal Server Error"),
+    ],
+)
+def test_a_status_is_told_with_what_to_do(status, told):
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_error(status)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _, err = run("inspect", f"http://127.0.0.1:{server.server_port}/mcp", status=1)
+        server.shutdown()
+    assert told in err
+
+
+def test_without_the_library_for_http_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    monkeypatch.delitem(sys.modules, "mcpbus.client.http", raising=False)
+    _, err = run("list", "http://127.0.0.1:9/mcp", status=1)
+    assert "pip install 'mcpbus-server[client]'" in err

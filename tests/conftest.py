@@ -1,4 +1,4 @@
-"""Which HTTP shell the tests go through, mcpbus's own HTTP/1.1, or ASGI and hypercorn; and what they do without of what is only for speed."""
+"""Which HTTP shell the tests go through, mcpbus's own HTTP/1.1 or HTTP/2, or ASGI and hypercorn; and what they do without of what is only for speed."""
 
 import pytest
 import trio
@@ -11,9 +11,9 @@ from mcpbus.testing import probe
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--shell",
-        choices=["http1", "asgi"],
+        choices=["http1", "http2", "asgi"],
         default="http1",
-        help="how requests reach the bus: in memory as HTTP/1.1 or as ASGI calls, over sockets by the lane or by hypercorn",
+        help="how requests reach the bus: in memory as HTTP/1.1, HTTP/2 or ASGI calls; over sockets HTTP/1.1 is read by hypercorn for asgi",
     )
     parser.addoption(
         "--without",

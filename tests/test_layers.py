@@ -35,12 +35,12 @@ DOORS = {
     "cryptography": ["mcpbus.protocol.request_state"],
     "docstring_parser": ["mcpbus.features.docstrings"],
     "h11": ["serving", "mcpbus.examples.client"],
-    "h2": ["serving"],
+    "h2": ["serving", "mcpbus.testing.over_http2"],
     "httpx2": ["mcpbus.auth", "mcpbus.auth.web", "mcpbus.client.http"],
-    "hpack": ["serving"],
+    "hpack": ["mcpbus.serving.http2.fields"],
     "httptools": ["serving", "mcpbus.testing.over_http1"],
     "hypercorn": ["serving"],
-    "hyperframe": ["serving"],
+    "hyperframe": ["mcpbus.serving.http2.protocol"],
     "joserfc": ["mcpbus.auth", "mcpbus.auth.jwt", "mcpbus.auth.keys", "mcpbus.testing.issuer"],
     "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
     "msgspec": ["*"],
@@ -52,9 +52,13 @@ DOORS = {
 
 PURE = [
     *[f"mcpbus.serving.http1.{part}" for part in ("body", "encoder", "head", "parser")],
+    *[
+        f"mcpbus.serving.http2.{part}"
+        for part in ("events", "fields", "frames", "head", "patience", "protocol")
+    ],
     *[f"mcpbus.serving.websocket.{part}" for part in ("frames", "handshake")],
 ]
-"""What reads and writes HTTP/1.1 and WebSocket frames does not wait either."""
+"""What reads and writes HTTP/1.1, and the frames of HTTP/2 and WebSocket, does not wait either."""
 
 
 def room_of(module):

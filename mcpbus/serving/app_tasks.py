@@ -7,8 +7,7 @@ import trio
 
 from mcpbus.core.containment import Contained
 from mcpbus.serving.asgi import AsgiApp, Message, Receive, Scope, Send
-from mcpbus.serving.counters import Counters
-from mcpbus.serving.intake import Intake, Taken
+from mcpbus.serving.intake import Intake
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.websocket_intake import WebSocketIntake, limit_messages
 
@@ -18,35 +17,17 @@ _logger = logging.getLogger("mcpbus.serving")
 StreamSend = Callable[[Message | None], Awaitable[None]]
 Put = Callable[[Message], Awaitable[None]]
 Flush = Callable[[], Awaitable[None]]
-Note = Callable[[str, str], None]
-"""Takes the name of an option whose limit was reached, and what was done about it."""
 
 
 class Tasks:
     """What hypercorn's protocols call a task group: they start an application with it, and their own helpers."""
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        options: ServeOptions,
-        *,
-        flush: Flush,
-        counters: Counters,
-        note: Note,
-        taken: Taken | None = None,
-        ended: Callable[[], None] | None = None,
-        websockets: set[WebSocketIntake] | None = None,
-        helpers: set[trio.CancelScope] | None = None,
-    ) -> None:
+    def __init__(self, nursery: trio.Nursery, options: ServeOptions, *, flush: Flush) -> None:
         self._nursery = nursery
         self.options = options
-        self.counters = counters
-        self.note = note
         self._flush = flush
-        self._taken = taken
-        self._ended = ended
-        self._websockets = set() if websockets is None else websockets
-        self._helpers = set() if helpers is None else helpers
+        self._websockets: set[WebSocketIntake] = set()
+        self._helpers: set[trio.CancelScope] = set()
 
     def spawn(self, func: Callable[..., Awaitable[object]], *args: object) -> None:
         """Start a helper of the protocol; `end_helpers` ends it."""
@@ -63,28 +44,14 @@ class Tasks:
     async def spawn_app(self, app: AsgiApp, _config: object, scope: Scope, send: StreamSend) -> Put:
         """Start the application; returns what the protocol hands the client's messages to."""
         if scope["type"] == "websocket":
-            messages = WebSocketIntake(self._taken)
+            messages = WebSocketIntake()
             limit_messages(send, messages)
             self._websockets.add(messages)
             self._nursery.start_soon(self._run_websocket, app, scope, messages, send)
             return messages.put
-        intake = Intake(taken=self._taken)
+        intake = Intake()
         self._nursery.start_soon(self._run_http, app, scope, intake, send)
         return intake.put
-
-    def for_stream(self, taken: Taken, ended: Callable[[], None]) -> "Tasks":
-        """The same for one HTTP/2 stream, which is told of the bytes its application takes, and of its end."""
-        return Tasks(
-            self._nursery,
-            self.options,
-            flush=self._flush,
-            counters=self.counters,
-            note=self.note,
-            taken=taken,
-            ended=ended,
-            websockets=self._websockets,
-            helpers=self._helpers,
-        )
 
     def end_websockets(self) -> None:
         """Tell every WebSocket's application that the connection has ended."""
@@ -108,7 +75,7 @@ class Tasks:
                 await send(message)
                 return
             if intake.gone:
-                # HTTP/2 swallows what comes now, in no time: a loop would never end.
+                # What comes now is swallowed in no time: a loop would never end.
                 await trio.lowlevel.checkpoint()
             ends = message["type"] == "http.response.body" and not message.get("more_body", False)
             if ends and not intake.ended:
@@ -148,9 +115,5 @@ class Tasks:
             what = scope["type"], scope["path"]
             _logger.error("the application raised while it served %s %s", *what, exc_info=failure)
 
-        try:
-            with Contained(report):
-                await app(scope, receive, send)
-        finally:
-            if self._ended is not None:
-                self._ended()
+        with Contained(report):
+            await app(scope, receive, send)

@@ -1,7 +1,7 @@
 """One accepted connection: reads, writes, and knows when it is idle."""
 
 import math
-from typing import TypeVar, cast
+from typing import cast
 
 import attrs
 import trio
@@ -12,14 +12,12 @@ from mcpbus.serving.app_tasks import Tasks
 from mcpbus.serving.asgi import AsgiApp, Noting
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.deadline_stream import DeadlineStream
-from mcpbus.serving.http2 import GuardedH2Protocol
 from mcpbus.serving.hypercorn import (
     AppWrapper,
     Closed,
     Config,
     ConnectionState,
     Event,
-    H2CProtocolRequiredError,
     H2ProtocolAssumedError,
     Held,
     RawData,
@@ -34,9 +32,6 @@ from mcpbus.serving.write_coalescer import WriteCoalescer
 
 _READ_BYTES = 64 * 1024
 
-_P = TypeVar("_P", GuardedH11Protocol, GuardedH2Protocol)
-
-Protocol = GuardedH11Protocol | GuardedH2Protocol
 Stream = DeadlineStream | trio.SSLStream[DeadlineStream]
 
 
@@ -78,10 +73,9 @@ class Connection:
     request is never closed for being quiet: that is what a stream of events is most of the time.
     """
 
-    def __init__(self, service: Service, stream: Stream, peer: Peer) -> None:
+    def __init__(self, service: Service, stream: Stream) -> None:
         self._service = service
         self._stream = stream
-        self._peer = peer
         self._idle = True
         self._retired = False
         # Its deadline is the end of an idle connection; a write that failed cancels it.
@@ -89,27 +83,25 @@ class Connection:
         self._unwritten: list[bytes] = []
         self._writing = False
         self._written = trio.lowlevel.ParkingLot()
-        self._protocol: Protocol
+        self._protocol: GuardedH11Protocol
+        self._rest: bytes | None = None  # what is for who speaks HTTP/2
 
-    async def run(self, data: bytes = b"") -> None:
+    async def run(self, data: bytes = b"") -> bytes | None:
         """Serve the connection to its end, and that of the applications it has called.
 
         Args:
             data: What has been read from it already.
+
+        Returns:
+            What its client has said so far, if that is HTTP/2; the connection is open then.
 
         Raises:
             Exception: Anything that a protocol library does with what the client sent; usually in a group.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self._tasks = Tasks(
-                nursery,
-                self._service.options,
-                flush=self.flush,
-                counters=self._service.counters,
-                note=self._note,
-            )
-            self._protocol = self._choose_protocol()
+            self._tasks = Tasks(nursery, self._service.options, flush=self.flush)
+            self._protocol = self._speak()
             await self._protocol.initiate()
             with self._reading:
                 self._set_idle(True)
@@ -117,16 +109,14 @@ class Connection:
                     await self._take(data)
                 await self._read()
             self._tasks.end_websockets()
-            await self._protocol.handle(Closed())
+            if self._rest is None:
+                await self._protocol.handle(Closed())
             self._tasks.end_helpers()
             # What the client asked for may go on without it, and it may still read although it has stopped to
             # write; so the socket stays until the applications have ended.
-        await self._stream.aclose()
-        if self._protocol.fault is not None:
-            raise self._protocol.fault
-
-    def _note(self, limit: str, consequence: str) -> None:
-        self._service.note(limit, self._peer, consequence)
+        if self._rest is None:
+            await self._stream.aclose()
+        return self._rest
 
     def idle_since(self) -> float | None:
         """Tell since when no request is under way; None while one is."""
@@ -139,35 +129,25 @@ class Connection:
         self._retired = True
         self._set_idle(self._idle)
 
-    def _choose_protocol(self) -> Protocol:
-        if isinstance(self._stream, trio.SSLStream):
-            self._secure = True
-            socket = self._stream.transport_stream.socket
-            protocol = self._stream.selected_alpn_protocol()
-        else:
-            self._secure = False
-            socket = self._stream.socket
-            protocol = None
-        self._client = parse_socket_addr(socket.family, socket.getpeername())
-        self._server = parse_socket_addr(socket.family, socket.getsockname())
-        return self._speak(GuardedH2Protocol) if protocol == "h2" else self._speak(GuardedH11Protocol)
-
-    def _speak(self, protocol: type[_P]) -> _P:
-        return protocol(
+    def _speak(self) -> GuardedH11Protocol:
+        self._secure = isinstance(self._stream, trio.SSLStream)
+        below = self._stream.transport_stream if isinstance(self._stream, trio.SSLStream) else self._stream
+        socket = below.socket
+        return GuardedH11Protocol(
             cast("AppWrapper", self._service.app),  # it is only ever handed to `Tasks.spawn_app`
             self._service.config,
             self._service.context,
             cast("TaskGroup", self._tasks),
             ConnectionState(self._service.state),
             self._secure,
-            self._client,
-            self._server,
+            parse_socket_addr(socket.family, socket.getpeername()),
+            parse_socket_addr(socket.family, socket.getsockname()),
             self._send,
         )
 
     async def _read(self) -> None:
         data: bytes | bytearray = b"..."
-        while data:
+        while data and self._rest is None:
             try:
                 data = await self._stream.receive_some(_READ_BYTES)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -178,18 +158,7 @@ class Connection:
         try:
             await self._protocol.handle(RawData(data=data))
         except H2ProtocolAssumedError as assumed:
-            self._set_idle(True)
-            await self._switch_to_http2(assumed.data)
-        except H2CProtocolRequiredError as required:
-            await self._switch_to_http2(required.data, required.headers, required.settings)
-
-    async def _switch_to_http2(
-        self, data: bytes, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None
-    ) -> None:
-        self._protocol = protocol = self._speak(GuardedH2Protocol)
-        await protocol.initiate(headers, settings)
-        if data:
-            await self._protocol.handle(RawData(data=data))
+            self._rest = assumed.data
 
     async def flush(self) -> None:
         """Write all that the protocol has said so far; returns when it is written, or the connection is lost.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import trio
-from h2.exceptions import DenialOfServiceError
+from h2.exceptions import DenialOfServiceError, ProtocolError
 
 from mcpbus.core.containment import Contained, run_lasting
 from mcpbus.core.shares import NoRoomError, Shares
@@ -20,6 +20,9 @@ from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.reactor import Reactor
+from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.http2.frames import PREFACE_AS_REQUEST
+from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
@@ -47,7 +50,7 @@ class Accepted:
         self._begun = trio.current_time()
         self._tls: trio.SSLStream[DeadlineStream] | None = None
         self.transport = transport
-        self.serving: Connection | Http1Connection | None = None
+        self.serving: Connection | Http1Connection | Http2Connection | None = None
 
     def idle_since(self) -> float | None:
         """Tell since when it has no request, if only because its TLS handshake is not over; None while it has one."""
@@ -80,7 +83,9 @@ class Accepted:
         except trio.TooSlowError:
             guard.service.note("tls_handshake_seconds", self.peer, "a connection was closed")
             raise
-        if guard.lane is not None and self._tls.selected_alpn_protocol() != "h2":
+        if self._tls.selected_alpn_protocol() == "h2":
+            await self._serve_http2(b"")
+        elif guard.lane is not None:
             self._serve_in_lane(guard.lane, self._tls, None)
         else:
             await self.hand_over(b"")
@@ -91,13 +96,23 @@ class Accepted:
         self._enter(connection)
 
     async def hand_over(self, data: bytes) -> None:
-        """Have hypercorn serve it; see `Owner`."""
-        connection = Connection(self._guard.service, self._tls or self.transport, self.peer)
+        """Have it served by who speaks what the client does; see `Owner`."""
+        if not data.startswith(PREFACE_AS_REQUEST):
+            connection = Connection(self._guard.service, self._tls or self.transport)
+            self._enter(connection)
+            rest = await connection.run(data)
+            if rest is None:
+                self._guard.closed(self)
+                return
+            data = rest
+        await self._serve_http2(data)
+
+    async def _serve_http2(self, data: bytes) -> None:
+        connection = Http2Connection(self._guard.http2, self._tls or self.transport, self)
         self._enter(connection)
         await connection.run(data)
-        self._guard.closed(self)
 
-    def _enter(self, connection: Connection | Http1Connection) -> None:
+    def _enter(self, connection: Connection | Http1Connection | Http2Connection) -> None:
         self.serving = connection
         if self._guard.retired:
             connection.retire()
@@ -121,11 +136,6 @@ class Accepted:
                     trio.TooSlowError,
                 ) as gone:
                     _logger.debug("connection from %s was lost: %s", self._name, _reasons(gone))
-                except* DenialOfServiceError as abuse:
-                    self._guard.counters.abusive += 1
-                    self._guard.complaints.warn(
-                        "connection from %s was ended for abuse: %s", self._name, _reasons(abuse)
-                    )
         finally:
             if not whole:
                 self._guard.closed(self)
@@ -143,6 +153,14 @@ class Accepted:
             _reasons(failure),
             exc_info=failure if _logger.isEnabledFor(logging.DEBUG) else None,
         )
+
+    def blame(self, fault: ProtocolError) -> None:
+        """Tell that its client has broken the connection."""
+        if isinstance(fault, DenialOfServiceError):
+            self._guard.counters.abusive += 1
+            self._guard.complaints.warn("connection from %s was ended for abuse: %s", self._name, fault)
+        else:
+            self._report(fault)
 
     def close(self) -> None:
         """See `Owner`. What TLS has to say in the end is said by a task."""
@@ -180,6 +198,7 @@ class Guard:
         complaints: Warns of what clients do.
         lane: What serves HTTP/1.1, if hypercorn does not.
         service: What connections served by hypercorn share.
+        http2: What those share that speak HTTP/2.
         retired: Whether connections end with the request that is under way.
     """
 
@@ -199,6 +218,7 @@ class Guard:
         self.counters = counters
         self.tls = tls
         self.complaints = Complaints()
+        self.http2 = Http2Service(app, options, state, counters)
         self.lane: Lane | None = None
         if options.http1 == "lane" and isinstance(app, DirectApp):
             self.lane = Lane(app, options)
@@ -272,6 +292,7 @@ class Guard:
         """Do what is done for all connections together, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run_lasting, self.service.coalescer.run, "what writes for connections")
+            nursery.start_soon(run_lasting, self.http2.run, "what serves HTTP/2")
             if self.lane is not None:
                 nursery.start_soon(run_lasting, self.lane.run, "what serves HTTP/1.1")
 

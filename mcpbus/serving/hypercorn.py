@@ -1,6 +1,6 @@
 """All that serving uses of hypercorn 0.18, in one place.
 
-hypercorn's configuration is public. Its protocols and events are not: they are the shells around h11, h2 and
+hypercorn's configuration is public. Its protocols and events are not: they are the shells around h11 and
 wsproto, which we keep, while the accept loop, the connection and the application's task are ours (see `connection`
 and `tasks`). `tests/serving/test_hypercorn_parts.py` names what must be true of them, so that an upgrade that moves
 one fails there, in words, and not in a client's connection.
@@ -10,64 +10,40 @@ import logging
 
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import (
-    Body,
-    Data,
-    EndBody,
-    EndData,
-    InformationalResponse,
-    Request,
-    Response,
-    StreamClosed,
-    Trailers,
-)
+from hypercorn.protocol.events import EndBody
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h2 import H2Protocol
-from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError, H11Protocol
-from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.h11 import H2ProtocolAssumedError, H11Protocol
 from hypercorn.protocol.ws_stream import FrameTooLargeError, WebsocketBuffer, WSStream
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup
-from hypercorn.utils import filter_pseudo_headers, parse_socket_addr
+from hypercorn.utils import parse_socket_addr
 
 from mcpbus.serving.options import ServeOptions
 
 __all__ = [
     "AppWrapper",
-    "Body",
     "Closed",
     "Config",
     "ConnectionState",
-    "Data",
     "EndBody",
-    "EndData",
     "Event",
     "FrameTooLargeError",
-    "H2CProtocolRequiredError",
-    "H2Protocol",
     "H2ProtocolAssumedError",
     "H11Protocol",
     "H11SendableEvent",
-    "HTTPStream",
     "Held",
-    "InformationalResponse",
     "RawData",
-    "Request",
-    "Response",
-    "StreamClosed",
     "StreamEvent",
     "TaskGroup",
-    "Trailers",
     "Updated",
     "WSStream",
     "WebsocketBuffer",
     "WorkerContext",
     "configure",
-    "filter_pseudo_headers",
     "parse_socket_addr",
 ]
 
-# hypercorn counts requests of a connection and, past its limit, lets its HTTP/2 streams go dead without a word.
+# hypercorn ends a connection after so many requests.
 _NO_LIMIT = 2**63
 
 

@@ -2,9 +2,11 @@
 
 import h11
 
+from mcpbus.serving.http2.frames import PREFACE_AS_REQUEST
 from mcpbus.serving.hypercorn import (
     Closed,
     EndBody,
+    H2ProtocolAssumedError,
     H11Protocol,
     H11SendableEvent,
     Held,
@@ -15,15 +17,17 @@ from mcpbus.serving.hypercorn import (
 
 
 class GuardedH11Protocol(H11Protocol):
-    """HTTP/1.1 of one connection, which also ends when a WebSocket's handshake was refused."""
-
-    fault: Exception | None = None  # what a client does wrong, it is answered
+    """HTTP/1.1 of one connection, which also ends when a WebSocket's handshake was refused. HTTP/2 begins with a connection, or not at all."""
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Take a part of a response, or its end."""
         await super().stream_send(event)
         if isinstance(event, EndBody) and isinstance(self.stream, WSStream):
             await self.send(Closed())
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        if event.method == b"PRI" and event.target == b"*" and event.http_version == b"2.0":
+            raise H2ProtocolAssumedError(PREFACE_AS_REQUEST + self.connection.trailing_data[0])
 
     async def _send_h11_event(self, event: H11SendableEvent) -> None:
         try:

@@ -1,27 +1,18 @@
 """The body of one request: what has arrived and its application has not taken yet."""
 
-from collections.abc import Awaitable, Callable
-
 import trio
 from trio.lowlevel import ParkingLot, checkpoint
 
 from mcpbus.serving.asgi import Message
 
-# As much as one HTTP/2 stream may send before its window is opened again (RFC 9113, section 6.9.2).
-_ROOM = 65_535
-
-Taken = Callable[[int], Awaitable[None]]
+_ROOM = 64 * 1024
 
 
 class Intake:
     """The buffer between a connection's reader, which calls `put`, and one application call, which calls `receive`.
 
-    An application that does not read its request's body must harm nobody else:
-
-    - on HTTP/1.1 the connection is its own, so `put` waits while 64 KiB lie unread;
-    - on HTTP/2 `put` never waits, because the reader serves the other streams too. `taken` is told the bytes that the
-      application has taken, and only then is the stream's window opened, so that at most one window lies unread;
-    - once the application has answered, `discard_rest` throws away what still arrives.
+    An application that does not read its request's body must harm nobody else: `put` waits while 64 KiB lie unread. Once the
+    application has answered, `discard_rest` throws away what still arrives.
 
     `receive` gives all that has arrived as one message, and after the disconnect says so for ever.
     """
@@ -34,12 +25,10 @@ class Intake:
         "_delivered",
         "_enough",
         "_room",
-        "_taken",
         "gone",
     )
 
-    def __init__(self, *, taken: Taken | None) -> None:
-        self._taken = taken
+    def __init__(self) -> None:
         self._body = bytearray()
         self._complete = False  # the whole body has arrived
         self._delivered = False  # ... and the application knows
@@ -55,18 +44,18 @@ class Intake:
         return self._complete or self.gone
 
     async def put(self, message: Message) -> None:
-        """Accept an ASGI message from the connection; waits for room, on HTTP/1.1 only."""
+        """Accept an ASGI message from the connection; waits for room."""
         if message["type"] == "http.disconnect":
             self.gone = True
         elif not message["more_body"]:
             self._complete = True
         else:
-            while self._taken is None and len(self._body) >= _ROOM and self._allowance is None:
+            while len(self._body) >= _ROOM and self._allowance is None:
                 await self._room.park()
             if self._allowance is None:
                 self._body += message["body"]
             else:
-                await self._discard(len(message["body"]))
+                self._discard(len(message["body"]))
         if self.ended:
             self._enough.set()
         self._arrival.unpark_all()
@@ -81,7 +70,7 @@ class Intake:
         body, more = bytes(self._body), not self._complete
         self._body.clear()
         self._delivered = self._complete
-        await self._told_taken(len(body))  # more may arrive meanwhile
+        self._room.unpark_all()
         return {"type": "http.request", "body": body, "more_body": more}
 
     async def discard_rest(self, *, max_bytes: int, seconds: float) -> None:
@@ -90,22 +79,14 @@ class Intake:
         self._body.clear()
         self._allowance = max_bytes
         self._room.unpark_all()
-        await self._discard(unread)
+        self._discard(unread)
         with trio.move_on_after(seconds):
             await self._enough.wait()
 
-    async def _discard(self, size: int) -> None:
+    def _discard(self, size: int) -> None:
         assert self._allowance is not None  # noqa: S101 -- only called while discarding
         self._allowance -= size
         if self._allowance < 0:
             self._enough.set()
         else:
-            await self._told_taken(size)
-
-    async def _told_taken(self, size: int) -> None:
-        self._room.unpark_all()
-        if size and self._taken is not None:
-            with trio.CancelScope(
-                shield=True
-            ):  # what was taken must be accounted for; the write deadline bounds it
-                await self._taken(size)
+            self._room.unpark_all()

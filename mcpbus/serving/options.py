@@ -44,7 +44,7 @@ class ServeOptions:
         drain_seconds: How long requests may go on after a shutdown was asked for.
         write_deadline_seconds: A client that accepts nothing for this long loses its connection.
         http1: Who reads HTTP/1.1, and WebSockets that begin as such, for an application that is mcpbus's own: "lane", which is several
-            times faster, or "hypercorn", which reads everything else in any case.
+            times faster, or "hypercorn", which reads it for all others in any case.
         keep_alive_seconds: How long a connection without a request stays open. Many clients keep connections in
             a pool for a minute, and a server that is quicker to close races with their next request.
         websocket_ping_seconds: For how long nothing is said on a WebSocket before it is sent a ping frame, so that whatever is between us
@@ -52,8 +52,8 @@ class ServeOptions:
         unread_body_bytes: How much of a request body is read and thrown away after the application has answered, so
             that a client which still uploads sees the answer. Beyond it the stream or connection is reset.
         unread_body_seconds: How long that may take.
-        max_head_bytes: The longest head of a request that the lane reads.
-        head_seconds: How long the rest of a head may take, for the lane, once its first byte has come.
+        max_head_bytes: The longest head of a request that the lane or HTTP/2 reads.
+        head_seconds: How long the rest of a head may take, for the lane or HTTP/2, once its first byte has come.
         tls_handshake_seconds: How long a TLS handshake may take, counted from when the connection was accepted.
         max_connections: Connections at once; past it an idle one makes room of the address that has most, or the newcomer is
             refused. By default seven eighths of the descriptors that the process may open when it begins to serve.

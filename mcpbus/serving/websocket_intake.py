@@ -1,6 +1,5 @@
 """The messages of one WebSocket that its application has not taken yet."""
 
-import math
 from contextlib import suppress
 from typing import Any, Final
 
@@ -8,28 +7,19 @@ import trio
 
 from mcpbus.serving.asgi import Message
 from mcpbus.serving.hypercorn import FrameTooLargeError, WebsocketBuffer, WSStream
-from mcpbus.serving.intake import Taken
 
 _MESSAGES: Final = 10
-
-TAKEN: Final = "mcpbus.taken"
-"""The type of what stands between messages: all bytes before it have been taken. Over HTTP/2 it opens the window."""
 
 
 class WebSocketIntake:
     """A bounded queue that always ends: after `close`, the application is told that the client has gone.
 
     hypercorn says so itself, but not for a handshake that it has refused while the application was at it.
-
-    Args:
-        taken: Opens the window of an HTTP/2 stream, which then bounds the queue. Over HTTP/1.1 there is none, and an
-            application that does not take its messages holds up its connection, which is its own.
+    An application that does not take its messages holds up its connection, which is its own.
     """
 
-    def __init__(self, taken: Taken | None = None) -> None:
-        self._taken = taken
-        capacity = _MESSAGES if taken is None else math.inf
-        self._into, self._messages = trio.open_memory_channel[Message](capacity)
+    def __init__(self) -> None:
+        self._into, self._messages = trio.open_memory_channel[Message](_MESSAGES)
 
     async def put(self, message: Message) -> None:
         """Accept a message from the connection; waits for room."""
@@ -38,15 +28,10 @@ class WebSocketIntake:
 
     async def receive(self) -> Message:
         """Give the application its next message (ASGI `receive`)."""
-        while True:
-            try:
-                message = await self._messages.receive()
-            except trio.EndOfChannel:
-                return {"type": "websocket.disconnect", "code": 1006}
-            if message["type"] != TAKEN:
-                return message
-            if self._taken is not None:
-                await self._taken(message["size"])
+        try:
+            return await self._messages.receive()
+        except trio.EndOfChannel:
+            return {"type": "websocket.disconnect", "code": 1006}
 
     def close(self) -> None:
         """Say that the connection has ended; what is queued is still given."""

@@ -16,13 +16,14 @@ from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.testing.over_asgi import AsgiApp, OverAsgi
 from mcpbus.testing.over_http1 import OverHttp1
+from mcpbus.testing.over_http2 import OverHttp2
 from mcpbus.testing.recording import Recording, Sent
 
 _INFO = {"name": "mcpbus test client", "version": "1"}
 _BOTH = "application/json, text/event-stream"
 _GRACE_SECONDS = 1.0
 
-Shell: TypeAlias = Literal["asgi", "http1"]
+Shell: TypeAlias = Literal["asgi", "http1", "http2"]
 
 DEFAULT_SHELL: Shell = "asgi"
 """What `open_probe` takes where its caller leaves it open, and the application allows it."""
@@ -44,8 +45,8 @@ async def open_probe(
         app: `Bus.asgi()`, or any other application. Its lifespan is not run.
         path: Where the endpoint is.
         headers: What every request carries, such as an Authorization.
-        shell: How requests reach the application: "asgi", the default, calls it as an ASGI server does, and "http1" sends
-            bytes through the HTTP/1.1 server of `Bus.serve`, over connections in memory.
+        shell: How requests reach the application: "asgi", the default, calls it as an ASGI server does, and "http1" and
+            "http2" send bytes through the HTTP/1.1 or HTTP/2 server of `Bus.serve`, over connections in memory.
 
     Raises:
         TypeError: The application is not mcpbus's own, so that it has no other shell than ASGI.
@@ -60,10 +61,17 @@ async def open_probe(
             nursery.cancel_scope.deadline = trio.current_time() + _GRACE_SECONDS
 
 
-def _carrier(app: AsgiApp, nursery: trio.Nursery, shell: Shell | None) -> OverAsgi | OverHttp1:
-    if isinstance(app, DirectApp) and (shell or DEFAULT_SHELL) == "http1":
-        return OverHttp1(app, nursery)
-    if shell == "http1":
+Carrier: TypeAlias = OverAsgi | OverHttp1 | OverHttp2
+
+
+def _carrier(app: AsgiApp, nursery: trio.Nursery, shell: Shell | None) -> Carrier:
+    if isinstance(app, DirectApp):
+        match shell or DEFAULT_SHELL:
+            case "http1":
+                return OverHttp1(app, nursery)
+            case "http2":
+                return OverHttp2(app, nursery)
+    elif shell not in {None, "asgi"}:
         raise TypeError(f"{app!r} is served through ASGI only: use shell='asgi'")
     return OverAsgi(app, nursery)
 
@@ -75,7 +83,7 @@ class AsgiProbe:
         recordings: All exchanges so far, in the order in which they began.
     """
 
-    def __init__(self, carrier: OverAsgi | OverHttp1, path: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, carrier: Carrier, path: str, headers: Mapping[str, str]) -> None:
         self.recordings: list[Recording] = []
         self._carrier = carrier
         self._path = path

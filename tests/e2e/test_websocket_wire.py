@@ -1,16 +1,11 @@
-"""WebSocket on real sockets, over HTTP/1.1 and HTTP/2: the client is wsproto, which is not ours."""
+"""WebSocket on real sockets: the client is wsproto, which is not ours."""
 
 import json
 from contextlib import asynccontextmanager
 
-import h2.config
-import h2.connection
-import h2.events
-import h2.settings
 import pytest
 import trio
 from wsproto import ConnectionType, WSConnection
-from wsproto.connection import Connection, ConnectionState
 from wsproto.events import (
     AcceptConnection,
     BytesMessage,
@@ -23,7 +18,7 @@ from wsproto.events import (
 )
 from wsproto.extensions import PerMessageDeflate
 
-from mcpbus import Context, Limits, ServeOptions, Server
+from mcpbus import Context, ServeOptions, Server
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
 
@@ -97,86 +92,8 @@ class Http1:
         return self.events.pop(0)
 
 
-class Http2:
-    """A WebSocket on a stream of an HTTP/2 connection (RFC 8441)."""
-
-    def __init__(self, stream):
-        self.stream = stream
-        self.events = []
-        self.reset = False
-        self._ws = Connection(ConnectionType.CLIENT)
-        self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
-        self._settled = False
-
-    async def open(self, port, subprotocols, headers):
-        self._h2.initiate_connection()
-        while not self._settled:
-            await self._flush()
-            self._take(await self.stream.receive_some())
-        assert self._h2.remote_settings.enable_connect_protocol
-        head = [
-            (":method", "CONNECT"),
-            (":protocol", "websocket"),
-            (":scheme", "http"),
-            (":path", "/mcp"),
-            (":authority", f"127.0.0.1:{port}"),
-            ("sec-websocket-version", "13"),
-            *([("sec-websocket-protocol", ", ".join(subprotocols))] if subprotocols else []),
-            *((name.decode(), value.decode()) for name, value in headers),
-        ]
-        self._h2.send_headers(1, head)
-        await self._flush()
-        return await self.event()
-
-    async def send(self, event):
-        data = self._ws.send(event)
-        while data:
-            room = min(self._h2.local_flow_control_window(1), self._h2.max_outbound_frame_size, len(data))
-            if room:
-                self._h2.send_data(1, data[:room])
-                data = data[room:]
-                await self._flush()
-            else:
-                self._take(await self.stream.receive_some())
-                await self._flush()
-        await self._flush()
-
-    async def event(self):
-        while not self.events and not self.reset:
-            await self._flush()
-            data = await self.stream.receive_some()
-            if not data:
-                return None
-            self._take(data)
-        await self._flush()
-        return self.events.pop(0) if self.events else None
-
-    async def _flush(self):
-        await self.stream.send_all(self._h2.data_to_send())
-
-    def _take(self, data):
-        for event in self._h2.receive_data(data):
-            match event:
-                case h2.events.RemoteSettingsChanged():
-                    self._settled = True
-                case h2.events.ResponseReceived(headers=headers):
-                    fields = dict(headers)
-                    if fields[":status"] == "200":
-                        self.events.append(AcceptConnection(subprotocol=fields.get("sec-websocket-protocol")))
-                    else:
-                        self.events.append(RejectConnection(status_code=int(fields[":status"])))
-                case h2.events.DataReceived():
-                    self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-                    refused = self.events and isinstance(self.events[0], RejectConnection)
-                    if not refused and self._ws.state is not ConnectionState.CLOSED:
-                        self._ws.receive_data(event.data)
-                        self.events += self._ws.events()
-                case h2.events.StreamReset() | h2.events.StreamEnded():
-                    self.reset = True
-
-
 class Client:
-    """What both have in common, one level up."""
+    """What any of them has, one level up."""
 
     def __init__(self, carrier):
         self.carrier = carrier
@@ -263,7 +180,7 @@ async def served(http=None, limits=None, **options):
             nursery.cancel_scope.cancel()
 
 
-over = pytest.mark.parametrize("carrier", [Http1, Http2])
+over = pytest.mark.parametrize("carrier", [Http1])
 
 
 @over
@@ -389,13 +306,3 @@ async def test_an_idle_connection_does_not_delay_a_shutdown(carrier):
         assert await client.next() is None
         await server.stopped.wait()
         assert trio.current_time() - start < 2
-
-
-async def test_over_http2_a_client_that_floods_before_it_reads_is_answered_in_full():
-    """What it sends waits in its own window, so the connection's reader goes on to see windows open."""
-    limits = Limits(outbox_items=4, max_requests_per_session=4)
-    async with served(limits=limits) as server, server.connect(Http2) as client:
-        await client.initialize()
-        for n in range(3000):
-            await client.say(message("tools/list", id=n))
-        assert [(await client.next())["id"] for _ in range(3000)] == list(range(3000))

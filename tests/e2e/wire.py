@@ -214,7 +214,7 @@ async def serving(server, *, limits=None, **options):
             await bus.serve(bind="127.0.0.1:0", task_status=task_status, **options)
 
         # `pytest --shell=asgi` has HTTP/1.1 read by hypercorn.
-        reader = "lane" if probe.DEFAULT_SHELL == "http1" else "hypercorn"
+        reader = "hypercorn" if probe.DEFAULT_SHELL == "asgi" else "lane"
         deadline = bus.limits.write_deadline
         options.setdefault("options", ServeOptions(http1=reader, write_deadline_seconds=deadline))
 

@@ -105,6 +105,7 @@ class Http2:
                 normalize_outbound_headers=not lenient,
             )
         )
+        self._received = b""
         self.acknowledges = True  # the response's data, so that the windows stay open
         self.events = defaultdict(list)
         self.bodies = defaultdict(bytes)
@@ -148,7 +149,7 @@ class Http2:
         """Take what arrives next; returns its events."""
         data = await self.stream.receive_some()
         assert data, "the server closed the connection"
-        events = self.connection.receive_data(data)
+        events = self._read(data)
         for event in events:
             if isinstance(event, h2.events.DataReceived):
                 self.bodies[event.stream_id] += event.data
@@ -156,6 +157,22 @@ class Http2:
                     self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             self.events[getattr(event, "stream_id", None)].append(event)
         await self.flush()
+        return events
+
+    def _read(self, data):
+        """Read frames; the h2 library would read nothing more after a GOAWAY, though streams may go on (RFC 9113, section 6.8)."""
+        self._received += data
+        events = []
+        while len(self._received) >= 9:
+            size = 9 + int.from_bytes(self._received[:3], "big")
+            if len(self._received) < size:
+                break
+            frame, self._received = self._received[:size], self._received[size:]
+            if frame[3] == 7 and not any(frame[13:17]):
+                events.append(h2.events.ConnectionTerminated())
+                events[-1].last_stream_id = int.from_bytes(frame[9:13], "big")
+            else:
+                events += self.connection.receive_data(frame)
         return events
 
     async def until(self, wanted):

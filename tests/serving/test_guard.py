@@ -10,7 +10,7 @@ from peers import Http2, get, hello, receive_all, receive_until, respond, servin
 
 from mcpbus.serving import Counters
 from mcpbus.serving.complaints import Complaints
-from mcpbus.serving.http2 import GuardedH2Protocol
+from mcpbus.serving.http2.connection import Http2Connection
 
 WEBSOCKET = (
     b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
@@ -18,10 +18,7 @@ WEBSOCKET = (
 )
 
 
-UPGRADE_WITH_BROKEN_SETTINGS = (
-    b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: h2c\r\nhttp2-settings: AAAA\r\n"
-    b"connection: upgrade, http2-settings\r\n\r\n"
-)
+BROKEN_PREFACE = b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"
 
 
 async def refuse_or_stream(scope, receive, send):
@@ -41,10 +38,10 @@ async def test_many_clients_that_send_what_is_malformed_fill_no_log(caplog):
     async with serving(refuse_or_stream, counters=counters) as served:
         for _ in range(30):
             culprit = await served.connect()
-            await culprit.send_all(UPGRADE_WITH_BROKEN_SETTINGS)
+            await culprit.send_all(BROKEN_PREFACE)
             await receive_all(culprit)
     assert counters.failed == 30
-    assert caplog.text.count("was ended by InvalidFrameError") == 10
+    assert caplog.text.count("was ended by ProtocolError") == 10
 
 
 async def test_what_was_not_said_of_clients_is_counted_later(caplog, autojump_clock):
@@ -74,10 +71,10 @@ async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypa
 
         culprit = await served.connect()
         if wrong == "what the client says":
-            await culprit.send_all(UPGRADE_WITH_BROKEN_SETTINGS)
-            reason = "InvalidFrameError"
+            await culprit.send_all(BROKEN_PREFACE)
+            reason = "ProtocolError"
         else:
-            monkeypatch.setattr(GuardedH2Protocol, "_call", lambda *_: 1 / 0)
+            monkeypatch.setattr(Http2Connection, "_begin", lambda *_: 1 / 0)
             await (await Http2(culprit).start()).request()
             reason = "ZeroDivisionError"
         await receive_all(culprit)
@@ -90,6 +87,15 @@ async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypa
         (record,) = [record for record in caplog.records if "was ended by" in record.message]
         assert reason in record.message
         assert record.levelno == logging.WARNING
+
+
+async def test_an_upgrade_to_http2_is_ignored():
+    """It begins with the connection, or not at all."""
+    upgrade = b"upgrade: h2c\r\nhttp2-settings: AAMAAABk\r\nconnection: upgrade, http2-settings\r\n"
+    async with serving(hello) as served:
+        stream = await served.connect()
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n" + upgrade + b"\r\n")
+        assert (await receive_until(stream, b"0\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
 async def test_what_h2_ignores_or_refuses_by_itself_is_no_failure():

@@ -12,13 +12,13 @@ from mcpbus.serving.deadline_stream import DeadlineStream
 def writes(monkeypatch):
     """How many bytes each write on the server's side had."""
     sizes = []
-    send_all = DeadlineStream.send_all
+    send_now = DeadlineStream.send_now
 
-    async def count(self, data):
+    def count(self, data):
         sizes.append(len(data))
-        await send_all(self, data)
+        return send_now(self, data)
 
-    monkeypatch.setattr(DeadlineStream, "send_all", count)
+    monkeypatch.setattr(DeadlineStream, "send_now", count)
     return sizes
 
 

@@ -63,12 +63,13 @@ async def test_what_is_beside_the_endpoint_is_served_through_asgi_on_the_same_co
         assert (await client.answer())[2] == b"/elsewhere by HTTP/1.1"
 
 
-async def test_http2_with_prior_knowledge_goes_to_hypercorn():
+async def test_what_is_beside_the_endpoint_is_served_through_asgi_over_http2_too():
     async with serving(App()) as served:
         peer = await Http2(await served.connect()).start()
-        stream_id = await peer.request()
-        await peer.until_stream(stream_id, h2.events.StreamEnded)
-        assert peer.bodies[stream_id] == b"/ by HTTP/2"
+        for path, body in (("/", b"root"), ("/elsewhere", b"/elsewhere by HTTP/2"), ("/", b"root")):
+            stream_id = await peer.request(path=path)
+            await peer.until_stream(stream_id, h2.events.StreamEnded)
+            assert peer.bodies[stream_id] == body
 
 
 async def test_over_tls_the_client_chooses():
@@ -81,8 +82,8 @@ async def test_over_tls_the_client_chooses():
         peer = await Http2(await connect_securely(served, "h2", "http/1.1")).start()
         stream_id = await peer.request()
         await peer.until_stream(stream_id, h2.events.StreamEnded)
-        assert peer.bodies[stream_id] == b"/ by HTTP/2"
-    assert len(app.heads) == 2
+        assert peer.bodies[stream_id] == b"root"
+    assert len(app.heads) == 3
 
 
 @pytest.mark.parametrize("files", [{}, FILES], ids=["cleartext", "TLS"])

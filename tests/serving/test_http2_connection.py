@@ -1,19 +1,25 @@
-"""What the guarded HTTP/2 connection keeps: joined with a client in memory."""
+"""What the server's side of an HTTP/2 connection keeps, and what it says: joined with a client in memory, without I/O."""
 
 import struct
 
-import h2.config
 import h2.connection
+import h2.events
+import h2.exceptions
+import hpack
 import pytest
-from h2.events import RequestReceived
 from h2.exceptions import DenialOfServiceError
-from h2.settings import SettingCodes, Settings
-from hyperframe.frame import ContinuationFrame, HeadersFrame
+from h2.settings import SettingCodes
+from hyperframe.frame import ContinuationFrame, HeadersFrame, SettingsFrame
 from peers import head_of
 
 from mcpbus.serving import Counters
-from mcpbus.serving.http2_connection import GuardedH2Connection
-from mcpbus.serving.http2_patience import BURST, RATE, Patience
+from mcpbus.serving.http2.events import BodyReceived, RequestBegun
+from mcpbus.serving.http2.fields import FieldDecoder, FieldEncoder
+from mcpbus.serving.http2.head import Heads
+from mcpbus.serving.http2.patience import BURST, RATE, Patience
+from mcpbus.serving.http2.protocol import Protocol
+
+LONGEST_HEAD = 32 * 1024
 
 
 class Clock:
@@ -29,73 +35,124 @@ class Joined:
 
     def __init__(self):
         self.clock = Clock()
-        settings = Settings(
-            client=False,
-            initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: 10,
-                SettingCodes.MAX_HEADER_LIST_SIZE: 64 * 1024,
-            },
-        )
-        config = h2.config.H2Configuration(client_side=False, header_encoding=None)
-        self.ours = GuardedH2Connection(config, settings, Patience(self.clock), Counters())
+        self.ours = Protocol(Heads(LONGEST_HEAD), LONGEST_HEAD, Patience(self.clock), Counters())
         self.client = h2.connection.H2Connection()
-        self.ours.initiate_connection()
         self.client.initiate_connection()
         self.exchange()
         self.exchange()
 
     def exchange(self):
-        events = self.ours.receive_data(self.client.data_to_send())
-        self.client.receive_data(self.ours.data_to_send())
+        events = self.hear(self.client.data_to_send())
+        self.heard = self.client.receive_data(self.ours.data_to_send())
+        return events
+
+    def hear(self, data):
+        self.ours.receive(data)
+        events = []
+        while (event := self.ours.next_event()) is not None:
+            events.append(event)
         return events
 
     def say(self, *frames):
-        return self.ours.receive_data(b"".join(frame.serialize() for frame in frames))
+        return self.hear(b"".join(frame.serialize() for frame in frames))
 
-    def request(self):
+    def request(self, *fields):
         stream_id = self.client.get_next_available_stream_id()
-        self.client.send_headers(stream_id, head_of(), end_stream=True)
-        assert any(isinstance(event, RequestReceived) for event in self.exchange())
+        self.client.send_headers(stream_id, head_of("GET", "/", *fields), end_stream=True)
+        (event,) = self.exchange()
+        assert isinstance(event, RequestBegun)
+        self.head = event.head
         return stream_id
 
     def answer(self, stream_id, *fields):
-        self.ours.send_headers(stream_id, [(b":status", b"200"), *fields], end_stream=True)
-        self.client.receive_data(self.ours.data_to_send())
+        self.ours.say_head(stream_id, [(b":status", b"200"), *fields], last=True)
+        events = self.client.receive_data(self.ours.data_to_send())
+        (head,) = [event for event in events if isinstance(event, h2.events.ResponseReceived)]
+        return head.headers
 
 
 def test_unknown_settings_are_not_kept():
     joined = Joined()
-    known = len(joined.ours.remote_settings)
+    known = len(joined.ours._h2.remote_settings)
     for start in range(100, 3000, 1000):
         payload = b"".join(struct.pack(">HL", code, 1) for code in range(start, start + 1000))
-        joined.ours.receive_data(len(payload).to_bytes(3) + b"\4\0\0\0\0\0" + payload)
-    assert len(joined.ours.remote_settings) == known
+        joined.hear(len(payload).to_bytes(3) + b"\4\0\0\0\0\0" + payload)
+    assert len(joined.ours._h2.remote_settings) == known
 
 
-def test_the_table_of_our_header_fields_does_not_grow_as_the_client_likes():
+def test_no_table_of_our_fields_is_kept_whatever_the_client_would_like():
     joined = Joined()
     joined.client.update_settings({SettingCodes.HEADER_TABLE_SIZE: 2**30})
     joined.exchange()
-    for n in range(1000):
+    for n in range(100):
         joined.answer(joined.request(), (b"x-different", b"%d" % n * 20))
-    assert joined.ours.encoder.header_table_size == 4096
+    assert joined.client.decoder.header_table_size == 0
+    assert not joined.ours._h2.encoder.header_table.dynamic_entries
 
 
-def test_changes_of_the_table_do_not_pile_up_and_still_arrive():
+@pytest.mark.parametrize("sizes", [[0], [100, 4096], [4096, 0, 100] * 10])
+def test_a_client_may_change_the_size_of_its_table_as_it_likes(sizes):
     joined = Joined()
-    for size in [0, 4096, 100, 4096] * 10:
+    for size in sizes:
         joined.client.update_settings({SettingCodes.HEADER_TABLE_SIZE: size})
         joined.exchange()
-    assert len(joined.ours.encoder.table_size_changes) <= 2
-    joined.answer(joined.request(), (b"x-field", b"value"))
+    fields = (b"x-field", b"value"), (b"content-type", b"text/plain")
+    assert joined.answer(joined.request(), *fields) == [(b":status", b"200"), *fields]
+    assert joined.ours._h2.encoder.table_size_changes == []
+
+
+@pytest.mark.parametrize(
+    "field",
+    [(b"x-a", b"b\r\nset-cookie: c"), (b"x-a", b" b"), (b"x a", b"b"), (b"", b"b"), (b"x-a", b"\0")],
+)
+def test_what_is_no_field_is_not_said(field):
+    with pytest.raises(ValueError, match="cannot be a header field"):
+        FieldEncoder().encode([field])
+
+
+def test_a_block_that_came_before_is_read_as_it_would_be_anew():
+    """Also where the client's table is another one by now."""
+    clients, ours, plain = hpack.Encoder(), FieldDecoder(LONGEST_HEAD), hpack.Decoder()
+    for n in range(400):
+        fields = [(":path", f"/{n % 3}"), ("x-a", "a" * (n % 7 * 100)), ("authorization", f"{n % 5}", True)]
+        if n % 50 == 0:
+            clients.header_table_size = (4096, 200, 0, 4096)[n // 50 % 4]
+        block = clients.encode(fields)
+        assert ours.decode(block) == []
+        assert list(ours.fields) == list(plain.decode(block, raw=True))
+    assert ours.header_table.dynamic_entries == plain.header_table.dynamic_entries
+
+
+def test_blocks_that_came_before_are_remembered_and_not_many():
+    ours = FieldDecoder(LONGEST_HEAD)
+    ours.decode(b"\x82\x84\x86\x41\x01a")  # the last one is new to the table, and to be remembered by that
+    block = b"\x82\x84\x86\xbe"
+    ours.decode(block)
+    first = ours.fields
+    ours.decode(block)
+    assert ours.fields is first
+    for n in range(1000):
+        ours.decode(b"\x82\x00\x01x\x04%04d" % n)
+    assert len(ours._known) <= 32
+
+
+def test_the_same_head_is_read_once():
+    joined = Joined()
+    joined.answer(joined.request(("x-a", "b")))
+    first = joined.head
+    joined.answer(joined.request(("x-a", "b")))
+    assert joined.head is first
+    joined.request(("x-a", "c"))
+    assert joined.head is not first
 
 
 def test_streams_that_have_ended_are_forgotten():
     joined = Joined()
-    for _ in range(5000):
+    for _ in range(3000):
         joined.answer(joined.request())
-    assert len(joined.ours.streams) <= 11
-    assert len(joined.ours._closed_streams) <= GuardedH2Connection.MAX_CLOSED_STREAMS
+    assert not joined.ours._streams
+    assert len(joined.ours._h2.streams) <= 1
+    assert len(joined.ours._h2._closed_streams) <= 1024
 
 
 @pytest.mark.parametrize(("size", "number"), [(0, 20), (16_000, 5)])
@@ -106,6 +163,45 @@ def test_a_header_block_without_end_is_not_kept(size, number):
             HeadersFrame(1, data=bytes(size)),
             *[ContinuationFrame(1, data=bytes(size)) for _ in range(number)],
         )
+
+
+def test_a_frame_that_is_said_to_be_long_is_not_waited_for():
+    joined = Joined()
+    with pytest.raises(h2.exceptions.FrameTooLargeError):
+        joined.hear((16_385).to_bytes(3) + b"\0\0\0\0\0\1")
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 10_000])
+def test_bytes_come_as_they_come(size):
+    joined = Joined()
+    stream_id = joined.client.get_next_available_stream_id()
+    joined.client.send_headers(stream_id, head_of("POST", "/", ("x-long", "x" * 20_000)))
+    joined.client.send_data(stream_id, b"a body", end_stream=True)
+    data, events = joined.client.data_to_send(), []
+    for start in range(0, len(data), size):
+        events += joined.hear(data[start : start + size])
+    begun, body = events
+    assert isinstance(begun, RequestBegun)
+    assert len(begun.head.judged.headers["x-long"]) == 20_000
+    assert body == BodyReceived(stream_id, b"a body", ended=True)
+
+
+def test_what_is_announced():
+    joined = Joined()
+    settings = joined.client.remote_settings
+    assert settings.max_concurrent_streams == 100
+    assert settings.max_header_list_size == LONGEST_HEAD
+    assert (settings.enable_push, settings.enable_connect_protocol) == (0, 0)
+    assert settings.initial_window_size == 65_535
+
+
+def test_settings_that_are_not_whole_break_the_connection():
+    joined = Joined()
+    with pytest.raises(h2.exceptions.ProtocolError):
+        joined.hear((5).to_bytes(3) + b"\4\0\0\0\0\0" + bytes(5))
+    joined = Joined()
+    with pytest.raises(h2.exceptions.ProtocolError):
+        joined.say(SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: 2**31}))
 
 
 def test_patience_comes_back_with_time_and_with_what_is_taken():

@@ -81,8 +81,6 @@ OF_ONE_STREAM = {
     "no :path": says(without=":path"),
     "two :paths": says((":path", "/again")),
     "a pseudo-header field that is none": says((":nonsense", "x")),
-    "no :authority and no host": says(without=":authority"),
-    "two hosts that differ": says(("host", "elsewhere")),
     "a field name in capitals": says(("X-Name", "x")),
     "a line break in a value": says(("x-name", "a\r\nb: c")),
     "a field of the connection": says(("connection", "close")),
@@ -91,6 +89,11 @@ OF_ONE_STREAM = {
     "two lengths that differ": says(("content-length", "1"), ("content-length", "2")),
     "a body longer than was said": posts(b"ab", ("content-length", "1")),
     "a body shorter than was said": posts(b"a", ("content-length", "2")),
+    "a protocol to connect to": says((":protocol", "websocket")),
+    "a blank around a value": says(("x-name", " x")),
+    "no name of a field": says(("", "x")),
+    "two lengths that are the same": says(("content-length", "0"), ("content-length", "0")),
+    "a length without a body": says(("content-length", "1")),
     "trailers that are not the end": ends_with(["END_HEADERS"], ("x-name", "x")),
     "a pseudo-header field in trailers": ends_with(["END_HEADERS", "END_STREAM"], (":path", "/")),
 }
@@ -142,20 +145,65 @@ async def test_an_application_whose_request_turns_out_malformed_is_told():
         await told.wait()
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        [(":method", "CONNECT"), (":authority", "elsewhere:443")],
-        [(":method", "CONNECT"), (":protocol", "connect-udp"), *head_of()[1:]],
-    ],
-    ids=["a tunnel", "a protocol that is not spoken"],
-)
-async def test_nothing_is_tunnelled_but_websockets(head):
-    async with serving(answer_or_stream) as served:
+def without(name, *more):
+    return [field for field in head_of() if field[0] != name] + list(more)
+
+
+REFUSED = {
+    "a tunnel": ([(":method", "CONNECT"), (":authority", "elsewhere:443")], "501"),
+    "no :authority and no host": (without(":authority"), "400"),
+    "two hosts that differ": (head_of("GET", "/", ("host", "elsewhere")), "400"),
+    "two hosts": (without(":authority", ("host", "test"), ("host", "test")), "400"),
+    "a scheme that is not HTTP's": ([*head_of()[:2], (":scheme", "ftp"), (":authority", "test")], "400"),
+    "everything as a path": (head_of("GET", "*"), "400"),
+    "a target that is too long": (head_of("GET", "/" + 9000 * "x"), "414"),
+    "an expectation that cannot be met": (head_of("GET", "/", ("expect", "miracles")), "417"),
+    "too many fields": (head_of("GET", "/", *[(f"x-{n}", "x") for n in range(130)]), "431"),
+    "a head that is too long": (head_of("GET", "/", *[(f"x-{n}", 1000 * "x") for n in range(33)]), "431"),
+}
+
+
+@pytest.mark.parametrize(("head", "status"), REFUSED.values(), ids=REFUSED.keys())
+async def test_a_request_that_is_not_for_this_server_is_told_why(head, status):
+    counters = Counters()
+    async with serving(answer_or_stream, counters=counters) as served:
         peer = await Http2(await served.connect(), lenient=True).start()
-        stream_id = await peer.request(headers=head, end=False)
+        stream_id = await peer.request(headers=head)
         await peer.until_stream(stream_id, h2.events.StreamEnded)
-        assert peer.status(stream_id) == "501"
+        assert peer.status(stream_id) == status
+        later = await peer.request()
+        await peer.until_stream(later, h2.events.StreamEnded)
+        assert (counters.failed, counters.malformed) == (0, 0)
+
+
+async def test_the_host_is_told_once_whichever_way_it_came():
+    hosts = []
+
+    async def app(scope, receive, send):
+        hosts.append([value for name, value in scope["headers"] if name == b"host"])
+        await respond(send)
+
+    async with serving(app) as served:
+        peer = await Http2(await served.connect(), lenient=True).start()
+        for head in (
+            head_of(),
+            without(":authority", ("host", "test")),
+            head_of("GET", "/", ("host", "test")),
+        ):
+            await peer.until_stream(await peer.request(headers=head), h2.events.StreamEnded)
+    assert hosts == [[b"test"]] * 3
+
+
+async def test_a_cookie_that_came_in_parts_is_put_together():
+    async def app(scope, receive, send):
+        cookies = [value for name, value in scope["headers"] if name == b"cookie"]
+        await respond(send, b"|".join(cookies))
+
+    async with serving(app) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id = await peer.request(headers=head_of("GET", "/", ("cookie", "a=1"), ("cookie", "b=2")))
+        await peer.until_stream(stream_id, h2.events.StreamEnded)
+        assert peer.bodies[stream_id] == b"a=1; b=2"
 
 
 async def break_the_compression(peer):
@@ -222,6 +270,7 @@ async def test_a_broken_connection_ends_itself_only(say, code, caplog):
         end = await culprit.until(lambda event: isinstance(event, h2.events.ConnectionTerminated))
         assert end.error_code == code
         await receive_all(culprit.stream)
+        await culprit.stream.aclose()
         listen.set()
 
         await bystander.send_data(stream_id, b"are you there?")

@@ -30,7 +30,7 @@ class Patience:
         self._since = clock()
         self._left = float(BURST)
 
-    def spend(self, amount: int) -> None:
+    def spend(self, amount: float) -> None:
         """Take something that asked for nothing.
 
         Raises:

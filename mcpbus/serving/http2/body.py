@@ -1,0 +1,69 @@
+"""The body of one HTTP/2 request: what has come, and nobody has taken yet."""
+
+from collections.abc import Callable
+
+import trio
+
+
+class Body:
+    """The buffer between a connection, which adds to it, and whoever reads.
+
+    The stream's window is opened by what is taken, so that no more than a window lies here.
+
+    Args:
+        taken: Opens the window by so many bytes.
+
+    Attributes:
+        ended: Whether all of it has come.
+        gone: Whether nothing more will: the stream or the connection has gone.
+    """
+
+    __slots__ = ("_come", "_data", "_taken", "ended", "gone")
+
+    def __init__(self, taken: Callable[[int], None]) -> None:
+        self._taken = taken
+        self._data = bytearray()
+        self._come = trio.lowlevel.ParkingLot()
+        self.ended = False
+        self.gone = False
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.ended or self.gone
+
+    def add(self, data: bytes, *, ended: bool) -> None:
+        """Add what has come."""
+        self._data += data
+        self.ended = ended
+        self._come.unpark_all()
+
+    def leave(self) -> None:
+        """Note that nothing more will come."""
+        self.gone = True
+        self._come.unpark_all()
+
+    def take(self) -> bytes:
+        """Take what is there."""
+        data = bytes(self._data)
+        self._data.clear()
+        if data and not self.over:
+            self._taken(len(data))
+        return data
+
+    async def more(self) -> None:
+        """Wait until something is there, or nothing more will come."""
+        while not self._data and not self.over:
+            await self._come.park()
+
+    async def discard(self, *, most: int, seconds: float) -> None:
+        """Throw away the rest; returns when it has ended, is too long, or takes too long."""
+        with trio.move_on_after(seconds):
+            while most >= 0:
+                most -= len(self.take())
+                if self.over:
+                    return
+                await self.more()

@@ -1,0 +1,546 @@
+"""One HTTP/2 connection: the one place that reads its bytes, and the one that writes them.
+
+What has come is read in turns, in which requests are served that nothing has to be waited for; what they say is written at the
+end of the turn. What is said later is written at once, or together with what others say in the same turn of the scheduler.
+"""
+
+import math
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from time import perf_counter
+from typing import Any, Final, Protocol
+
+import trio
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+from mcpbus_actors import EagerTask, Leader
+
+from mcpbus.core.containment import Contained
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.owners import Peer
+from mcpbus.serving.asgi import Endpoint
+from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.http2.asgi import AsgiCall, connection_scope
+from mcpbus.serving.http2.events import (
+    BodyReceived,
+    ClientLeaves,
+    Event,
+    RequestBegun,
+    StreamGone,
+    WindowOpened,
+)
+from mcpbus.serving.http2.patience import Patience
+from mcpbus.serving.http2.protocol import MOST_STREAMS
+from mcpbus.serving.http2.protocol import Protocol as Http2Protocol
+from mcpbus.serving.http2.push import Push
+from mcpbus.serving.http2.request import Http2Request
+from mcpbus.serving.http2.sending import Sending, Sent
+from mcpbus.serving.http2.service import Http2Service
+
+GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
+_READ_BYTES: Final = 64 * 1024
+_MOST_IN_TURN: Final = 32
+"""What a client may do before other connections have a turn."""
+_MOST_GATHERED: Final = 16 * 1024
+"""Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
+_MOST_AT_ONCE: Final = 256 * 1024
+"""Bytes that are written before other connections have a turn."""
+_GATHER_SECONDS: Final = 0.001
+"""For how long after a write what is said waits for the end of the scheduler's turn."""
+
+
+class Owner(Protocol):
+    """Who accepted a connection."""
+
+    @property
+    def peer(self) -> Peer:
+        """From where it comes."""
+
+    def close(self) -> None:
+        """Close the connection, which is over. No schedule point."""
+
+    def blame(self, fault: ProtocolError) -> None:
+        """Tell that its client has broken it."""
+
+
+class Http2Connection:
+    """Serves what a client asks for over HTTP/2, until it leaves.
+
+    Args:
+        service: What all connections of a server share.
+        stream: The connection.
+        owner: Who accepted it.
+
+    Attributes:
+        options: How it is served.
+        peer: From where it comes.
+        sending: Sends answers.
+        expires: When something takes too long, by trio's clock.
+    """
+
+    def __init__(self, service: Http2Service, stream: trio.abc.Stream, owner: Owner) -> None:
+        self._service = service
+        self._stream = stream
+        self._socket = stream if isinstance(stream, DeadlineStream) else None
+        # What of this is not encrypted can be sent without waiting.
+        self._sends_now: Callable[[bytes], int] | None = getattr(stream, "send_now", None)
+        self._owner = owner
+        self.options = options = service.options
+        self.peer = owner.peer
+        self._patience = Patience(trio.current_time)
+        self._protocol = Http2Protocol(
+            service.heads, options.max_head_bytes, self._patience, service.counters
+        )
+        self.sending = Sending(self._protocol, service.counters, options.write_deadline_seconds, self.look_at)
+        self._requests: dict[int, Http2Request] = {}
+        self._tasks = 0  # of requests, also of those whose stream has gone
+        self._gathering: set[Http2Request] = set()
+        self.expires = math.inf
+        self._idle_since: float | None = trio.current_time()
+        self._head_until = math.inf
+        self._linger_until = math.inf
+        self._retired = False
+        self._lingering = False  # nothing more is said, and what comes is thrown away
+        self._unread = 0  # how much of it at most
+        self._over = False
+        self._in_turn = False
+        self._flushing = False
+        self._held = False  # the coalescer will have it written
+        self._flushed_at = -math.inf
+        self._unsent: tuple[bytes, list[Sent]] | None = None  # what the writer has to write first
+        self._to_write = trio.lowlevel.ParkingLot()
+        self._written = trio.lowlevel.ParkingLot()
+        self._scope: trio.CancelScope = trio.CancelScope()
+        self._turn_is_due = True  # whatever comes: the server speaks first
+        self._asgi_scope = _describe(stream, self._socket, service.state)
+
+    async def run(self, data: bytes = b"") -> None:
+        """Serve the connection to its end, and that of what was asked for.
+
+        Args:
+            data: What has been read from it already.
+        """
+        self._service.deadlines.enter(self)
+        self._wait_idle()
+        self._protocol.receive(data)
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._write)
+                self._nursery.start_soon(Leader(self._receive, self._take_turn).run)
+        finally:
+            self.lose()
+
+    # -- its end ---------------------------------------------------------------------------------
+
+    @property
+    def wire(self) -> "Http2Connection":
+        """What has a deadline; see `Expiring`."""
+        return self
+
+    def idle_since(self) -> float | None:
+        """Tell since when no request is under way; None while one is."""
+        return self._idle_since
+
+    def retire(self) -> None:
+        """Begin no more requests, and end once those are answered that are under way; at once if there are none."""
+        self._retired = True
+        if self._idle_since is not None:
+            self._end()
+        else:
+            self._protocol.announce_end()
+            self.flush()
+
+    def expire(self) -> None:
+        """End what takes too long."""
+        now, self.expires = trio.current_time(), math.inf
+        for request in tuple(self._requests.values()):
+            if request.soonest <= now:
+                request.expire()
+        if now >= self._linger_until:
+            self.lose()
+        elif now >= self._head_until:
+            self._service.note("head_seconds", self.peer, "a connection was ended")
+            self._end(ErrorCodes.ENHANCE_YOUR_CALM)
+        elif self._idle_since is not None and now >= self._idle_since + self.options.keep_alive_seconds:
+            self._end()
+        if not self._over:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        times = [request.soonest for request in self._requests.values()]
+        times += [self._head_until, self._linger_until]
+        if self._idle_since is not None:
+            times.append(self._idle_since + self.options.keep_alive_seconds)
+        self.look_at(min(times))
+
+    def look_at(self, time: float) -> None:
+        """Have `expire` called then."""
+        if time < self.expires:
+            self.expires = time
+            deadlines = self._service.deadlines
+            if time < deadlines.next_look:
+                deadlines.look_at(time)
+
+    def _wait_idle(self) -> None:
+        self._idle_since = now = trio.current_time()
+        self.look_at(now + self.options.keep_alive_seconds)
+
+    def _end(self, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
+        """End the connection, and tell the client."""
+        self._protocol.end(code)
+        self._leave_all()
+        self.flush()
+
+    def _fail(self, fault: ProtocolError) -> None:
+        """End a connection that the client has broken; it has to read why."""
+        self._owner.blame(fault)
+        self._lingering = True
+        self._unread = self.options.unread_body_bytes
+        self._linger_until = trio.current_time() + self.options.unread_body_seconds
+        self.look_at(self._linger_until)
+        self._leave_all()
+
+    def _leave_all(self) -> None:
+        for request in tuple(self._requests.values()):
+            request.leave()
+
+    def lose(self) -> None:
+        """End at once. Harmless once that was done. No schedule point."""
+        if self._over:
+            return
+        self._over = True
+        self._service.deadlines.leave(self)
+        unsent, self._unsent = self._unsent, None
+        self._protocol.closed = True
+        self._leave_all()
+        for sent in (*(unsent[1] if unsent is not None else ()), *self.sending.make_ready()[1]):
+            sent(False)
+        self._owner.close()
+        self._to_write.unpark_all()
+        self._written.unpark_all()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def _receive(self) -> bool:
+        """Wait for what the client sends, and return whether there may be more. A schedule point, always."""
+        while self._unsent is not None and not self._over:
+            # Who does not read is not read from: what it asks for would have to be kept.
+            await self._written.park()
+        if self._over or self._turn_is_due:
+            await trio.lowlevel.checkpoint()
+            return not self._over
+        try:
+            data = bytes(await self._stream.receive_some(_READ_BYTES))
+        except GONE:
+            data = b""
+        if self._lingering:
+            self._unread -= len(data)
+        elif not self._protocol.closed:
+            self._protocol.receive(data)
+            self._note_progress(len(data))
+        if not data or self._unread < 0:
+            self.lose()
+        return not self._over
+
+    def _note_progress(self, size: int) -> None:
+        stream_id = self._protocol.body_of
+        request = None if stream_id is None else self._requests.get(stream_id)
+        if request is not None:
+            request.received(size)
+
+    def _take_turn(self, scope: trio.CancelScope) -> EagerTask | None:
+        """Do what the client wants, up to a bound; returns a handler that waits, if there is one."""
+        self._scope = scope
+        self._in_turn, eager, taken = True, None, 0
+        try:
+            while eager is None and taken < _MOST_IN_TURN and not self._protocol.closed:
+                event = self._protocol.next_event()
+                if event is None:
+                    break
+                taken += 1
+                eager = self._take(event)
+        except ProtocolError as fault:
+            self._fail(fault)
+        finally:
+            self._in_turn = False
+            self._turn_is_due = eager is not None or taken == _MOST_IN_TURN
+            self._wait_for_rest()
+            self._flush()
+        return eager
+
+    def _wait_for_rest(self) -> None:
+        """Set bounds to how long what has begun to come may take."""
+        for request in self._gathering:
+            request.begin_to_wait()
+        if not self._protocol.in_head:
+            self._head_until = math.inf
+        elif self._head_until == math.inf and not self._protocol.closed:
+            self._head_until = trio.current_time() + self.options.head_seconds
+            self.look_at(self._head_until)
+
+    def _take(self, event: Event) -> EagerTask | None:
+        if isinstance(event, RequestBegun):
+            return self._begin(event)
+        if isinstance(event, BodyReceived):
+            return self._take_body(event)
+        if isinstance(event, WindowOpened):
+            self.sending.window_opened(event.stream_id)
+        elif isinstance(event, StreamGone):
+            request = self._requests.get(event.stream_id)
+            if request is not None:
+                request.leave()
+        elif isinstance(event, ClientLeaves):
+            self.retire()
+        return None
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _begin(self, event: RequestBegun) -> EagerTask | None:
+        stream_id, head = event.stream_id, event.head
+        if self._tasks >= 2 * MOST_STREAMS:
+            self._protocol.refuse(stream_id)
+            return None
+        terms = None if head.fault is not None else self._service.terms(head)
+        request = Http2Request(self, stream_id, head, terms, self._scope)
+        request.body.ended = event.ended
+        self._requests[stream_id] = request
+        self._idle_since = None
+        if head.fault is not None:
+            request.refuse(head.fault)
+        elif terms is None:
+            call = AsgiCall(self._service.app, request, self._asgi_scope, self._flush_soon)
+            self.start(request, call.run)
+        elif not terms.immediate or (not event.ended and self._is_long(head.length or 0, head.expects)):
+            self.start(request, _answer, terms.endpoint, request)
+        elif event.ended:
+            return self._respond(request, b"")
+        else:
+            request.waits_for_body = True
+            self._gathering.add(request)
+        return None
+
+    def _is_long(self, size: int, expects: bool = False) -> bool:
+        return size > _MOST_GATHERED or expects
+
+    def _take_body(self, event: BodyReceived) -> EagerTask | None:
+        request = self._requests.get(event.stream_id)
+        if request is None:
+            return None
+        request.body.add(event.data, ended=event.ended)
+        if not request.waits_for_body:
+            return None
+        if event.ended:
+            self._stop_gathering(request)
+            return self._respond(request, request.body.take())
+        request.received(len(event.data))
+        if self._is_long(len(request.body)) or self._holds_too_much():
+            self._stop_gathering(request)
+            self.start(request, _answer, request.endpoint, request)
+        return None
+
+    def _holds_too_much(self) -> bool:
+        return sum([len(request.body) for request in self._gathering]) > 4 * _MOST_GATHERED
+
+    def _stop_gathering(self, request: Http2Request) -> None:
+        self._gathering.discard(request)
+        request.waits_for_body = False
+        request.expires = math.inf
+
+    def _respond(self, request: Http2Request, body: bytes) -> EagerTask | None:
+        """Serve a request that is whole."""
+        terms = request.terms
+        assert terms is not None  # noqa: S101 - only an endpoint serves without waiting
+        pace = terms.pace
+        if pace.slow:
+            self._flush()  # answers that are there do not wait for it
+        begun = perf_counter()
+        request.scope = self._scope
+        respond = terms.endpoint.respond
+        cleared = terms.cleared and request.read.length is not None  # otherwise it may be too long
+        try:
+            result = self._service.context.copy().run(
+                partial(respond, request.head, body, request, cleared=cleared)
+            )
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
+            request.fail(failure)
+            return None
+        if isinstance(result, Answer):
+            request.finish(result)
+            result = None
+        pace.took(perf_counter() - begun)
+        return result
+
+    def start(self, request: Http2Request, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run a task that answers a request."""
+        self._tasks += 1
+        self._nursery.start_soon(self._run, request, function, args)
+
+    async def _run(
+        self, request: Http2Request, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]
+    ) -> None:
+        trio.lowlevel.current_task().context = self._service.context.copy()
+        try:
+            with Contained(partial(self._report, request.head)):
+                try:
+                    await function(*args)
+                except* trio.BrokenResourceError:
+                    pass  # of the client, which is seen below
+        finally:
+            self._tasks -= 1
+        if not request.ended:
+            request.end_in_disorder()
+
+    def _report(self, head: Head, failure: BaseException) -> None:
+        self.report(failure, head)
+
+    def report(self, failure: BaseException, head: Head) -> None:
+        """Tell that the application failed."""
+        self._service.report(failure, head)
+
+    def note(self, limit: str, consequence: str) -> None:
+        """Note that a limit was reached."""
+        if limit == "write_deadline_seconds":
+            self._service.counters.withheld += 1
+        self._service.note(limit, self.peer, consequence)
+
+    def date(self) -> tuple[bytes, bytes]:
+        """The field that says what time it is."""
+        return self._service.date()
+
+    def answered(self, request: Http2Request) -> None:
+        """Forget a request whose stream has ended."""
+        self._gathering.discard(request)
+        if self._requests.pop(request.stream_id, None) is None or self._requests:
+            return
+        self._wait_idle()
+        if self._retired and not self._protocol.closed:
+            self._end()
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Have what was said written: now, or with what is said in the same turn."""
+        if self._in_turn or self._flushing or self._over:
+            return
+        if trio.current_time() - self._flushed_at >= _GATHER_SECONDS:
+            self._flush()
+        else:
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        """Have it written in the next turn of the scheduler."""
+        if not self._held:
+            self._held = True
+            self._service.coalescer.add(self)
+
+    def push_later(self, push: Push) -> None:
+        """Have `Push.write_now` called in the next turn of the scheduler."""
+        self._service.coalescer.add(push)
+
+    def write_now(self) -> None:
+        """See `Writer`."""
+        self._held = False
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write what there is, as far as that takes no time; the rest is left to the writer."""
+        if self._flushing or self._over or self._unsent is not None:
+            return
+        self._flushing = True
+        try:
+            written = 0
+            while not self._over:
+                data, waiting = self.sending.make_ready()
+                if not data and not waiting:
+                    break
+                rest = self._send_now(data) if written < _MOST_AT_ONCE else data
+                if rest:
+                    self._unsent = rest, waiting
+                    self._to_write.unpark()
+                    break
+                written += len(data)
+                _tell(waiting, whole=rest is not None)
+            self._flushed_at = trio.current_time()
+        finally:
+            self._flushing = False
+        self._close_if_said()
+
+    def _send_now(self, data: bytes) -> bytes | None:
+        """Send what the client takes at once, and return the rest; None if it has gone."""
+        if self._sends_now is None:
+            return data
+        try:
+            return data[self._sends_now(data) :]
+        except GONE:
+            self._nursery.start_soon(self._lose_soon)
+            return None
+
+    async def _lose_soon(self) -> None:
+        """Lose it in a task of its own: whoever speaks may be in the middle of something."""
+        await trio.lowlevel.checkpoint()
+        self.lose()
+
+    def _close_if_said(self) -> None:
+        """Close a connection that has ended, once its client was told all."""
+        if self._protocol.closed and self._unsent is None and not self._over:
+            if self._lingering and self._socket is not None:
+                with suppress(OSError):
+                    self._socket.socket.shutdown(socket.SHUT_WR)
+            elif not self._lingering:
+                self.lose()
+
+    async def _write(self) -> None:
+        """Write what the client does not take at once, and all that is said meanwhile."""
+        while not self._over:
+            if self._unsent is None:
+                await self._to_write.park()
+                continue
+            data, waiting = self._unsent
+            try:
+                with trio.CancelScope(
+                    shield=True
+                ):  # half of it would corrupt what follows; the stream has a deadline
+                    await self._stream.send_all(data)
+            except GONE:
+                self.lose()
+                return
+            if self._over:
+                return
+            self._flushing = True
+            try:
+                _tell(waiting, whole=True)
+            finally:
+                self._flushing = False
+            data, waiting = self.sending.make_ready()
+            self._unsent = (data, waiting) if data or waiting else None
+            if self._unsent is None:
+                self._written.unpark_all()
+                self._close_if_said()
+
+
+def _tell(waiting: list[Sent], *, whole: bool) -> None:
+    for sent in waiting:
+        sent(whole)
+
+
+async def _answer(endpoint: Endpoint, request: Http2Request) -> None:
+    answer = await endpoint.serve(request)
+    if answer is not None:
+        with endpoint.entered(answer):
+            await request.answer(answer)
+
+
+def _describe(stream: trio.abc.Stream, plain: DeadlineStream | None, state: dict[str, object]) -> Any:
+    below: Any = plain or getattr(stream, "transport_stream", None)
+    client = server = None
+    if below is not None:
+        client, server = _address(below.socket.getpeername()), _address(below.socket.getsockname())
+    return connection_scope(client, server, state, secure=plain is None)
+
+
+def _address(address: Any) -> tuple[str, int] | None:
+    return (address[0], address[1]) if isinstance(address, tuple) else None

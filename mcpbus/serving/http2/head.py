@@ -1,0 +1,197 @@
+"""The head of one HTTP/2 request, judged by its fields (RFC 9113, sections 8.2 and 8.3)."""
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+import attrs
+
+from mcpbus.protocol.bounded_cache import Remembered
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import Head, plain_path
+from mcpbus.serving.http1.head import LONGEST_LINE, MOST_FIELDS, RequestError, Terms
+from mcpbus.serving.http2.fields import Fields
+
+_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
+_VALUE: Final = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
+_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET: Final = re.compile(rb"(?:/[!\"$-~]*|\*)")
+_PSEUDO: Final = frozenset({b":method", b":scheme", b":authority", b":path"})
+_OF_THE_CONNECTION: Final = frozenset(
+    {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
+)
+_FIELD_BYTES: Final = 32
+"""What each field counts besides its text (section 6.5.2)."""
+_MOST_DIGITS: Final = 18
+
+
+class Malformed(Exception):  # noqa: N818 - the standard's word
+    """The request is malformed: its stream is reset (section 8.1.1)."""
+
+
+@attrs.define(eq=False)
+class RequestHead:
+    """A request before its body.
+
+    Attributes:
+        judged: What is judged of it: its HTTP method; the path of its target, with what was percent-encoded decoded; its
+            query; its fields, Host among them.
+        length: Of its body in bytes; None if that is not known before its end.
+        expects: Whether its client waits for a `100 Continue` before it sends the body.
+        target: Its target as it came.
+        scheme: That of its target.
+        fields: Its fields one by one, with Host for the authority.
+        fault: What is to be answered instead of serving it.
+        terms: What the endpoint that served the last request with it said of them; None before that.
+    """
+
+    judged: Head
+    length: int | None
+    expects: bool
+    target: bytes
+    scheme: str
+    fields: list[tuple[bytes, bytes]]
+    fault: RequestError | None = None
+    terms: Terms | None = None
+
+
+class Heads:
+    """Reads the heads of all requests of one server, and remembers those that came last and are not long.
+
+    Args:
+        longest: How many bytes a head may be.
+    """
+
+    __slots__ = ("_longest", "_remembered")
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._remembered = Remembered[Fields, RequestHead]()
+
+    def read(self, fields: Fields) -> RequestHead:
+        """Read a head.
+
+        Raises:
+            Malformed: It is none.
+        """
+        head = self._remembered.get(fields)
+        if head is None:
+            size = sum([len(name) + len(value) for name, value in fields])
+            head = _read(fields)
+            if head.fault is None:
+                head.fault = self._find_excess(fields, size)
+            self._remembered.keep(fields, head, size)
+        return head
+
+    def _find_excess(self, fields: Fields, size: int) -> RequestError | None:
+        if size + _FIELD_BYTES * len(fields) > self._longest:
+            return RequestError(431, f"the head is longer than {self._longest} bytes", "max_head_bytes")
+        if len(fields) > MOST_FIELDS:
+            return RequestError(431, f"the head has more than {MOST_FIELDS} fields")
+        return None
+
+
+def check_trailers(fields: Fields) -> None:
+    """Judge what comes after a body; nothing is done about it.
+
+    Raises:
+        Malformed: It cannot be.
+    """
+    for name, value in fields:
+        _check(name, value)
+
+
+def _read(fields: Fields) -> RequestHead:
+    pseudo, plain = _split(fields)
+    method, scheme, target = pseudo.get(b":method"), pseudo.get(b":scheme"), pseudo.get(b":path")
+    if method is None or not _TOKEN.fullmatch(method):
+        raise Malformed("its method is none")
+    if method == b"CONNECT":
+        if scheme is not None or target is not None or not pseudo.get(b":authority"):
+            raise Malformed("CONNECT has an authority, and nothing else")
+        scheme, target = b"http", b"*"
+    if not scheme or target is None or not _TARGET.fullmatch(target):
+        raise Malformed("it has no target, or none in ASCII")
+    found: dict[bytes, bytes | tuple[bytes, ...]] = {}
+    for name, value in plain:
+        _add(found, name, value)
+    fault = _find_fault(method, scheme, target) or _settle_host(found, pseudo.get(b":authority"))
+    expectation = found.get(b"expect")
+    if fault is None and expectation is not None and expectation != b"100-continue":
+        fault = RequestError(417, "the only expectation that can be met is 100-continue")
+    path, _, query = target.decode().partition("?")
+    head = Head(method.decode(), plain_path(unquote(path)), Headers.of(found), query)
+    length = _read_length(found.get(b"content-length"))
+    kept = [(name, value) for name, values in found.items() for value in _each(values)]
+    return RequestHead(head, length, expectation is not None, target, scheme.decode(), kept, fault)
+
+
+def _split(fields: Fields) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]]]:
+    """The parts of a request line, and the fields that have no colon at their beginning."""
+    pseudo: dict[bytes, bytes] = {}
+    plain: list[tuple[bytes, bytes]] = []
+    for name, value in fields:
+        if name[:1] != b":":
+            _check(name, value)
+            plain.append((bytes(name), bytes(value)))
+        elif plain or name not in _PSEUDO or name in pseudo or not _VALUE.fullmatch(value):
+            raise Malformed("a field with a colon is unknown, or twice there, or comes late")
+        else:
+            pseudo[name] = value
+    return pseudo, plain
+
+
+def _check(name: bytes, value: bytes) -> None:
+    if not _NAME.fullmatch(name):
+        raise Malformed("the name of a field is none")
+    if not _VALUE.fullmatch(value):
+        raise Malformed("the value of a field is none")
+    if name in _OF_THE_CONNECTION or (name == b"te" and value.lower() != b"trailers"):
+        raise Malformed("a field that is about the connection")
+
+
+def _add(found: dict[bytes, bytes | tuple[bytes, ...]], name: bytes, value: bytes) -> None:
+    earlier = found.get(name)
+    if earlier is None:
+        found[name] = value
+    elif name == b"cookie":  # which is cut into several for its compression alone (section 8.2.3)
+        assert isinstance(earlier, bytes)  # noqa: S101 - it is always joined
+        found[name] = earlier + b"; " + value
+    else:
+        found[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
+
+
+def _each(values: bytes | tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return (values,) if isinstance(values, bytes) else values
+
+
+def _settle_host(
+    found: dict[bytes, bytes | tuple[bytes, ...]], authority: bytes | None
+) -> RequestError | None:
+    """Have Host say for whom the request is, whichever way that was said."""
+    host = found.get(b"host")
+    if authority is None:
+        return None if isinstance(host, bytes) else RequestError(400, "a request names its host once")
+    if host is not None and (isinstance(host, tuple) or host.lower() != authority.lower()):
+        return RequestError(400, "the authority is another one than the field Host")
+    found[b"host"] = authority
+    return None
+
+
+def _find_fault(method: bytes, scheme: bytes, target: bytes) -> RequestError | None:
+    """Find what makes a request, which is well-formed, one that is not for this server."""
+    if method == b"CONNECT":
+        return RequestError(501, "nothing is tunnelled here")
+    if len(target) > LONGEST_LINE:
+        return RequestError(414, f"the target is longer than {LONGEST_LINE} bytes")
+    if scheme not in {b"http", b"https"} or (target == b"*" and method != b"OPTIONS"):
+        return RequestError(400, "the target is neither a path nor an http address")
+    return None
+
+
+def _read_length(value: bytes | tuple[bytes, ...] | None) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, bytes) or not value.isdigit() or len(value) > _MOST_DIGITS:
+        raise Malformed("content-length is not one number of bytes")
+    return int(value)

@@ -1,0 +1,480 @@
+"""One HTTP/2 request, as whoever serves it sees it: its body is read, its answer is said."""
+
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+import trio
+from h2.errors import ErrorCodes
+
+from mcpbus.core.budget import Account
+from mcpbus.core.receipt import DELIVERED, LOST, Receipt
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.owners import Peer
+from mcpbus.serving.asgi import Endpoint
+from mcpbus.serving.http1.head import RequestError, Terms
+from mcpbus.serving.http1.wire import too_slow
+from mcpbus.serving.http2.body import Body
+from mcpbus.serving.http2.head import RequestHead
+from mcpbus.serving.http2.push import Push
+from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
+from mcpbus.serving.options import ServeOptions
+from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.response import Opened
+from mcpbus.transports.unfinished import Unfinished
+
+_WITHOUT_BODY: Final = frozenset({204, 304})
+
+
+class Connection(Protocol):
+    """The connection of a request.
+
+    Attributes:
+        options: How it is served.
+        sending: Sends answers.
+        peer: From where it comes.
+    """
+
+    options: ServeOptions
+    sending: Sending
+    peer: Peer
+
+    def flush(self) -> None:
+        """Have what was said written: now, or with what is said in the same turn."""
+
+    def push_later(self, push: Push, /) -> None:
+        """Have `Push.write_now` called in the next turn of the scheduler."""
+
+    def date(self) -> tuple[bytes, bytes]:
+        """The field that says what time it is."""
+
+    def look_at(self, time: float, /) -> None:
+        """Have `Http2Request.expire` called then."""
+
+    def start(
+        self, request: "Http2Request", function: Callable[..., Awaitable[object]], /, *args: Any
+    ) -> None:
+        """Run a task that answers a request."""
+
+    def report(self, failure: BaseException, head: Head, /) -> None:
+        """Tell that the application failed."""
+
+    def note(self, limit: str, consequence: str, /) -> None:
+        """Note that a limit was reached."""
+
+    def answered(self, request: "Http2Request", /) -> None:
+        """Forget a request whose stream has ended."""
+
+
+class Http2Request:
+    """An `HttpRequest` of HTTP/2, and the `Outlet` of one that is served in its connection's turn.
+
+    Args:
+        connection: Its connection.
+        stream_id: Its stream.
+        read: Its head, with what only HTTP/2 wants to know of it.
+        terms: Who serves it, and how; None for an application that is called through ASGI.
+        scope: Encloses the task that began to serve it.
+
+    Attributes:
+        head: The request before its body, as it is judged.
+        peer: From where it came.
+        host: See `HttpRequest`: one that waits has a task of its own.
+        body: Its body.
+        waits_for_body: Whether it is served in a turn once its body is there.
+        started: Whether something of the answer was said.
+        gone: Whether nothing more can be said.
+        expires: When something takes too long: its body, or a quiet answer.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_ended",
+        "_left",
+        "_outgoing",
+        "_push",
+        "_unsaid",
+        "_waiting",
+        "body",
+        "expires",
+        "gone",
+        "head",
+        "host",
+        "peer",
+        "read",
+        "scope",
+        "started",
+        "stream_id",
+        "terms",
+        "waits_for_body",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream_id: int,
+        read: RequestHead,
+        terms: Terms | None,
+        scope: trio.CancelScope,
+    ) -> None:
+        self._connection = connection
+        self.stream_id = stream_id
+        self.read = read
+        self.terms = terms
+        self.scope = scope
+        self.head = read.judged
+        self.peer = connection.peer
+        self.host = None
+        self.body = Body(self._open_window)
+        self.waits_for_body = False
+        self.started = False
+        self.gone = False
+        self.expires = math.inf
+        self._outgoing = Outgoing(stream_id)
+        self._push: Push | None = None
+        self._unsaid: list[tuple[bytes, bytes]] | None = None  # a head that waits for what comes after it
+        self._ended = False
+        self._waiting: trio.Event | None = None
+        self._left = trio.lowlevel.ParkingLot()
+
+    @property
+    def cleared(self) -> bool:
+        """See `HttpRequest`."""
+        return self.terms is not None and self.terms.cleared
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Who serves it."""
+        assert self.terms is not None  # noqa: S101 - otherwise nobody asks
+        return self.terms.endpoint
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end of the answer was said."""
+        return self._ended
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def wake_at(self, time: float) -> None:
+        """Have `expire` called then."""
+        self.expires = time
+        if time < math.inf:
+            self._connection.look_at(time)
+
+    @property
+    def soonest(self) -> float:
+        """When it is to be looked at."""
+        return min(self.expires, self._outgoing.expires)
+
+    def expire(self) -> None:
+        """End what takes too long; or say something, if that is what it is time for."""
+        connection = self._connection
+        if connection.sending.is_stalled(self._outgoing):
+            self._give_up_stalled()
+        elif self.expires <= trio.current_time():
+            self.expires = math.inf
+            if self.waits_for_body:
+                self.waits_for_body = False
+                self.refuse(too_slow("body_timeout"))
+            elif self._push is not None:
+                self._push.wake()
+
+    def _give_up_stalled(self) -> None:
+        connection = self._connection
+        seconds = connection.options.write_deadline_seconds
+        connection.note(
+            "write_deadline_seconds", f"a stream whose client accepted nothing for {seconds:g} s was reset"
+        )
+        self.reset(ErrorCodes.CANCEL)
+
+    # -- its body --------------------------------------------------------------------------------
+
+    def begin_to_wait(self) -> None:
+        """Wait for the rest of the body, for as long as the endpoint gives its clients."""
+        if self.expires == math.inf:
+            self.wake_at(self.endpoint.limits.body_pace.begin(trio.current_time()))
+
+    def received(self, size: int) -> None:
+        """Note that so much more of the body has come."""
+        if self.waits_for_body and self.expires < math.inf:
+            self.wake_at(self.endpoint.limits.body_pace.go_on(self.expires, trio.current_time(), size))
+
+    def _open_window(self, size: int) -> None:
+        self._connection.sending.protocol.open_window(self.stream_id, size)
+        self._connection.flush()
+
+    async def read_body(self, limit: int) -> bytes | None:
+        """See `HttpRequest`."""
+        body, length = self.body, self.read.length
+        if length is not None and length > limit:
+            return None
+        if self.read.expects and not body and not body.over:
+            self.say_early(100)
+        endpoint = self.endpoint
+        pace = endpoint.limits.body_pace
+        until = pace.begin(trio.current_time())
+        with Unfinished(endpoint.budget, self.peer) as unfinished:
+            unfinished.add(body.take())
+            while not body.ended and len(unfinished) <= limit:
+                piece = await self._read_piece(until)
+                until = pace.go_on(until, trio.current_time(), len(piece))
+                unfinished.add(piece)
+            return await unfinished.whole() if len(unfinished) <= limit else None
+
+    async def _read_piece(self, until: float) -> bytes:
+        with trio.CancelScope(deadline=until):
+            await self.body.more()
+        piece = self.body.take()
+        if self.body.gone:
+            raise trio.BrokenResourceError("the client went away while its request was read")
+        if not piece and not self.body.ended:
+            await self._refuse(too_slow("body_timeout"))
+            raise trio.BrokenResourceError("the body of the request did not come in time")
+        return piece
+
+    # -- its answer ------------------------------------------------------------------------------
+
+    def say_early(self, status: int) -> None:
+        """Say that the answer will come."""
+        if self._is_open:
+            self._connection.sending.protocol.say_head(
+                self.stream_id, [(b":status", b"%d" % status)], last=False
+            )
+            self._connection.flush()
+
+    @property
+    def _is_open(self) -> bool:
+        return not self.gone and self._connection.sending.protocol.is_open(self.stream_id)
+
+    def say_head(self, status: int, fields: HeaderList, *, last: bool) -> None:
+        """Say the head of the answer.
+
+        Raises:
+            ValueError: A field cannot be said in HTTP.
+        """
+        said = [(b":status", b"%d" % status), *fields, self._connection.date()]
+        self._connection.sending.protocol.say_head(self.stream_id, said, last=last)
+        self.started = True
+
+    def begin(self, headers: HeaderList) -> None:
+        """Begin an answer of status 200 in pieces; its head goes out with the first one."""
+        assert self.terms is not None  # noqa: S101 - it is an endpoint's
+        self._unsaid = [*headers, *self.terms.cors]
+
+    def say(self, data: bytes, *, last: bool, sent: Sent) -> None:
+        """Say a piece of the answer."""
+        if not self._is_open:
+            sent(False)
+            return
+        if self._unsaid is not None:
+            fields, self._unsaid = self._unsaid, None
+            self.say_head(200, fields, last=False)
+        if self.head.verb == "HEAD":
+            data = b""
+        if data or last:
+            self._say(data, last=last, sent=sent)
+        else:
+            self._connection.sending.said_head(sent)
+        self._connection.flush()
+
+    def say_whole(self, reply: Answer, sent: Sent) -> None:
+        """Say a whole answer."""
+        fields = list(reply.headers)
+        if self.terms is not None:
+            fields += self.terms.cors
+        self._say_whole(reply.status, fields, reply.body, last=True, sent=sent)
+
+    def _say_whole(
+        self, status: int, fields: list[tuple[bytes, bytes]], body: bytes, *, last: bool, sent: Sent
+    ) -> None:
+        if not self._is_open:
+            sent(False)
+            return
+        if status not in _WITHOUT_BODY and not any(name == b"content-length" for name, _ in fields):
+            fields.append((b"content-length", b"%d" % len(body)))
+        if self.head.verb == "HEAD":
+            body = b""
+        self.say_head(status, fields, last=last and not body)
+        if body:
+            self._say(body, last=last, sent=sent)
+        else:
+            self._ended = last
+            self._connection.sending.said_head(partial(self._sent, sent) if last else sent)
+        self._connection.flush()
+
+    def _say(self, data: bytes, *, last: bool, sent: Sent) -> None:
+        self._ended = last
+        self._connection.sending.say(
+            self._outgoing, data, last=last, sent=partial(self._sent, sent) if last else sent
+        )
+
+    def _sent(self, sent: Sent, whole: bool) -> None:
+        """Take note that the last of the answer was written, or lost."""
+        sent(whole)
+        if whole and not self.gone:
+            self._let_go()
+            # A request that still goes on has its answer (RFC 9113, section 8.1).
+            self._connection.sending.protocol.reset(self.stream_id, ErrorCodes.NO_ERROR)
+        self._connection.answered(self)
+
+    # -- for a request that is served in a turn ----------------------------------------------------
+
+    def open(self, opened: Opened) -> None:
+        """See `Outlet`."""
+        if opened.stream.log is None and not opened.form.array:
+            self._push = Push(self, opened, self.endpoint.limits)
+            if self.gone:
+                self._push.cancel()
+            else:
+                self._push.begin()
+        else:
+            self._connection.start(self, self.endpoint.stream, self, opened)
+
+    def finish(self, answer: Answer) -> None:
+        """See `ReadyOutlet`."""
+        reply = _Reply(self, answer)
+        try:
+            self.say_whole(answer, reply.sent)
+            if self._outgoing.data:
+                reply.wait(len(self._outgoing.data))
+        except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
+            self.fail(failure)
+
+    def fail(self, failure: BaseException) -> None:
+        """See `ReadyOutlet`."""
+        self._connection.report(failure, self.head)
+        self.end_in_disorder()
+
+    def end_in_disorder(self) -> None:
+        """End what cannot be answered: with a 500, if nothing was said yet."""
+        if self.started or self.gone:
+            self.reset(ErrorCodes.INTERNAL_ERROR)
+        else:
+            self.refuse(RequestError(500, "the server failed"))
+
+    def refuse(self, fault: RequestError) -> None:
+        """Answer what is not served."""
+        self._connection.start(self, self._refuse, fault)
+
+    async def _refuse(self, fault: RequestError) -> None:
+        if fault.limit is not None:
+            self._connection.note(fault.limit, f"a request was answered {fault.status}")
+        fields = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
+        await self.answer(Answer(fault.status, fields, f"{fault.text}\n".encode()))
+
+    # -- for one that has a task -------------------------------------------------------------------
+
+    async def answer(self, reply: Answer) -> None:
+        """See `HttpRequest`. An answer that comes before the body has ended, ends after it: many clients send it all first."""
+        fields = list(reply.headers)
+        if self.terms is not None:
+            fields += self.terms.cors
+        early = not self.body.over
+        await self.wait_sent(partial(self._say_whole, reply.status, fields, reply.body, last=not early))
+        if early:
+            await self.say_end()
+
+    async def start_stream(self, headers: HeaderList) -> None:
+        """See `HttpRequest`. The head goes out with the first piece of the body."""
+        self.begin(headers)
+
+    async def write(self, data: bytes, *, more: bool) -> None:
+        """See `HttpRequest`."""
+        await self.wait_sent(partial(self.say, data, last=not more))
+
+    async def say_end(self) -> None:
+        """Say that this was all, once the body has ended, or is too long to wait for its end."""
+        options = self._connection.options
+        if not self.body.over:
+            await self.body.discard(most=options.unread_body_bytes, seconds=options.unread_body_seconds)
+        await self.wait_sent(partial(self.say, b"", last=True))
+
+    async def wait_sent(self, say: Callable[..., None]) -> None:
+        """Say something, and wait until it is written.
+
+        Raises:
+            trio.BrokenResourceError: It was lost.
+        """
+        if self._waiting is not None:
+            await self._waiting.wait()  # for what was said by one who was cancelled before it was written
+        outcome: list[bool] = []
+        done = self._waiting = trio.Event()
+
+        def sent(whole: bool) -> None:
+            outcome.append(whole)
+            done.set()
+
+        say(sent=sent)
+        await done.wait()
+        if not outcome[0]:
+            raise trio.BrokenResourceError("the client has gone, or accepted nothing for too long")
+
+    async def disconnected(self) -> None:
+        """See `HttpRequest`. One that has its whole answer is nobody's to wait for."""
+        if not self.gone:
+            await self._left.park()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def push_later(self, push: Push) -> None:
+        """Have what waits written together with what comes in this turn of the scheduler."""
+        self._connection.push_later(push)
+
+    def lose(self) -> None:
+        """End in the middle of the answer."""
+        self.reset(ErrorCodes.INTERNAL_ERROR)
+
+    def reset(self, code: ErrorCodes) -> None:
+        """Reset the stream, if it has not ended."""
+        if not self.gone:
+            self._connection.sending.protocol.reset(self.stream_id, code)
+            self.leave()
+            self._connection.flush()
+
+    def leave(self) -> None:
+        """Give up: the stream or the connection has gone."""
+        if self.gone:
+            return
+        self._let_go()
+        self._left.unpark_all()
+        self._connection.sending.drop(self._outgoing)
+        push, self._push = self._push, None
+        if push is not None:
+            push.cancel()
+        self._connection.answered(self)
+
+    def _let_go(self) -> None:
+        self.gone = True
+        self.waits_for_body = False
+        self.expires = math.inf
+        self.body.leave()
+
+
+class _Reply:
+    """A whole answer on its way, which is entered in the books, and counted if it has to wait."""
+
+    __slots__ = ("_account", "_answer", "_receipt", "_request")
+
+    def __init__(self, request: Http2Request, answer: Answer) -> None:
+        self._request = request
+        self._answer = answer
+        self._account: Account | None = None
+        self._receipt: Receipt | None = None
+
+    def wait(self, size: int) -> None:
+        """Count it, and so many bytes of it, until it is sent; it may be given up meanwhile."""
+        request = self._request
+        self._receipt = request.endpoint.enter(self._answer)
+        self._account = request.endpoint.budget.account("an answer", request.lose, owner=request.peer)
+        self._account.hold(size)
+
+    def sent(self, whole: bool) -> None:
+        """Note what has become of it."""
+        fate = DELIVERED if whole else LOST
+        if self._account is None:
+            self._request.endpoint.record(self._answer, fate)
+            return
+        self._account.close()
+        if self._receipt is not None:
+            self._receipt.settle(fate)

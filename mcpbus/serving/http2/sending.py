@@ -1,0 +1,158 @@
+"""The answers of one HTTP/2 connection, on their way through its windows: in turns, a frame of each at a time."""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import trio
+from h2.errors import ErrorCodes
+
+from mcpbus.serving.counters import Counters
+from mcpbus.serving.http2.protocol import LONGEST_FRAME, Protocol
+
+Sent = Callable[[bool], None]
+"""Told once when what was said is written, or lost."""
+
+_MOST_AT_ONCE: Final = 4 * LONGEST_FRAME
+"""How much is made ready before it is written: the more, the longer a short answer waits behind long ones."""
+
+
+class Outgoing:
+    """What one stream still has to say of its answer: one piece at a time.
+
+    Attributes:
+        stream_id: The stream.
+        data: What is left of the piece.
+        last: Whether it is the last one.
+        moved: How much of it was said since `expires` was set.
+        sent: Told when it is written, or lost.
+        expires: When its client has opened too little of a window for too long.
+    """
+
+    __slots__ = ("data", "expires", "last", "moved", "sent", "stream_id")
+
+    def __init__(self, stream_id: int) -> None:
+        self.stream_id = stream_id
+        self.expires = math.inf
+        self.data = memoryview(b"")
+        self.last = False
+        self.moved = 0
+        self.sent: Sent | None = None
+
+
+class Sending:
+    """Gives the protocol what the windows of the streams allow.
+
+    What waits here is held by whoever said it, who waits as well; see `Outgoing`.
+
+    Args:
+        protocol: The protocol.
+        counters: Counts the bytes that wait.
+        seconds: How long a client may open no window.
+        look_at: Has `is_stalled` asked at a time.
+    """
+
+    __slots__ = ("_counters", "_look_at", "_ready", "_seconds", "_streams", "_waiting", "protocol")
+
+    def __init__(
+        self, protocol: Protocol, counters: Counters, seconds: float, look_at: Callable[[float], None]
+    ) -> None:
+        self.protocol = protocol
+        self._look_at = look_at
+        self._counters = counters
+        self._seconds = seconds
+        self._streams: dict[int, Outgoing] = {}  # those that have something to say
+        self._ready: dict[int, None] = {}  # those of them whose windows are open, in the order of their turns
+        self._waiting: list[Sent] = []  # those who wait for what was made ready to be written
+
+    def say(self, outgoing: Outgoing, data: bytes, *, last: bool, sent: Sent) -> None:
+        """Say a piece of a body, once the one before it is sent; the last one may be empty."""
+        stream_id = outgoing.stream_id
+        if not self.protocol.is_open(stream_id):
+            sent(False)
+            return
+        if not self._ready and len(data) <= (self.protocol.room(stream_id) if data else 0):
+            self.protocol.say(stream_id, data, last=last)
+            self.protocol.earn()
+            self._waiting.append(sent)
+            return
+        outgoing.data = memoryview(data)
+        outgoing.last = last
+        outgoing.sent = sent
+        outgoing.moved = 0
+        self._counters.buffered += len(data)
+        self._streams[stream_id] = outgoing
+        self._ready[stream_id] = None
+
+    def said_head(self, sent: Sent) -> None:
+        """Note that an answer, or a piece of it, is all in what the protocol has to say."""
+        self._waiting.append(sent)
+
+    def window_opened(self, stream_id: int) -> None:
+        """Go on with a stream whose window was opened; with all of them if it is the connection's, 0."""
+        for each in (stream_id,) if stream_id else tuple(self._streams):
+            if each in self._streams:
+                self._ready[each] = None
+
+    def drop(self, outgoing: Outgoing) -> None:
+        """Forget what a stream has to say, which has gone."""
+        if self._streams.pop(outgoing.stream_id, None) is not None:
+            self._ready.pop(outgoing.stream_id, None)
+            self._finish(outgoing)(False)
+
+    def is_stalled(self, outgoing: Outgoing) -> bool:
+        """Whether the client has not opened a stream's window for too long."""
+        if outgoing.expires > trio.current_time() or outgoing.stream_id not in self._streams:
+            return False
+        if outgoing.stream_id in self._ready:  # it is for others that it waits
+            outgoing.expires = trio.current_time() + self._seconds
+            self._look_at(outgoing.expires)
+            return False
+        return True
+
+    def make_ready(self) -> tuple[bytes, list[Sent]]:
+        """Make the next frames, and return them with who is to be told when they are written."""
+        size, protocol = 0, self.protocol
+        while self._ready and size < _MOST_AT_ONCE:
+            stream_id = next(iter(self._ready))
+            del self._ready[stream_id]
+            outgoing = self._streams[stream_id]
+            size += self._say_next(protocol, outgoing)
+        waiting, self._waiting = self._waiting, []
+        return protocol.data_to_send(), waiting
+
+    def _say_next(self, protocol: Protocol, outgoing: Outgoing) -> int:
+        stream_id, data = outgoing.stream_id, outgoing.data
+        size = min(protocol.room(stream_id), len(data)) if data else 0
+        whole = size == len(data)
+        if size or whole:
+            protocol.say(stream_id, data[:size], last=whole and outgoing.last)
+            self._counters.buffered -= size
+            if whole or size == LONGEST_FRAME:
+                protocol.earn()  # a window that is opened byte by byte is no merit
+        if whole:
+            del self._streams[stream_id]
+            outgoing.data = data[size:]
+            self._waiting.append(self._finish(outgoing))
+            return size
+        outgoing.data = data[size:]
+        outgoing.moved += size
+        if outgoing.moved >= LONGEST_FRAME or outgoing.expires == math.inf:
+            outgoing.expires = trio.current_time() + self._seconds
+            outgoing.moved = 0
+            self._look_at(outgoing.expires)
+        if size:
+            self._ready[stream_id] = None
+        return size
+
+    def _finish(self, outgoing: Outgoing) -> Sent:
+        sent = outgoing.sent
+        assert sent is not None  # noqa: S101 - it has something to say
+        self._counters.buffered -= len(outgoing.data)
+        outgoing.data, outgoing.sent, outgoing.expires = memoryview(b""), None, math.inf
+        return sent
+
+    def reset(self, outgoing: Outgoing, code: ErrorCodes) -> None:
+        """Give up what a stream has to say, and the stream."""
+        self.protocol.reset(outgoing.stream_id, code)
+        self.drop(outgoing)

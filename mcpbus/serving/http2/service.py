@@ -1,0 +1,94 @@
+"""What the HTTP/2 connections of one server share."""
+
+import functools
+import logging
+import time
+from contextvars import copy_context
+from email.utils import formatdate
+
+import trio
+
+from mcpbus.core.containment import run_lasting
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.owners import Peer
+from mcpbus.serving.asgi import AsgiApp, DirectApp, Noting
+from mcpbus.serving.counters import Counters
+from mcpbus.serving.http1.deadlines import Deadlines
+from mcpbus.serving.http1.head import Terms
+from mcpbus.serving.http2.head import Heads, RequestHead
+from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.write_coalescer import WriteCoalescer
+
+_logger = logging.getLogger("mcpbus.serving")
+
+
+class Http2Service:
+    """Serves an application over HTTP/2: straight where it can be, and otherwise through ASGI.
+
+    Args:
+        app: The application.
+        options: How it is served.
+        state: What its lifespan left for its requests.
+        counters: What has happened to all connections.
+
+    Attributes:
+        heads: Reads the heads of requests.
+        context: The context variables with which each request begins.
+        coalescer: Has what is said in one turn of the scheduler written together.
+        deadlines: Ends what takes a connection too long.
+    """
+
+    def __init__(
+        self, app: AsgiApp, options: ServeOptions, state: dict[str, object], counters: Counters
+    ) -> None:
+        self.app = app
+        self.options = options
+        self.state = state
+        self.counters = counters
+        self.heads = Heads(options.max_head_bytes)
+        self.context = copy_context()
+        self.coalescer = WriteCoalescer()
+        self.deadlines = Deadlines(
+            min(options.keep_alive_seconds, options.head_seconds, options.unread_body_seconds)
+        )
+        more: object = app
+        self._direct = more if isinstance(more, DirectApp) else None
+        self._reached = more.reached if isinstance(more, Noting) else ReachedLimits()
+
+    async def run(self) -> None:
+        """Serve the connections, until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run_lasting, self.coalescer.run, "what writes for HTTP/2 connections")
+                await self.deadlines.run()
+        finally:
+            self.deadlines.lose_all()
+
+    def terms(self, head: RequestHead) -> Terms | None:
+        """Who serves a request, and how; None: the application does, through ASGI."""
+        endpoint = None if self._direct is None else self._direct.direct(head.judged.path)
+        terms = head.terms
+        if terms is not None and terms.endpoint is endpoint:
+            return terms
+        if endpoint is None:
+            return None
+        head.terms = Terms.of(endpoint, head.judged)
+        return head.terms
+
+    def note(self, limit: str, whom: Peer, consequence: str) -> None:
+        """Note that a limit was reached; see `ReachedLimits.note`."""
+        self._reached.note(limit, whom, consequence)
+
+    def report(self, failure: BaseException, head: Head) -> None:
+        """Tell that the application raised while it served a request."""
+        _logger.error("the application raised while it served %s %s", head.verb, head.path, exc_info=failure)
+
+    def date(self) -> tuple[bytes, bytes]:
+        """The field that says what time it is."""
+        return _date(int(time.time()))
+
+
+@functools.lru_cache(maxsize=2)
+def _date(now: int) -> tuple[bytes, bytes]:
+    return b"date", formatdate(now, usegmt=True).encode()

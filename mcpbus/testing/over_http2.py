@@ -1,0 +1,249 @@
+"""Exchanges with mcpbus's own HTTP/2 server: requests travel as frames, over connections in memory that are kept open."""
+
+import math
+from typing import Any
+from urllib.parse import quote
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.settings
+import trio
+
+from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.owners import Peer
+from mcpbus.serving.asgi import DirectApp
+from mcpbus.serving.counters import Counters
+from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.http2.service import Http2Service
+from mcpbus.serving.options import ServeOptions
+from mcpbus.testing.recording import Recording, Sent
+
+_LARGEST_WINDOW = 2**30
+
+
+class OverHttp2:
+    """Sends each request on a connection that is free, or a new one.
+
+    Args:
+        app: `Bus.asgi()`, or another application that is served without ASGI.
+        nursery: Where the server's side runs; what the application raises, is raised there.
+    """
+
+    def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        # A test says itself what comes too late.
+        self._service = _StrictService(app, ServeOptions(keep_alive_seconds=math.inf), nursery)
+        self._free: list[_Wire] = []
+        nursery.start_soon(self._service.run)
+
+    def send(self, sent: Sent, recording: Recording) -> None:
+        """Begin an exchange."""
+        wire = self._free.pop() if self._free else self._connect()
+        wire.send(sent, recording)
+
+    def _connect(self) -> "_Wire":
+        wire = _Wire(self._free, self._service.options.write_deadline_seconds)
+        self._nursery.start_soon(Http2Connection(self._service, wire, wire).run)
+        return wire
+
+
+class _StrictService(Http2Service):
+    """Lets a test fail for what a server writes into its log."""
+
+    def __init__(self, app: Any, options: ServeOptions, nursery: trio.Nursery) -> None:
+        super().__init__(app, options, {}, Counters())
+        self._nursery = nursery
+
+    def report(self, failure: BaseException, head: Head) -> None:  # noqa: ARG002
+        # In a task of its own: whoever reports may be a handler's task, where an exception is the handler's.
+        self._nursery.start_soon(_raise, failure)
+
+
+async def _raise(failure: BaseException) -> None:
+    raise failure
+
+
+class _Wire(trio.abc.Stream):
+    """The server's end of a connection; the client's end writes into the recording of the exchange that goes on.
+
+    It is its own `Owner`, too.
+
+    Args:
+        free: Where the connection is put while no exchange goes on.
+        seconds: How long a client has to accept something.
+    """
+
+    peer = Peer.at("127.0.0.1")
+
+    def __init__(self, free: "list[_Wire]", seconds: float) -> None:
+        self._free = free
+        self._seconds = seconds
+        self._said = trio.lowlevel.ParkingLot()
+        self._client = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None))
+        self._client.initiate_connection()
+        self._client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: _LARGEST_WINDOW})
+        self._client.increment_flow_control_window(_LARGEST_WINDOW)
+        self._stream_id = 0
+        self._ends = True
+        self._unsaid = memoryview(b"")
+        self._recording: Recording | None = None
+        self._left = False
+        self._closed = False
+
+    # -- the client's side -----------------------------------------------------------------------
+
+    def send(self, sent: Sent, recording: Recording) -> None:
+        """Begin an exchange."""
+        target = quote(sent.path, safe="/~!$&'()*+,;=:@%")
+        authority = [value for name, value in sent.fields if name == b"host"]
+        head = [
+            (b":method", sent.verb.encode()),
+            (b":scheme", b"http"),
+            (b":path", (f"{target}?{sent.query}" if sent.query else target).encode()),
+            *((b":authority", value) for value in authority),
+            *((name, value) for name, value in sent.fields if name != b"host"),
+        ]
+        lengths = [value for name, value in sent.fields if name == b"content-length"]
+        self._ends = all(value == b"%d" % len(sent.body) for value in lengths)  # otherwise more is to come
+        self._stream_id = self._client.get_next_available_stream_id()
+        self._client.send_headers(self._stream_id, head, end_stream=self._ends and not sent.body)
+        self._unsaid = memoryview(sent.body)
+        self._recording = recording
+        recording.on_disconnect = self._leave
+        self._say_body()
+
+    def _say_body(self) -> None:
+        client, stream_id = self._client, self._stream_id
+        while self._unsaid:
+            size = min(
+                client.local_flow_control_window(stream_id),
+                client.max_outbound_frame_size,
+                len(self._unsaid),
+            )
+            if not size:
+                break
+            last = self._ends and size == len(self._unsaid)
+            client.send_data(stream_id, self._unsaid[:size], end_stream=last)
+            self._unsaid = self._unsaid[size:]
+        self._said.unpark_all()
+
+    def _leave(self) -> None:
+        """Leave the exchange, and not the connection; a client that accepts nothing leaves both."""
+        recording, self._recording = self._recording, None
+        if recording is None:
+            return
+        if recording.stalled:
+            self._left = True
+        else:
+            self._client.reset_stream(self._stream_id, h2.errors.ErrorCodes.CANCEL)
+            self._end()
+        self._said.unpark_all()
+
+    def _end(self) -> None:
+        self._unsaid = memoryview(b"")
+        if not self._closed:
+            self._free.append(self)
+
+    def _hear(self, data: bytes) -> None:
+        for event in self._client.receive_data(data):
+            match event:
+                case h2.events.ResponseReceived(headers=headers):
+                    self._begin(headers)
+                case h2.events.DataReceived():
+                    self._take(event)
+                case h2.events.StreamEnded(stream_id=self._stream_id):
+                    self._complete()
+                case h2.events.StreamReset(stream_id=self._stream_id):
+                    recording, self._recording = self._recording, None
+                    if recording is not None:
+                        recording.abort()
+                        self._end()
+        if self._unsaid and self._recording is not None:
+            self._say_body()
+        self._said.unpark_all()
+
+    def _begin(self, fields: Any) -> None:
+        if self._recording is not None:
+            status = int(dict(fields)[b":status"])
+            self._recording.begin(status, [field for field in fields if field[0] != b":status"])
+
+    def _take(self, event: h2.events.DataReceived) -> None:
+        if event.flow_controlled_length:
+            self._client.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        if self._recording is not None and event.data:
+            self._recording.take(event.data, complete=False)
+
+    def _complete(self) -> None:
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.take(b"", complete=True)
+            self._end()
+
+    # -- the server's side -----------------------------------------------------------------------
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See `trio.abc.ReceiveStream`."""
+        await trio.lowlevel.checkpoint()
+        while not (data := self._client.data_to_send(max_bytes)):
+            if self._closed:
+                raise trio.ClosedResourceError
+            if self._left:
+                return b""
+            await self._said.park()
+        return data
+
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        """See `DeadlineStream`."""
+        if self._closed or self._left:
+            raise trio.BrokenResourceError
+        if self._recording is not None and self._recording.stalled and _is_of_a_stream(data):
+            return 0
+        self._hear(bytes(data))
+        return len(data)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """See `trio.abc.SendStream`."""
+        await trio.lowlevel.checkpoint()
+        recording = self._recording
+        if recording is not None:
+            with trio.move_on_after(self._seconds):
+                await recording.wait_for(lambda: recording.disconnected or not recording.stalled)
+            if recording.stalled and not recording.disconnected and _is_of_a_stream(data):
+                raise trio.BrokenResourceError("the client accepts nothing")
+        self.send_now(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """See `trio.abc.SendStream`; nobody asks."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """See `trio.abc.AsyncResource`."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    # -- the owner -------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """See `Owner`."""
+        self._closed = True
+        if self in self._free:
+            self._free.remove(self)
+        if self._recording is not None:
+            self._recording.abort()
+        self._said.unpark_all()
+
+    def blame(self, fault: Exception) -> None:
+        """See `Owner`. No test breaks a connection in this way."""
+        raise fault
+
+
+def _is_of_a_stream(data: bytes | bytearray | memoryview) -> bool:
+    """Whether something of this is said in a stream, and not of the connection alone, as its settings are."""
+    at = 0
+    while at < len(data):
+        if any(data[at + 5 : at + 9]):
+            return True
+        at += 9 + int.from_bytes(data[at : at + 3], "big")
+    return False

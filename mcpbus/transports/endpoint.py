@@ -40,7 +40,7 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
 from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
-from mcpbus.transports.response import Answering, HttpRequest, Opened, Outlet, ReadyOutlet
+from mcpbus.transports.response import HttpRequest, Opened, Outlet, ReadyOutlet, ResponseWriter
 from mcpbus.transports.resumption import resume
 from mcpbus.transports.websocket import WebSockets
 
@@ -206,9 +206,9 @@ class Endpoint:
     async def stream(self, http: HttpRequest, opened: Opened) -> None:
         """Write what comes on a stream until it or the connection ends."""
         with opened.writer:
-            answering = Answering(http, opened)
-            if not opened.form.json or not await answering.at_once():
-                await answering.run(self._bus.limits)
+            response = ResponseWriter(http, opened)
+            if not opened.form.json or not await response.at_once():
+                await response.run(self._bus.limits)
 
     def entered(self, answer: Answer) -> "Entered":
         """Count an answer while it is written, and enter it in the books if it is a reply: ``with endpoint.entered(answer): ...``."""

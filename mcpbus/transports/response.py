@@ -226,8 +226,8 @@ class Rendering:
         return self._stream.owed > 0 and not self._stream.laden
 
 
-class Answering:
-    """The response of one request, written by its own task.
+class ResponseWriter:
+    """Writes the response of one request, in its own task.
 
     Args:
         http: The request.

@@ -26,7 +26,7 @@ from mcpbus.protocol.http.messages import NO_CONTENT, Answer, refusal
 from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
 from mcpbus.protocol.routes import Line
 from mcpbus.transports.answers import GET_FORM
-from mcpbus.transports.response import Answering, HttpRequest, Opened, watch
+from mcpbus.transports.response import HttpRequest, Opened, ResponseWriter, watch
 
 _log = logging.getLogger("mcpbus")
 _NOTHING = Replay((), finished=False)
@@ -93,8 +93,8 @@ async def _go_on(
     bus: Hub, http: HttpRequest, stream: Stream, writer: Writer, connection: trio.CancelScope
 ) -> None:
     """Write what is said from now on."""
-    answering = Answering(http, Opened(stream, writer, GET_FORM, None), started=True)
-    while await answering.step(connection, bus.limits):
+    response = ResponseWriter(http, Opened(stream, writer, GET_FORM, None), started=True)
+    while await response.step(connection, bus.limits):
         pass
 
 

@@ -459,7 +459,7 @@ async def test_a_shared_channel_whose_client_takes_nothing_in_time_is_written_to
                 await trio.sleep(1)
                 await channel.receive(b'{"jsonrpc":"2.0","id":2,"method":"ping"}')
                 if given_up:
-                    channel._writer.connection.cancel()
+                    channel.writer.connection.cancel()
             assert whole == [False]
             assert len(written) == given_up
         assert stage.bus.statistics().delivered == 0

@@ -10,7 +10,7 @@ from mcpbus_actors import LazyActor
 from mcpbus.core import notification
 from mcpbus.core.call import Call
 from mcpbus.core.hub import Hub, hub_of
-from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.notification import Emission, Params, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.session import Session
@@ -92,6 +92,15 @@ class Context(Asking, HandlerContext):
         return self._call.context.legacy_session
 
     @property
+    def headers(self) -> Mapping[str, str]:
+        """The header fields with which the request came over HTTP, by their names in any case.
+
+        Empty over stdio, a WebSocket and HTTP+SSE, and in process. They are as the client, or a proxy, sent them, and nothing of
+        them is verified. `Authorization` is left out: whom `authenticate` found is the principal.
+        """
+        return self._call.context.headers.without(b"authorization")
+
+    @property
     def meta(self) -> dict[str, Any]:
         """The request's ``_meta``, as the client sent it."""
         return self._call.context.meta()
@@ -167,14 +176,14 @@ class Context(Asking, HandlerContext):
         """Send a log line of level error."""
         return await self.log("error", data)
 
-    async def notify(self, method: str, params: dict[str, Any] | None = None) -> Receipt:
+    async def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension, on the stream of this request.
 
         In revision 2026-07-28, send only what an extension defines that the client declared.
 
         Args:
             method: Its method, which begins with ``notifications/`` and is not one of the protocol's core.
-            params: Its parameters, a JSON object.
+            params: Its parameters, a JSON object; or the text of one, as `msgspec.Raw`.
 
         Raises:
             ValueError: The protocol's core defines `method`, or it is no notification.

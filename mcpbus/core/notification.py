@@ -6,7 +6,7 @@ be mended, and never inside an actor.
 
 from collections.abc import Hashable
 from math import isfinite
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,12 @@ LIST_CHANGED = {
     "prompts": "notifications/prompts/list_changed",
     "resources": "notifications/resources/list_changed",
 }
+
+
+Params: TypeAlias = dict[str, Any] | msgspec.Raw | None
+"""Of a notification: a JSON object, or the text of one, which is sent as it is."""
+
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])  # it looks at the members, and makes nothing of them
 
 
 class Emission(msgspec.Struct, frozen=True, gc=False):
@@ -82,20 +88,30 @@ def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -
     return Emission(kind, ledger.enter(MESSAGE), encoded + b"}}", None, severity)
 
 
-def custom(ledger: Ledger, kind: Kind, method: str, params: dict[str, Any] | None) -> Emission:
+def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> Emission:
     """Make a notification that the protocol's core does not define.
 
     Raises:
         ValueError: The core defines `method`, and it has rules of its own.
-        TypeError: `params` is not JSON.
+        TypeError: `params` is not JSON, or raw and not the JSON text of an object.
     """
     rest = method.removeprefix("notifications/")
     if rest == method or not rest:
         raise ValueError(f"{method!r} is not a notification: its name must begin with 'notifications/'")
     if method in _CORE:
         raise ValueError(f"{method!r} is the protocol's own; {_CORE[method]}")
+    if isinstance(params, msgspec.Raw):
+        _check_object(params)
     encoded = encode_notification(method, params)
     return Emission(kind, ledger.enter(method), encoded)
+
+
+def _check_object(raw: msgspec.Raw) -> None:
+    try:
+        str(memoryview(raw), "utf-8")
+        _OBJECT.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise TypeError(f"params is not the JSON text of an object: {fault}") from None
 
 
 def elicitation_complete(ledger: Ledger, elicitation_id: str) -> Emission:

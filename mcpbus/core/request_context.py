@@ -8,6 +8,7 @@ import msgspec
 from mcpbus.core.admission import InFlight
 from mcpbus.core.session import LogThreshold, Session
 from mcpbus.core.stream import Stream
+from mcpbus.protocol.http.headers import NO_HEADERS, Headers
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import decode_params
@@ -42,6 +43,7 @@ class RequestContext(msgspec.Struct, frozen=True):
         claim: What a modern request says of its client; None for a legacy one.
         session: Its legacy session, or its shared channel; None for modern and stateless HTTP.
         principal: Whom `authenticate` found.
+        headers: The header fields that came with it over HTTP; none where it came otherwise, or with others.
     """
 
     request: Request
@@ -52,6 +54,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     claim: ModernClaim | None = None
     session: Session | None = None
     principal: Any = None
+    headers: Headers = NO_HEADERS
 
     def table(self) -> InFlight | None:
         """The requests among which its id must be unique."""

@@ -17,7 +17,7 @@ from mcpbus_actors import Address
 from mcpbus.core import notification
 from mcpbus.core.admission import InFlight
 from mcpbus.core.event_log import ResumableStreams
-from mcpbus.core.notification import Emission
+from mcpbus.core.notification import Emission, Params
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.services import Services
 from mcpbus.core.stream import Stream
@@ -209,14 +209,14 @@ class Session:
         self.bus.check_thread("session.log")
         return self._say(notification.log(self.bus.ledger, Kind.SESSION_LOG, level, data, logger))
 
-    def notify(self, method: str, params: dict[str, Any] | None = None) -> Receipt:
+    def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension that no request caused.
 
         Where there is no stream for it yet it is held, within the bus's limits.
 
         Args:
             method: Its method, which begins with ``notifications/`` and is not one of the protocol's core.
-            params: Its parameters, a JSON object.
+            params: Its parameters, a JSON object; or the text of one, as `msgspec.Raw`.
 
         Raises:
             ValueError: The protocol's core defines `method`, or it is no notification.

@@ -8,7 +8,7 @@ import trio
 
 from mcpbus.core import notification
 from mcpbus.core.context import Client, Context
-from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.notification import Emission, Params, Progress
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
@@ -60,6 +60,11 @@ class SyncContext(HandlerContext):
         return self._context.session
 
     @property
+    def headers(self) -> Mapping[str, str]:
+        """The header fields with which the request came over HTTP; see `Context.headers`."""
+        return self._context.headers
+
+    @property
     def meta(self) -> dict[str, Any]:
         """The request's ``_meta``, as the client sent it."""
         return self._context.meta
@@ -98,7 +103,7 @@ class SyncContext(HandlerContext):
         """Send a log line of level error."""
         return self.log("error", data)
 
-    def notify(self, method: str, params: dict[str, Any] | None = None) -> Receipt:
+    def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension; see `Context.notify`."""
         return self._say(lambda: notification.custom(self._context.bus.ledger, Kind.CUSTOM, method, params))
 

@@ -237,7 +237,7 @@ class Endpoint:
         peer = outlet.peer
         if self._proxied:
             peer = self.exchange.origin(head, peer)
-        return self._responder.carry_out(decision, principal, peer, outlet)
+        return self._responder.carry_out(decision, head, principal, peer, outlet)
 
     def _refused(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
         """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
@@ -306,7 +306,7 @@ class Endpoint:
         host, decision = http.host, self._decide(http.head, body, principal)
         desk = _Desk(None if host is None else host.scope)
         peer = self.exchange.origin(http.head, http.peer)
-        result = self._responder.carry_out(decision, principal, peer, desk)
+        result = self._responder.carry_out(decision, http.head, principal, peer, desk)
         if isinstance(result, Answer):
             return result
         if desk.opened is not None:

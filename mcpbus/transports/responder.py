@@ -25,6 +25,7 @@ from mcpbus.protocol.http.messages import (
     Batch,
     DeliverResponse,
     EndSession,
+    Head,
     Initialize,
     OpenStream,
     Serve,
@@ -83,11 +84,11 @@ class Responder:
         }
 
     def carry_out(
-        self, decision: Decision, principal: Any, peer: Peer, outlet: Outlet
+        self, decision: Decision, head: Head, principal: Any, peer: Peer, outlet: Outlet
     ) -> Answer | EagerTask | None:
         """Carry out what was decided about a POST."""
         if isinstance(decision, Serve):
-            return self.serve(decision, principal, peer, outlet)
+            return self.serve(decision, head, principal, peer, outlet)
         match decision:
             case Batch():
                 return self._batch(decision, principal, peer, outlet)
@@ -103,7 +104,7 @@ class Responder:
         return decision
 
     def serve(
-        self, decision: Serve[Session], principal: Any, peer: Peer, outlet: Outlet
+        self, decision: Serve[Session], head: Head, principal: Any, peer: Peer, outlet: Outlet
     ) -> Answer | EagerTask | None:
         """Serve a request, `initialize` apart."""
         form, setting, stateless = self._forms[decision.accepts_json, decision.accepts_sse]
@@ -111,7 +112,15 @@ class Responder:
         if claim is None and session is None:
             setting = stateless
         context = RequestContext(
-            decision.request, decision.routing, decision.revision, setting, peer, claim, session, principal
+            decision.request,
+            decision.routing,
+            decision.revision,
+            setting,
+            peer,
+            claim,
+            session,
+            principal,
+            head.headers,
         )
         bus, scope = self._bus, outlet.scope
         apart = scope is None and bus.backend.may_wait(

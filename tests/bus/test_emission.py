@@ -45,6 +45,24 @@ def test_raw_json_is_brought_onto_one_line():
     assert not {b"\n", b"\r"} & {line.data[i : i + 1] for i in range(len(line.data))}
 
 
+@pytest.mark.parametrize("raw", [b"{}", b'{"a":\r\n[1,\n2]}', '{"é":"é"}'.encode()])
+def test_raw_params_are_sent_as_they_are_on_one_line(raw):
+    said = notification.custom(Ledger(), Kind.CUSTOM, "notifications/x", msgspec.Raw(raw))
+    assert json.loads(said.data) == message("notifications/x", **json.loads(raw))
+    assert b"\n" not in said.data
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"null", b"[]", b"1", b'{"a":', b'{"a":01}', b"{},1", b'{"a":"\xff"}', b'{"a":' + b"[" * 10_000],
+)
+def test_raw_params_that_are_not_the_text_of_an_object_are_refused(raw):
+    books = Ledger()
+    with pytest.raises(TypeError, match="params is not the JSON text of an object"):
+        notification.custom(books, Kind.CUSTOM, "notifications/x", msgspec.Raw(raw))
+    assert books.emitted == 0
+
+
 @given(NUMBERS, st.none() | NUMBERS, st.none() | TEXTS)
 def test_the_parts_of_progress(value, total, message):
     said = notification.progress(Ledger(), value, total, message)

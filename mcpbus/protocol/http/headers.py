@@ -112,6 +112,10 @@ class Headers(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._fields)
 
+    def without(self, name: bytes) -> "Headers":
+        """The same without a field, whose name is in lower case."""
+        return Headers.of({other: value for other, value in self._fields.items() if other != name})
+
     def _find(self, name: str | bytes) -> bytes | tuple[bytes, ...] | None:
         values = self._fields.get(name)  # type: ignore[arg-type]  # text is not there, and read as bytes below
         if values is None:
@@ -224,3 +228,7 @@ def decode_mirrored(value: str) -> str:
         ) from None
     except UnicodeDecodeError:
         raise ValueError("its Base64 does not hold UTF-8") from None
+
+
+NO_HEADERS: Final = Headers(())
+"""Of a request that did not come over HTTP."""

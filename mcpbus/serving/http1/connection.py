@@ -14,7 +14,8 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.protocol.http.messages import Answer, Head
-from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
+from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.http1.head import RequestError, RequestHead
 from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.push import Push
 from mcpbus.serving.http1.reactor import Reactor
@@ -244,16 +245,16 @@ class Http1Connection:
             whole = requests.take_whole(data) if wire.doing is IDLE else None
             if whole is not None:
                 head, body = whole
-                terms = self._lane.terms(head)
-                if terms is not None and terms.immediate:
-                    return self._respond(terms, head, body)
+                facts = self._lane.facts(head)
+                if facts is not None and facts.immediate:
+                    return self._respond(facts, head, body)
             requests.receive(data)
             head = self._next_whole(len(data))
             if head is None:
                 return None
-            terms = self._lane.terms(head)
-            if terms is not None and terms.immediate:
-                return self._respond(terms, head, requests.take_body())
+            facts = self._lane.facts(head)
+            if facts is not None and facts.immediate:
+                return self._respond(facts, head, requests.take_body())
             self._head = head
             self._go_on()
         except RequestError as fault:
@@ -290,28 +291,28 @@ class Http1Connection:
         if missing == 0:
             return head
         self._head = head
-        terms = self._lane.terms(head)
-        if terms is None or missing is None or missing > _MOST_IN_TURN or head.expects:
+        facts = self._lane.facts(head)
+        if facts is None or missing is None or missing > _MOST_IN_TURN or head.expects:
             self._go_on()
             return None
-        pace, now = terms.endpoint.limits.body_pace, trio.current_time()
+        pace, now = facts.endpoint.limits.body_pace, trio.current_time()
         wire.wait_for_body(
             pace.go_on(wire.expires, now, received) if wire.doing is Doing.BODY else pace.begin(now)
         )
         self._watch()
         return None
 
-    def _respond(self, terms: Terms, head: RequestHead, body: bytes) -> EagerTask | None:
+    def _respond(self, facts: HeadFacts, head: RequestHead, body: bytes) -> EagerTask | None:
         reactor, wire = self.reactor, self.wire
         assert reactor is not None  # noqa: S101 - it takes the turn
         wire.served = True
         wire.doing = SERVING
         wire.expires = math.inf
-        reactor.pace = pace = terms.pace
+        reactor.pace = pace = facts.pace
         if pace.slow:
             reactor.write_first()
-        request = Http1Request(self, wire, wire.peer, head.judged, head, terms, reactor.scope)
-        result = terms.endpoint.respond(head.judged, body, request, cleared=terms.cleared)
+        request = Http1Request(self, wire, wire.peer, head.judged, head, facts, reactor.scope)
+        result = facts.endpoint.respond(head.judged, body, request, cleared=facts.cleared)
         if not isinstance(result, Answer):
             return result
         request.reply = result
@@ -323,13 +324,13 @@ class Http1Connection:
     def open(self, request: Http1Request, opened: Opened) -> None:
         """Answer from a stream."""
         if opened.stream.log is None and not opened.form.array:
-            self._push = push = Push(self, request, opened, request.terms.endpoint.limits)
+            self._push = push = Push(self, request, opened, request.facts.endpoint.limits)
             if self._silent:
                 push.cancel()  # a client that says no more is not told what is still to come
             else:
                 push.begin()
         else:
-            self._go_on(request, partial(request.terms.endpoint.stream, request, opened))
+            self._go_on(request, partial(request.facts.endpoint.stream, request, opened))
 
     def flush_later(self, writer: Writer) -> None:
         """Have what waits written together with what comes in this turn: the connection's own, or the scheduler's."""

@@ -6,7 +6,7 @@ is not exactly as the standard has it is refused, also where the standard would 
 
 import functools
 import re
-from typing import Final, Self
+from typing import Final
 from urllib.parse import unquote
 
 import attrs
@@ -15,9 +15,7 @@ import httptools
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
-from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.http1.reactor import Pace
-from mcpbus.transports.answers import HeaderList
+from mcpbus.serving.head_facts import HeadFacts
 
 CHUNKED: Final = -1
 """The length of a body that says itself where it ends."""
@@ -70,32 +68,6 @@ class RequestError(Exception):
         self.limit = limit
 
 
-@attrs.frozen(eq=False)
-class Terms:
-    """How an endpoint serves all requests that have one head, as far as head and endpoint alone decide it.
-
-    Attributes:
-        endpoint: The endpoint.
-        immediate: See `Endpoint.is_immediate`.
-        cleared: If so, see `Endpoint.clears`.
-        cors: See `Endpoint.cors_headers`.
-        pace: How long turns take in which they are served. Such requests ask for the same, as a rule: newer clients name in
-            the head which tool they call.
-    """
-
-    endpoint: Endpoint
-    immediate: bool
-    cleared: bool
-    cors: HeaderList
-    pace: Pace = attrs.field(factory=Pace)
-
-    @classmethod
-    def of(cls, endpoint: Endpoint, head: Head) -> Self:
-        """Ask an endpoint."""
-        immediate = endpoint.is_immediate(head)
-        return cls(endpoint, immediate, immediate and endpoint.clears(head), endpoint.cors_headers(head))
-
-
 @attrs.define(eq=False)
 class RequestHead:
     """A request before its body. One that is not long is remembered: clients send the same few for ever.
@@ -110,7 +82,7 @@ class RequestHead:
         expects: Whether its client waits for a `100 Continue` before it sends the body.
         leaves: Whether its client wants to leave HTTP/1.1, for a WebSocket or for HTTP/2.
         plain: The same without credentials, which other clients send as well; None if there are none. Of both is said the same.
-        terms: What the endpoint that served the last request with it said of them; None before that.
+        facts: What the endpoint that served the last request with it said of them; None before that.
     """
 
     judged: Head
@@ -121,7 +93,7 @@ class RequestHead:
     expects: bool = False
     leaves: bool = False
     plain: "RequestHead | None" = None
-    terms: Terms | None = None
+    facts: HeadFacts | None = None
 
 
 class _Fields:

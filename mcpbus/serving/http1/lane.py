@@ -9,8 +9,9 @@ from mcpbus.core.containment import run_lasting
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp, Noting
 from mcpbus.serving.complaints import Complaints
+from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.deadlines import Deadlines
-from mcpbus.serving.http1.head import Heads, RequestHead, Terms
+from mcpbus.serving.http1.head import Heads, RequestHead
 from mcpbus.serving.http1.reactor import AVAILABLE, Reactor
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.write_coalescer import WriteCoalescer
@@ -67,18 +68,18 @@ class Lane:
             if self.reactor is not None:
                 self.reactor.close()
 
-    def terms(self, head: RequestHead) -> Terms | None:
+    def facts(self, head: RequestHead) -> HeadFacts | None:
         """Who serves a request, and how; None: the application does, through ASGI."""
-        endpoint, terms = self.app.direct(head.judged.path), head.terms
-        if terms is not None and terms.endpoint is endpoint:
-            return terms
+        endpoint, facts = self.app.direct(head.judged.path), head.facts
+        if facts is not None and facts.endpoint is endpoint:
+            return facts
         if endpoint is None or head.leaves:
             return None
         plain = head.plain or head
-        if plain.terms is None or plain.terms.endpoint is not endpoint:
-            plain.terms = Terms.of(endpoint, plain.judged)
-        head.terms = plain.terms
-        return head.terms
+        if plain.facts is None or plain.facts.endpoint is not endpoint:
+            plain.facts = HeadFacts.of(endpoint, plain.judged)
+        head.facts = plain.facts
+        return head.facts
 
     def websockets(self, head: RequestHead) -> WebSockets | None:
         """Who opens the WebSocket that a request asks for; None if it asks for none, or the application opens it through ASGI."""

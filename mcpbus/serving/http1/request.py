@@ -9,6 +9,7 @@ import trio
 from mcpbus.core.receipt import DELIVERED, LOST, Receipt
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
+from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.encoder import (
     CHUNKED,
     CLOSE,
@@ -19,7 +20,7 @@ from mcpbus.serving.http1.encoder import (
     encode_chunk,
     encode_head,
 )
-from mcpbus.serving.http1.head import RequestError, RequestHead, Terms
+from mcpbus.serving.http1.head import RequestError, RequestHead
 from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.wire import Wire
@@ -74,7 +75,7 @@ class Http1Request(msgspec.Struct, eq=False):
     Attributes:
         peer: From where it came.
         head: The request before its body, as it is judged.
-        terms: Who serves it, and how.
+        facts: Who serves it, and how.
         scope: Encloses the task that began to serve it.
         reply: A whole answer that waits to be written.
         started: Whether something of the answer was written.
@@ -88,7 +89,7 @@ class Http1Request(msgspec.Struct, eq=False):
     peer: Peer
     head: Head
     _read: RequestHead
-    terms: Terms
+    facts: HeadFacts
     scope: trio.CancelScope
     reply: Answer | None = None
     _unsaid: bytes | None = None  # a head that waits for what comes after it
@@ -101,7 +102,7 @@ class Http1Request(msgspec.Struct, eq=False):
     @property
     def cleared(self) -> bool:
         """See `HttpRequest`."""
-        return self.terms.cleared
+        return self.facts.cleared
 
     @property
     def host(self) -> Self:
@@ -138,9 +139,9 @@ class Http1Request(msgspec.Struct, eq=False):
                 if not requests.waiting and not body:
                     await wire.send(CONTINUE)
                 self._said_continue = True
-            pace = self.terms.endpoint.limits.body_pace
+            pace = self.facts.endpoint.limits.body_pace
             until = pace.begin(trio.current_time())
-            with Unfinished(self.terms.endpoint.budget, self.peer) as unfinished:
+            with Unfinished(self.facts.endpoint.budget, self.peer) as unfinished:
                 unfinished.add(body)
                 while requests.body is not None:
                     if len(unfinished) > limit:
@@ -158,7 +159,7 @@ class Http1Request(msgspec.Struct, eq=False):
 
     def write_now(self) -> None:
         """Write the whole answer that waits. See `Writer`."""
-        connection, endpoint, reply = self._connection, self.terms.endpoint, self.reply
+        connection, endpoint, reply = self._connection, self.facts.endpoint, self.reply
         assert reply is not None  # noqa: S101 - it is not written before that
         try:
             rest = self._wire.send_now(self.encode_answer(reply))
@@ -176,7 +177,7 @@ class Http1Request(msgspec.Struct, eq=False):
 
     async def _write_rest(self, rest: bytes, receipt: Receipt | None) -> None:
         connection, wire = self._connection, self._wire
-        account = self.terms.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
+        account = self.facts.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
         account.hold(len(rest))
         try:
             await wire.send(rest)
@@ -191,7 +192,7 @@ class Http1Request(msgspec.Struct, eq=False):
 
     def encode_answer(self, reply: Answer) -> bytes:
         """A whole answer; nothing can be written after it."""
-        cors = self.terms.cors
+        cors = self.facts.cors
         fields = [*reply.headers, *cors] if cors else reply.headers
         bodiless = self.head.verb == "HEAD"
         data = encode_answer(reply.status, fields, reply.body, self._say_connection(), bodiless=bodiless)
@@ -205,7 +206,7 @@ class Http1Request(msgspec.Struct, eq=False):
         framing = self._say_connection()
         if self._read.modern:
             framing += CHUNKED
-        self._unsaid = encode_head(200, [*headers, *self.terms.cors], framing)
+        self._unsaid = encode_head(200, [*headers, *self.facts.cors], framing)
 
     def encode_piece(self, data: bytes, *, more: bool) -> bytes:
         """A piece of an answer, the last one unless `more`."""

@@ -112,8 +112,8 @@ class Work:
     async def _serve_all(self) -> bytes | None:
         wire = self._wire
         while (head := await self._next_head()) is not None:
-            terms = self._lane.terms(head)
-            if terms is None:
+            facts = self._lane.facts(head)
+            if facts is None:
                 websockets = self._lane.websockets(head)
                 if websockets is not None:
                     await self._upgrade(websockets, head)
@@ -122,8 +122,8 @@ class Work:
                     raise RequestError(400, "HTTP/2 begins with the connection")
                 return head.raw + wire.requests.take_rest()
             wire.served = True
-            request = Http1Request(self._connection, wire, wire.peer, head.judged, head, terms, self.scope)
-            if not await self._serve(request, partial(_answer, terms.endpoint, request)):
+            request = Http1Request(self._connection, wire, wire.peer, head.judged, head, facts, self.scope)
+            if not await self._serve(request, partial(_answer, facts.endpoint, request)):
                 break
         return None
 

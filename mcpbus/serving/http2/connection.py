@@ -302,18 +302,18 @@ class Http2Connection:
         if self._tasks >= 2 * MOST_STREAMS:
             self._protocol.refuse(stream_id)
             return None
-        terms = None if head.fault is not None else self._service.terms(head)
-        request = Http2Request(self, stream_id, head, terms, self._scope)
+        facts = None if head.fault is not None else self._service.facts(head)
+        request = Http2Request(self, stream_id, head, facts, self._scope)
         request.body.ended = event.ended
         self._requests[stream_id] = request
         self._idle_since = None
         if head.fault is not None:
             request.refuse(head.fault)
-        elif terms is None:
+        elif facts is None:
             call = AsgiCall(self._service.app, request, self._asgi_scope, self._flush_soon)
             self.start(request, call.run)
-        elif not terms.immediate or (not event.ended and self._is_long(head.length or 0, head.expects)):
-            self.start(request, _answer, terms.endpoint, request)
+        elif not facts.immediate or (not event.ended and self._is_long(head.length or 0, head.expects)):
+            self.start(request, _answer, facts.endpoint, request)
         elif event.ended:
             return self._respond(request, b"")
         else:
@@ -350,15 +350,15 @@ class Http2Connection:
 
     def _respond(self, request: Http2Request, body: bytes) -> EagerTask | None:
         """Serve a request that is whole."""
-        terms = request.terms
-        assert terms is not None  # noqa: S101 - only an endpoint serves without waiting
-        pace = terms.pace
+        facts = request.facts
+        assert facts is not None  # noqa: S101 - only an endpoint serves without waiting
+        pace = facts.pace
         if pace.slow:
             self._flush()  # answers that are there do not wait for it
         begun = perf_counter()
         request.scope = self._scope
-        respond = terms.endpoint.respond
-        cleared = terms.cleared and request.read.length is not None  # otherwise it may be too long
+        respond = facts.endpoint.respond
+        cleared = facts.cleared and request.read.length is not None  # otherwise it may be too long
         try:
             result = self._service.context.copy().run(
                 partial(respond, request.head, body, request, cleared=cleared)

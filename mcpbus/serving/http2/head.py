@@ -9,7 +9,8 @@ import attrs
 from mcpbus.protocol.bounded_cache import Remembered
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
-from mcpbus.serving.http1.head import LONGEST_LINE, MOST_FIELDS, RequestError, Terms
+from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.http1.head import LONGEST_LINE, MOST_FIELDS, RequestError
 from mcpbus.serving.http2.fields import Fields
 
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -42,7 +43,7 @@ class RequestHead:
         scheme: That of its target.
         fields: Its fields one by one, with Host for the authority.
         fault: What is to be answered instead of serving it.
-        terms: What the endpoint that served the last request with it said of them; None before that.
+        facts: What the endpoint that served the last request with it said of them; None before that.
     """
 
     judged: Head
@@ -52,7 +53,7 @@ class RequestHead:
     scheme: str
     fields: list[tuple[bytes, bytes]]
     fault: RequestError | None = None
-    terms: Terms | None = None
+    facts: HeadFacts | None = None
 
 
 class Heads:

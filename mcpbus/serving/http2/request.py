@@ -13,7 +13,8 @@ from mcpbus.core.receipt import DELIVERED, LOST, Receipt
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.http1.head import RequestError, Terms
+from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.http1.head import RequestError
 from mcpbus.serving.http1.wire import too_slow
 from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.head import RequestHead
@@ -74,7 +75,7 @@ class Http2Request:
         connection: Its connection.
         stream_id: Its stream.
         read: Its head, with what only HTTP/2 wants to know of it.
-        terms: Who serves it, and how; None for an application that is called through ASGI.
+        facts: Who serves it, and how; None for an application that is called through ASGI.
         scope: Encloses the task that began to serve it.
 
     Attributes:
@@ -98,6 +99,7 @@ class Http2Request:
         "_waiting",
         "body",
         "expires",
+        "facts",
         "gone",
         "head",
         "host",
@@ -106,7 +108,6 @@ class Http2Request:
         "scope",
         "started",
         "stream_id",
-        "terms",
         "waits_for_body",
     )
 
@@ -115,13 +116,13 @@ class Http2Request:
         connection: Connection,
         stream_id: int,
         read: RequestHead,
-        terms: Terms | None,
+        facts: HeadFacts | None,
         scope: trio.CancelScope,
     ) -> None:
         self._connection = connection
         self.stream_id = stream_id
         self.read = read
-        self.terms = terms
+        self.facts = facts
         self.scope = scope
         self.head = read.judged
         self.peer = connection.peer
@@ -141,13 +142,13 @@ class Http2Request:
     @property
     def cleared(self) -> bool:
         """See `HttpRequest`."""
-        return self.terms is not None and self.terms.cleared
+        return self.facts is not None and self.facts.cleared
 
     @property
     def endpoint(self) -> Endpoint:
         """Who serves it."""
-        assert self.terms is not None  # noqa: S101 - otherwise nobody asks
-        return self.terms.endpoint
+        assert self.facts is not None  # noqa: S101 - otherwise nobody asks
+        return self.facts.endpoint
 
     @property
     def ended(self) -> bool:
@@ -259,8 +260,8 @@ class Http2Request:
 
     def begin(self, headers: HeaderList) -> None:
         """Begin an answer of status 200 in pieces; its head goes out with the first one."""
-        assert self.terms is not None  # noqa: S101 - it is an endpoint's
-        self._unsaid = [*headers, *self.terms.cors]
+        assert self.facts is not None  # noqa: S101 - it is an endpoint's
+        self._unsaid = [*headers, *self.facts.cors]
 
     def say(self, data: bytes, *, last: bool, sent: Sent) -> None:
         """Say a piece of the answer."""
@@ -281,8 +282,8 @@ class Http2Request:
     def say_whole(self, reply: Answer, sent: Sent) -> None:
         """Say a whole answer."""
         fields = list(reply.headers)
-        if self.terms is not None:
-            fields += self.terms.cors
+        if self.facts is not None:
+            fields += self.facts.cors
         self._say_whole(reply.status, fields, reply.body, last=True, sent=sent)
 
     def _say_whole(
@@ -368,8 +369,8 @@ class Http2Request:
     async def answer(self, reply: Answer) -> None:
         """See `HttpRequest`. An answer that comes before the body has ended, ends after it: many clients send it all first."""
         fields = list(reply.headers)
-        if self.terms is not None:
-            fields += self.terms.cors
+        if self.facts is not None:
+            fields += self.facts.cors
         early = not self.body.over
         await self.wait_sent(partial(self._say_whole, reply.status, fields, reply.body, last=not early))
         if early:

@@ -14,8 +14,8 @@ from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp, Noting
 from mcpbus.serving.counters import Counters
+from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.deadlines import Deadlines
-from mcpbus.serving.http1.head import Terms
 from mcpbus.serving.http2.head import Heads, RequestHead
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.write_coalescer import WriteCoalescer
@@ -65,16 +65,16 @@ class Http2Service:
         finally:
             self.deadlines.lose_all()
 
-    def terms(self, head: RequestHead) -> Terms | None:
+    def facts(self, head: RequestHead) -> HeadFacts | None:
         """Who serves a request, and how; None: the application does, through ASGI."""
         endpoint = None if self._direct is None else self._direct.direct(head.judged.path)
-        terms = head.terms
-        if terms is not None and terms.endpoint is endpoint:
-            return terms
+        facts = head.facts
+        if facts is not None and facts.endpoint is endpoint:
+            return facts
         if endpoint is None:
             return None
-        head.terms = Terms.of(endpoint, head.judged)
-        return head.terms
+        head.facts = HeadFacts.of(endpoint, head.judged)
+        return head.facts
 
     def note(self, limit: str, whom: Peer, consequence: str) -> None:
         """Note that a limit was reached; see `ReachedLimits.note`."""

@@ -1,4 +1,4 @@
-"""The command line: `mcpbus serve | stdio | demo | routes` of a server, `mcpbus inspect | list | call` of a client."""
+"""The command line: `mcpbus serve | stdio | demo | routes` of a server, `mcpbus inspect | list | call | install` of a client."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -11,6 +11,7 @@ import click
 from mcpbus import __version__
 from mcpbus.cli.calling import call
 from mcpbus.cli.inspecting import inspect, list_
+from mcpbus.cli.installing import install
 from mcpbus.cli.logs import log_options
 from mcpbus.cli.targets import load_server
 from mcpbus.protocol.http.origin import HttpOptions
@@ -253,5 +254,5 @@ def _serve_http(server: Server, given: dict[str, Any]) -> None:
         raise click.ClickException(str(error)) from None
 
 
-for _command in (inspect, list_, call):
+for _command in (inspect, list_, call, install):
     main.add_command(_command)

@@ -22,14 +22,24 @@ def load_server(target: str) -> Server:
     Raises:
         LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.
     """
-    place, colon, name = target.rpartition(":")
-    if colon and name.isidentifier():
+    place, name = split_target(target)
+    if name:
         return _named(_load(place), place, name)
-    if colon and not name:
-        raise LookupError(
-            f"{target!r} names no server: write {place or 'weather.py'}, or {place or 'weather.py'}:NAME"
-        )
+    if target.endswith(":"):
+        place = target.removesuffix(":") or "weather.py"
+        raise LookupError(f"{target!r} names no server: write {place}, or {place}:NAME")
     return _only(_load(target), target)
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """Return the file or the module that a target names, and the name after its colon, which may be empty."""
+    place, colon, name = target.rpartition(":")
+    return (place, name) if colon and name.isidentifier() else (target, "")
+
+
+def is_file(place: str) -> bool:
+    """Whether it is a file that is named, and not a module."""
+    return place.endswith(".py") or os.sep in place
 
 
 def _named(module: ModuleType, place: str, name: str) -> Server:
@@ -61,7 +71,7 @@ def _load(place: str) -> ModuleType:
     if not place:
         raise LookupError("it names neither a file nor a module: write one, such as weather.py or weather")
     with redirect_stdout(sys.stderr):
-        if place.endswith(".py") or os.sep in place:
+        if is_file(place):
             return _load_file(Path(place))
         return _load_module(place)
 

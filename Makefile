@@ -6,6 +6,7 @@ BIND ?= 127.0.0.1:8000
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
+TOKENS := $(VENV)/.auth
 DEV := $(VENV)/.dev
 NODE := $(VENV)/.node
 BENCH := $(VENV)/.bench
@@ -19,8 +20,12 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --ed
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: $(CORE) ## Serve the demonstration server at http://BIND/mcp (BIND=127.0.0.1:8000)
+demo: $(if $(AUTH),$(TOKENS),$(CORE)) ## Serve the demonstration server at http://BIND/mcp (BIND=127.0.0.1:8000; AUTH=1 for one with tokens)
+ifeq ($(AUTH),)
 	@exec $(BIN)/mcpbus demo --bind $(BIND)
+else
+	@BIND=$(BIND) exec $(BIN)/python -m mcpbus.examples.authorized
+endif
 
 test: $(DEV) ## Run the tests (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest $(ARGS)
@@ -68,6 +73,11 @@ $(CORE): pyproject.toml
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(INSTALL) .
+	@touch $@
+
+$(TOKENS): $(CORE)
+	@echo "Adding what verifies tokens to $(VENV) ..."
+	@$(INSTALL) '.[auth]'
 	@touch $@
 
 $(DEV): $(CORE)

@@ -1,0 +1,194 @@
+"""Over real sockets: the official SDK's client finds out by itself how to log in, and the demo behind tokens tells people."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+
+import httpx2
+import pytest
+import trio
+from channels import CLAIM
+from mcp import ClientSession
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
+
+from mcpbus import Context, ServeOptions, Server
+from mcpbus.auth import JwtVerifier, ResourceServer
+from mcpbus.examples.agreeable import AgreeableIssuer
+from mcpbus.serving import serve
+from mcpbus.testing import Issuer, open_probe
+
+TOLERATED = pytest.mark.filterwarnings(
+    "ignore::mcp.shared.exceptions.MCPDeprecationWarning",
+    "ignore:Async generator 'http(x|core)2:ResourceWarning",
+)
+
+
+def free_ports():
+    """A port that is free, with the one after it."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            try:
+                other.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+class Storage:
+    """What a client keeps of its tokens."""
+
+    tokens = client = None
+
+    async def get_tokens(self):
+        return self.tokens
+
+    async def set_tokens(self, tokens):
+        self.tokens = tokens
+
+    async def get_client_info(self):
+        return self.client
+
+    async def set_client_info(self, client):
+        self.client = client
+
+
+class Browser:
+    """Follows the one redirect that leads back to the client."""
+
+    def __init__(self):
+        self.visited = []
+        self._result = None
+
+    async def visit(self, url):
+        self.visited.append(httpx2.URL(url))
+        async with httpx2.AsyncClient() as client:
+            back = httpx2.URL((await client.get(url)).headers["location"]).params
+        self._result = AuthorizationCodeResult(code=back["code"], state=back["state"], iss=back["iss"])
+
+    async def come_back(self):
+        return self._result
+
+
+def signing_in(url, browser, storage=None):
+    metadata = OAuthClientMetadata(
+        redirect_uris=["http://127.0.0.1:1/callback"],
+        client_name="a test",
+        grant_types=["authorization_code", "refresh_token"],
+    )
+    return OAuthClientProvider(url, metadata, storage or Storage(), browser.visit, browser.come_back)
+
+
+def make_server(auth):
+    server = Server("files", auth=auth)
+
+    @server.tool
+    async def read(ctx: Context) -> str:
+        return ctx.principal.subject
+
+    @server.tool(scopes=["files:write"])
+    async def write() -> str:
+        return "written"
+
+    return server
+
+
+@TOLERATED
+async def test_the_official_client_logs_in_steps_up_and_refreshes():
+    port, browser, storage = free_ports(), Browser(), Storage()
+    issuer = Issuer(f"http://127.0.0.1:{port + 1}", clock=time.time)
+    server = make_server(
+        ResourceServer(f"http://127.0.0.1:{port}/mcp", JwtVerifier(issuer.url), scopes=["files:read"])
+    )
+    agreeable = AgreeableIssuer(issuer, lifetime=4)
+    options = ServeOptions(bind=f"127.0.0.1:{port + 1}")
+    async with server.open() as bus, trio.open_nursery() as nursery:
+        with trio.fail_after(30):
+            await nursery.start(lambda task_status: serve(agreeable, options, task_status=task_status))
+            [url] = await nursery.start(
+                lambda task_status: bus.serve(bind=f"127.0.0.1:{port}", task_status=task_status)
+            )
+            async with (
+                httpx2.AsyncClient(auth=signing_in(url, browser, storage), timeout=20) as http,
+                streamable_http_client(url, http_client=http) as (read, write),
+                ClientSession(read, write) as session,
+            ):
+                await session.initialize()
+                assert said(await session.call_tool("read", {})) == "somebody"
+                assert [visit.params["scope"] for visit in browser.visited] == ["files:read"]
+                assert [visit.params["resource"] for visit in browser.visited] == [url]
+
+                assert said(await session.call_tool("write", {})) == "written"
+                assert len(browser.visited) == 2
+                assert set(browser.visited[1].params["scope"].split()) == {"files:read", "files:write"}
+
+                first = storage.tokens.access_token
+                await trio.sleep(4.5)
+                assert said(await session.call_tool("write", {})) == "written"
+                assert storage.tokens.access_token != first
+                assert len(browser.visited) == 2
+        nursery.cancel_scope.cancel()
+    assert [set(grant.scope.split()) for grant in agreeable.granted] == [
+        {"files:read"},
+        {"files:read", "files:write"},
+    ]
+
+
+def said(result):
+    return result.content[0].text
+
+
+async def test_the_demo_behind_tokens_says_how_to_get_one():
+    port = free_ports()
+    environment = {**os.environ, "BIND": f"127.0.0.1:{port}"}
+    command = [sys.executable, "-m", "mcpbus.examples.authorized"]
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery, httpx2.AsyncClient() as http:
+            process = await trio.lowlevel.open_process(command, env=environment, stderr=subprocess.PIPE)
+            told = b""
+            while b"is served at" not in told:
+                told += await process.stderr.receive_some() or pytest.fail(f"it has ended: {told}")
+            [url] = re.findall(rf"http://\S+:{port}/mcp", told.decode())
+            refused = await http.post(url, json={})
+            [metadata] = re.findall('resource_metadata="([^"]+)"', refused.headers["www-authenticate"])
+            [issuer] = (await http.get(metadata)).json()["authorization_servers"]
+            assert f"{issuer}/token" in told.decode()
+            form = {"grant_type": "client_credentials", "scope": "demo demo:secret"}
+            token = (await http.post(f"{issuer}/token", data=form)).json()["access_token"]
+            fields = {
+                "authorization": f"Bearer {token}",
+                "mcp-protocol-version": "2026-07-28",
+                "mcp-method": "tools/call",
+                "mcp-name": "tell_secret",
+            }
+            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+            params = {"name": "tell_secret", "arguments": {}, "_meta": CLAIM}
+            answer = await http.post(url, json={**call, "params": params}, headers=fields)
+            assert "somebody" in answer.json()["result"]["content"][0]["text"]
+            process.terminate()
+            await process.wait()
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        (b"grant_type=authorization_code&code=made-up", "invalid_grant"),
+        (b"grant_type=refresh_token&refresh_token=made-up", "invalid_grant"),
+        (b"grant_type=password", "unsupported_grant_type"),
+        (b"", "unsupported_grant_type"),
+    ],
+)
+async def test_the_agreeable_issuer_does_not_agree_to_what_was_made_up(form, error, autojump_clock):
+    async with open_probe(AgreeableIssuer(Issuer("http://localhost:1"))) as probe:
+        answer = await probe.send("POST", form, target="/token").ended()
+        assert (answer.status, answer.messages) == (400, [{"error": error}])
+        query = "client_id=client-1&redirect_uri=https://evil.example&code_challenge=x"
+        answer = await probe.send("GET", target=f"/authorize?{query}").ended()
+        assert answer.status == 400

@@ -18,8 +18,8 @@ from mcpbus.serving.connection import Connection, Service, Stream
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.reactor import Reactor
+from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.frames import PREFACE_AS_REQUEST
 from mcpbus.serving.http2.service import Http2Service
@@ -69,10 +69,10 @@ class Accepted:
         guard = self._guard
         if guard.tls is not None:
             self.start_soon(self._shake_hands, guard.tls)
-        elif guard.lane is None:
+        elif guard.http1 is None:
             self.start_soon(self.hand_over, b"")
         else:
-            self._serve_in_lane(guard.lane, self.transport, guard.lane.reactor)
+            self._serve_http1(guard.http1, self.transport, guard.http1.reactor)
 
     async def _shake_hands(self, tls: ssl.SSLContext) -> None:
         guard = self._guard
@@ -85,13 +85,13 @@ class Accepted:
             raise
         if self._tls.selected_alpn_protocol() == "h2":
             await self._serve_http2(b"")
-        elif guard.lane is not None:
-            self._serve_in_lane(guard.lane, self._tls, None)
+        elif guard.http1 is not None:
+            self._serve_http1(guard.http1, self._tls, None)
         else:
             await self.hand_over(b"")
 
-    def _serve_in_lane(self, lane: Lane, stream: Stream, reactor: Reactor | None) -> None:
-        connection = Http1Connection(lane, stream, self, reactor)
+    def _serve_http1(self, service: Http1Service, stream: Stream, reactor: Reactor | None) -> None:
+        connection = Http1Connection(service, stream, self, reactor)
         connection.begin()
         self._enter(connection)
 
@@ -196,7 +196,7 @@ class Guard:
 
     Attributes:
         complaints: Warns of what clients do.
-        lane: What serves HTTP/1.1, if hypercorn does not.
+        http1: What serves HTTP/1.1, if hypercorn does not.
         service: What connections served by hypercorn share.
         http2: What those share that speak HTTP/2.
         retired: Whether connections end with the request that is under way.
@@ -219,9 +219,9 @@ class Guard:
         self.tls = tls
         self.complaints = Complaints()
         self.http2 = Http2Service(app, options, state, counters)
-        self.lane: Lane | None = None
+        self.http1: Http1Service | None = None
         if options.http1 == "lane" and isinstance(app, DirectApp):
-            self.lane = Lane(app, options)
+            self.http1 = Http1Service(app, options)
         self.retired = False
         self._open: set[Accepted] = set()
         self._all_closed = trio.Event()
@@ -293,8 +293,8 @@ class Guard:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run_lasting, self.service.coalescer.run, "what writes for connections")
             nursery.start_soon(run_lasting, self.http2.run, "what serves HTTP/2")
-            if self.lane is not None:
-                nursery.start_soon(run_lasting, self.lane.run, "what serves HTTP/1.1")
+            if self.http1 is not None:
+                nursery.start_soon(run_lasting, self.http1.run, "what serves HTTP/1.1")
 
     async def retire(self) -> None:
         """Close idle connections now, and the others when their last request has ended."""

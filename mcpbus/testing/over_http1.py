@@ -12,8 +12,8 @@ import trio
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.reactor import Pollable, Reactor, Turn
+from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.options import ServeOptions
 from mcpbus.testing.recording import Recording, Sent
 
@@ -29,10 +29,10 @@ class OverHttp1:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        self._lane = _StrictLane(app, ServeOptions(keep_alive_seconds=math.inf), nursery)
-        self._reactor = self._lane.reactor = WireReactor(self._lane.context)
+        self._service = _StrictService(app, ServeOptions(keep_alive_seconds=math.inf), nursery)
+        self._reactor = self._service.reactor = WireReactor(self._service.context)
         self._free: list[_Wire] = []
-        nursery.start_soon(self._lane.run)
+        nursery.start_soon(self._service.run)
 
     def send(self, sent: Sent, recording: Recording) -> None:
         """Begin an exchange."""
@@ -40,12 +40,12 @@ class OverHttp1:
         wire.send(sent, recording)
 
     def _connect(self) -> "_Wire":
-        wire = _Wire(self._free, self._reactor, self._nursery, self._lane.options.write_deadline_seconds)
-        Http1Connection(self._lane, wire, wire, self._reactor).begin()
+        wire = _Wire(self._free, self._reactor, self._nursery, self._service.options.write_deadline_seconds)
+        Http1Connection(self._service, wire, wire, self._reactor).begin()
         return wire
 
 
-class _StrictLane(Lane):
+class _StrictService(Http1Service):
     """Lets a test fail for what a server writes into its log."""
 
     def __init__(self, app: DirectApp, options: ServeOptions, nursery: trio.Nursery) -> None:

@@ -15,7 +15,7 @@ from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.lane import Lane
+from mcpbus.serving.http1.service import Http1Service
 from mcpbus.testing.over_http1 import WireReactor
 
 LIMIT = 1000
@@ -284,7 +284,7 @@ async def open_lane(*, turns=False, app=None, limits=None, **options):
     endpoint = Endpoint(turns=turns) if app is None else app
     if limits is not None:
         endpoint.limits = limits
-    lane = Lane(endpoint, ServeOptions(**options))
+    lane = Http1Service(endpoint, ServeOptions(**options))
     lane.reactor = WireReactor(lane.context) if turns else None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run)

@@ -1,4 +1,4 @@
-"""What is special about connections of the lane that have no task of their own: turns, and answers that come on a stream."""
+"""What is special about HTTP/1.1 connections that have no task of their own: turns, and answers that come on a stream."""
 
 import contextvars
 import gc

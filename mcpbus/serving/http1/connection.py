@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of the lane: its requests are served one after the other.
+"""One HTTP/1.1 connection: its requests are served one after the other.
 
 Most of them in a turn of the connection, which waits for nothing: what has come is read, the request is served, the answer
 written. A quiet connection, and one whose answer comes on a stream, then has no task. What has to be waited for is left to a
@@ -16,11 +16,11 @@ from mcpbus_actors import EagerTask
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.head import RequestError, RequestHead
-from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.push import Push
 from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
+from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http1.wire import IDLE, SERVING, Doing, Owner, Wire, too_slow
 from mcpbus.serving.http1.work import FAILED, Work
 from mcpbus.serving.websocket.carrier import Speaker
@@ -35,7 +35,7 @@ class Http1Connection:
     """Serves what a client asks for over HTTP/1.1, until it leaves or wants to speak something else.
 
     Args:
-        lane: What all connections of a server share.
+        service: What all connections of a server share.
         stream: The connection.
         owner: Who accepted it.
         reactor: Waits for the stream, if it can be polled.
@@ -47,33 +47,33 @@ class Http1Connection:
         work: The task that goes on with it; None while it takes turns.
     """
 
-    __slots__ = ("_head", "_lane", "_owner", "_push", "_silent", "reactor", "readiness", "wire", "work")
+    __slots__ = ("_head", "_owner", "_push", "_service", "_silent", "reactor", "readiness", "wire", "work")
 
     def __init__(
-        self, lane: Lane, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
+        self, service: Http1Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
     ) -> None:
-        self._lane = lane
+        self._service = service
         self._owner = owner
         self._head: RequestHead | None = None
         self._push: Speaker | None = None
         self._silent = False
-        self.wire = Wire(lane, stream, owner)
-        self.readiness = Readiness(stream, reactor, lane.reactor)
+        self.wire = Wire(service, stream, owner)
+        self.readiness = Readiness(stream, reactor, service.reactor)
         self.reactor = reactor
         self.work: Work | None = None
 
     def begin(self) -> None:
         """Serve the connection, to its end. No schedule point."""
-        self._lane.deadlines.enter(self)
+        self._service.deadlines.enter(self)
         if self.reactor is None:
             self._go_on()
         else:
-            self.wire.wait(IDLE, self._lane.options.keep_alive_seconds)
+            self.wire.wait(IDLE, self._service.options.keep_alive_seconds)
             self._watch()
 
     def idle_since(self) -> float | None:
         """Tell since when it waits for a request; None once one is there."""
-        wire, options = self.wire, self._lane.options
+        wire, options = self.wire, self._service.options
         if wire.doing is IDLE:
             return wire.expires - options.keep_alive_seconds
         return wire.expires - options.head_seconds if wire.doing is Doing.HEAD else None
@@ -111,16 +111,16 @@ class Http1Connection:
         """End the connection. Harmless once that was done. No schedule point."""
         # They know each other, and should not wait for the garbage collector.
         push, self._push, self.work = self._push, None, None
-        self._lane.deadlines.leave(self)
+        self._service.deadlines.leave(self)
         self.readiness.forget()
         if push is not None:
             push.cancel()
         self.wire.close()
 
     async def hand_over(self, data: bytes) -> None:
-        """Have it served by who serves what is not for the lane, from these bytes on."""
+        """Have it served by who serves what is not for this service, from these bytes on."""
         self.work = None
-        self._lane.deadlines.leave(self)
+        self._service.deadlines.leave(self)
         await self._owner.hand_over(data)
 
     def hand_to(self, speaker: Speaker) -> None:
@@ -134,7 +134,7 @@ class Http1Connection:
         try:
             self.readiness.watch(self._take_turn)
         except OSError as error:  # there are bounds to what a kernel waits for
-            self._lane.complaints.warn("a connection cannot be waited for: %s", error)
+            self._service.complaints.warn("a connection cannot be waited for: %s", error)
             self.lose()
 
     def resume(self) -> None:
@@ -161,7 +161,7 @@ class Http1Connection:
         head, self._head = self._head, None
         if head is not None:
             self.wire.stop_waiting()
-        self.work = Work(self, self._lane, head)
+        self.work = Work(self, self._service, head)
         return self.work
 
     def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
@@ -245,14 +245,14 @@ class Http1Connection:
             whole = requests.take_whole(data) if wire.doing is IDLE else None
             if whole is not None:
                 head, body = whole
-                facts = self._lane.facts(head)
+                facts = self._service.facts(head)
                 if facts is not None and facts.immediate:
                     return self._respond(facts, head, body)
             requests.receive(data)
             head = self._next_whole(len(data))
             if head is None:
                 return None
-            facts = self._lane.facts(head)
+            facts = self._service.facts(head)
             if facts is not None and facts.immediate:
                 return self._respond(facts, head, requests.take_body())
             self._head = head
@@ -291,7 +291,7 @@ class Http1Connection:
         if missing == 0:
             return head
         self._head = head
-        facts = self._lane.facts(head)
+        facts = self._service.facts(head)
         if facts is None or missing is None or missing > _MOST_IN_TURN or head.expects:
             self._go_on()
             return None
@@ -337,7 +337,7 @@ class Http1Connection:
         if self.reactor is not None and self.reactor.in_turn:
             self.reactor.write_soon(writer)
         else:
-            self._lane.coalescer.add(writer)
+            self._service.coalescer.add(writer)
 
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""
@@ -369,4 +369,4 @@ class Http1Connection:
 
     def _report_turn(self, failure: BaseException, head: Head | None) -> None:
         where = ("a request", "") if head is None else (head.verb, head.path)
-        self._lane.report(BaseExceptionGroup("in a turn of a connection", [failure]), *where)
+        self._service.report(BaseExceptionGroup("in a turn of a connection", [failure]), *where)

@@ -1,4 +1,4 @@
-"""The deadlines of all connections of the lane, watched by one task.
+"""The deadlines of all connections of a service, watched by one task.
 
 A cancel scope or a timer for each request would cost a tenth of a short one. So a connection says until when it may wait, and
 all of them are looked at when the first of these times has come.

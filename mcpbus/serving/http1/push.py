@@ -26,7 +26,7 @@ class Gathering(Connection, Protocol):
 
 
 class Push:
-    """Writes what comes on a stream to a connection of the lane.
+    """Writes what comes on a stream to an HTTP/1.1 connection.
 
     Args:
         connection: The connection.

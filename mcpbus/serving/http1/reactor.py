@@ -1,4 +1,4 @@
-"""One task that waits for all connections of a lane at once, and lets each take its turn when something has come.
+"""One task that waits for all connections of a service at once, and lets each take its turn when something has come.
 
 A task that waits for a socket of its own costs two system calls and a turn of the scheduler for each request, and some
 kilobytes for as long as the connection is open. Here the kernel keeps the list of who is waited for, and a connection that

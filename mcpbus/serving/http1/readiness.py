@@ -1,4 +1,4 @@
-"""When something has come on one connection of the lane, or its client has left."""
+"""When something has come on one HTTP/1.1 connection, or its client has left."""
 
 from contextlib import suppress
 from typing import Any

@@ -1,4 +1,4 @@
-"""One request of the HTTP/1.1 lane, as whoever serves it sees it: its body is read, its answer is written."""
+"""One request of HTTP/1.1, as whoever serves it sees it: its body is read, its answer is written."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, Self
@@ -65,12 +65,12 @@ class Connection(Protocol):
 
 
 class Http1Request(msgspec.Struct, eq=False):
-    """An `HttpRequest` of the HTTP/1.1 lane, and the `Outlet` of one that is served in its connection's turn.
+    """An `HttpRequest` of HTTP/1.1, and the `Outlet` of one that is served in its connection's turn.
 
     Args:
         connection: The connection.
         wire: Its bytes.
-        read: The head, with what only the lane wants to know of it.
+        read: The head, with what only HTTP/1.1 wants to know of it.
 
     Attributes:
         peer: From where it came.

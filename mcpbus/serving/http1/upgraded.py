@@ -1,4 +1,4 @@
-"""An HTTP/1.1 connection of the lane that was upgraded, and carries a WebSocket from then on."""
+"""An HTTP/1.1 connection that was upgraded, and carries a WebSocket from then on."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -8,9 +8,9 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.protocol.http.messages import Head
-from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.reactor import Pace, Turn
 from mcpbus.serving.http1.request import Connection
+from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.websocket.carrier import Speaker
 from mcpbus.serving.write_coalescer import Writer
 
@@ -33,18 +33,18 @@ class Upgraded:
 
     Args:
         connection: The connection.
-        lane: What all connections of a server share.
+        service: What all connections of a server share.
         head: The request to upgrade.
     """
 
-    __slots__ = ("_connection", "_head", "_lane", "_pace", "_reactor", "_wire")
+    __slots__ = ("_connection", "_head", "_pace", "_reactor", "_service", "_wire")
 
-    def __init__(self, connection: Upgradable, lane: Lane, head: Head) -> None:
+    def __init__(self, connection: Upgradable, service: Http1Service, head: Head) -> None:
         self._connection = connection
         self._wire = connection.wire
         self._reactor = connection.reactor
         self._pace = Pace()
-        self._lane = lane
+        self._service = service
         self._head = head
 
     def watch(self, turn: Turn) -> bool:
@@ -54,7 +54,7 @@ class Upgraded:
         try:
             self._connection.readiness.watch(partial(self._take, turn))
         except OSError as error:  # there are bounds to what a kernel waits for
-            self._lane.complaints.warn("a connection cannot be waited for: %s", error)
+            self._service.complaints.warn("a connection cannot be waited for: %s", error)
             self._reactor = None
         return self._reactor is not None
 

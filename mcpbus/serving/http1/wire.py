@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of the lane as bytes: what is sent and received, and how long each may take."""
+"""One HTTP/1.1 connection as bytes: what is sent and received, and how long each may take."""
 
 import math
 import socket
@@ -12,8 +12,8 @@ import trio
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.head import RequestError
-from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.parser import Requests
+from mcpbus.serving.http1.service import Http1Service
 
 READ_BYTES: Final = 64 * 1024
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
@@ -33,7 +33,7 @@ class Owner(Protocol):
         """Close the connection, which is over. No schedule point."""
 
     async def hand_over(self, data: bytes) -> None:
-        """Serve the connection, which is not for the lane any more, and close it.
+        """Serve the connection, which is not for the service any more, and close it.
 
         Args:
             data: What the client has sent, from the beginning of a request on.
@@ -64,7 +64,7 @@ class Wire:
     """The bytes of a connection.
 
     Args:
-        lane: What all connections of a server share.
+        service: What all connections of a server share.
         stream: The connection.
         owner: Who accepted it.
 
@@ -99,15 +99,15 @@ class Wire:
         "stream",
     )
 
-    def __init__(self, lane: Lane, stream: trio.abc.Stream, owner: Owner) -> None:
-        self._deadlines = lane.deadlines
+    def __init__(self, service: Http1Service, stream: trio.abc.Stream, owner: Owner) -> None:
+        self._deadlines = service.deadlines
         self._owner = owner
         self._socket = stream if isinstance(stream, DeadlineStream) else None
         self._over = False
         self._receiving: trio.CancelScope | None = None
         self.stream = stream
-        self.requests = Requests(lane.heads)
-        self.options = lane.options
+        self.requests = Requests(service.heads)
+        self.options = service.options
         self.peer = owner.peer
         self.doing = IDLE
         self.expires = math.inf

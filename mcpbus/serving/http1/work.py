@@ -1,4 +1,4 @@
-"""A task of an HTTP/1.1 connection of the lane, for what has to be waited for.
+"""A task of an HTTP/1.1 connection, for what has to be waited for.
 
 It goes on from a request until nothing more is there: with a long body, a path that is not served in turns, an answer whose
 stream is kept in a store, a client that leaves HTTP/1.1, a fault. A stream that cannot be polled, such as TLS, has one all the
@@ -20,8 +20,8 @@ from mcpbus.protocol.websocket import select
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestError, RequestHead
-from mcpbus.serving.http1.lane import Lane
 from mcpbus.serving.http1.request import Http1Request
+from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http1.upgraded import Upgradable, Upgraded
 from mcpbus.serving.http1.wire import GONE, IDLE, Doing, too_slow
 from mcpbus.serving.websocket.connection import WebSocketConnection
@@ -53,19 +53,19 @@ class Work:
 
     Args:
         connection: The connection.
-        lane: What all connections of a server share.
+        service: What all connections of a server share.
         head: That of the first request, if it was read already.
 
     Attributes:
         scope: Encloses the task.
     """
 
-    __slots__ = ("_connection", "_head", "_lane", "_wire", "scope")
+    __slots__ = ("_connection", "_head", "_service", "_wire", "scope")
 
-    def __init__(self, connection: Workplace, lane: Lane, head: RequestHead | None) -> None:
+    def __init__(self, connection: Workplace, service: Http1Service, head: RequestHead | None) -> None:
         self._connection = connection
         self._wire = connection.wire
-        self._lane = lane
+        self._service = service
         self._head = head
         self.scope = trio.CancelScope()
 
@@ -112,9 +112,9 @@ class Work:
     async def _serve_all(self) -> bytes | None:
         wire = self._wire
         while (head := await self._next_head()) is not None:
-            facts = self._lane.facts(head)
+            facts = self._service.facts(head)
             if facts is None:
-                websockets = self._lane.websockets(head)
+                websockets = self._service.websockets(head)
                 if websockets is not None:
                     await self._upgrade(websockets, head)
                     break
@@ -153,7 +153,7 @@ class Work:
         if wire.requests.body is not None:
             raise RequestError(400, "a request to upgrade has no body")
         opened, refused = False, None
-        with Contained(partial(self._lane.report, verb=head.judged.verb, path=head.judged.path)):
+        with Contained(partial(self._service.report, verb=head.judged.verb, path=head.judged.path)):
             refused = await self._open(websockets, head.judged)
             opened = True
         if not opened:
@@ -174,7 +174,7 @@ class Work:
         accepted = upgrade.encode_accept(select(upgrade.subprotocols))
         rest, seconds = wire.requests.take_rest(), wire.options.websocket_ping_seconds
         frames = Frames(websockets.max_bytes, trio.current_time, accepted, rest)
-        carrier = Upgraded(connection, self._lane, head)
+        carrier = Upgraded(connection, self._service, head)
         speaker = WebSocketConnection(carrier, websockets, channel, frames, ping_seconds=seconds)
         connection.hand_to(speaker)
         speaker.begin()
@@ -182,7 +182,7 @@ class Work:
 
     def _report(self, request: Http1Request, failure: BaseException) -> None:
         """Tell that the application failed: it is somebody else's code, and its client gets an answer."""
-        self._lane.report(failure, request.head.verb, request.head.path)
+        self._service.report(failure, request.head.verb, request.head.path)
         if not request.started:
             request.fault = FAILED
 
@@ -192,7 +192,7 @@ class Work:
             return head
         # Context variables that are set while a request is served, such as a principal, are not for the next one. They may be
         # a handler's, in whose turn this task was started.
-        trio.lowlevel.current_task().context = self._lane.context.copy()
+        trio.lowlevel.current_task().context = self._service.context.copy()
         wire, requests = self._wire, self._wire.requests
         if requests.waiting:
             # A client that sends many requests at once does not get all of our time.
@@ -223,7 +223,7 @@ class Work:
         """Answer what is no request, and end the connection: where the next one begins is not known."""
         wire = self._wire
         if fault.limit is not None:
-            self._lane.note(fault.limit, wire.peer, f"a request was answered {fault.status}")
+            self._service.note(fault.limit, wire.peer, f"a request was answered {fault.status}")
         fields = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
         await wire.send(encode_answer(fault.status, fields, f"{fault.text}\n".encode(), CLOSE))
         await self._linger()

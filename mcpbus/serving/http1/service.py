@@ -1,4 +1,4 @@
-"""The HTTP/1.1 lane of one server: what its connections share."""
+"""What the HTTP/1.1 connections of one server share."""
 
 import logging
 from contextvars import copy_context
@@ -20,7 +20,7 @@ from mcpbus.transports.websocket import WebSockets
 _logger = logging.getLogger("mcpbus.serving")
 
 
-class Lane:
+class Http1Service:
     """Serves an application over HTTP/1.1 without ASGI in between.
 
     Args:
@@ -57,11 +57,9 @@ class Lane:
         """Serve the connections, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(run_lasting, self.coalescer.run, "what writes for connections of the lane")
+                nursery.start_soon(run_lasting, self.coalescer.run, "what writes for HTTP/1.1 connections")
                 if self.reactor is not None:
-                    nursery.start_soon(
-                        run_lasting, self.reactor.run, "what waits for connections of the lane"
-                    )
+                    nursery.start_soon(run_lasting, self.reactor.run, "what waits for HTTP/1.1 connections")
                 await self.deadlines.run()
         finally:
             self.deadlines.lose_all()

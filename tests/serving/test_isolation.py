@@ -18,7 +18,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server
 from mcpbus.core.containment import Contained, ExceptionsOnly, run_lasting
-from mcpbus.dispatch import dispatcher
+from mcpbus.dispatch import backend, dispatcher
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.guard import Accepted
 from mcpbus.serving.lifespan import lifespan
@@ -419,7 +419,7 @@ async def test_whatever_goes_wrong_before_the_handler_runs_is_that_requests_faul
         return "well"
 
     async with open_client(server, revision=revision) as client:
-        monkeypatch.setattr(dispatcher, "decode_params", fails_once(fault, dispatcher.decode_params))
+        monkeypatch.setattr(backend, "decode_params", fails_once(fault, backend.decode_params))
         with pytest.raises(ProtocolError, match="-32603"):
             await client.call_tool("echo")
         assert [record.getMessage() for record in caplog.records] == ["tools/call failed"]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 import trio
-from mcpbus_actors import Address, Cell, LazyActor, Stopped, StopReason, Task, TaskEnded, Timer
+from mcpbus_actors import Address, Cell, Failed, LazyActor, Stopped, StopReason, Task, TaskEnded, Timer
 
 from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.event_log import EventLog, ResumableStreams
@@ -313,13 +313,12 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         if self._next is not None and self._next.connection is not None:
             self._next.connection.cancel()
         self._next = message.writer
-        writer = self._writer
-        if writer is not None and writer.connection is not None:
-            writer.connection.cancel()
-        elif writer is None and self._keeper is None:
-            self._give()
-        elif self._keeper is not None:
+        if self._keeper is not None:
             self._keeper.cancel()
+        elif self._writer is None:
+            self._give()
+        elif self._writer.connection is not None:
+            self._writer.connection.cancel()
 
     def _give(self) -> None:
         """Give the stream, which nobody writes or keeps, to whoever is next: a connection, or the keeper."""
@@ -336,8 +335,10 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         else:
             self._keeper = self.cell.start_task(Writer(self, None).keep_all, context=Context())
 
-    def _keeper_ended(self, _message: TaskEnded) -> None:
+    def _keeper_ended(self, message: TaskEnded) -> None:
         self._keeper = None
+        if isinstance(message.outcome, Failed):
+            raise message.outcome.exception  # the fault is the stream's own
         if self.log is None or not self.log.resumable:
             self.stop()
         elif self._writer is None:

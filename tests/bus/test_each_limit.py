@@ -21,6 +21,9 @@ NO_LIMIT = {
 }
 """Fields of `Limits` that nobody can reach, and why."""
 
+USUAL = {"idle_timeout", "parked_timeout", "held_timeout"}
+"""What is reached as a rule when a client has gone, and worth no warning."""
+
 BOB = {"authorization": "bob"}
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
 
@@ -285,9 +288,11 @@ async def test_a_limit_that_is_reached_is_counted_and_the_log_says_through_whom(
         assert limit not in stage.bus.statistics().limits_reached
         await reach(stage)
         assert stage.bus.statistics().limits_reached[limit] >= 1
-        said = [line for line in caplog.messages if line.startswith(f"{limit} was reached")]
-        begins = f"{limit} was reached by {whom}: " if whom else f"{limit} was reached: "
-        assert [line.startswith(begins) for line in said] == [True]
+        [said] = [record for record in caplog.records if record.message.startswith(f"{limit} was reached")]
+        assert said.message.startswith(
+            f"{limit} was reached by {whom}: " if whom else f"{limit} was reached: "
+        )
+        assert said.levelno == (logging.INFO if limit in USUAL else logging.WARNING)
 
 
 def test_no_limit_is_left_out():

@@ -56,8 +56,8 @@ class Remote:
 
 
 @asynccontextmanager
-async def remote(bus, **options):
-    client = Remote(Channel(bus, None), **options)
+async def remote(bus, *, spared=False, **options):
+    client = Remote(Channel(bus, None, spared=spared), **options)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -120,6 +120,18 @@ async def test_the_stream_for_which_the_most_waits_is_ended_and_no_other(autojum
         assert now.limits_reached == {"memory_bytes": 1}
         assert {reason: n for reason, n in now.discarded.items() if n} == {Reason.OVERFLOW: 2, Reason.LOST: 1}
         assert now.held_bytes == 0, "what the small one has not read is too little to count"
+    assert bus.budget.held == 0
+
+
+async def test_a_connection_that_is_spared_stays_however_much_waits_on_it(autojump_clock):
+    async with (
+        open_bus(speaker(), limits=Limits(memory_bytes=100_000)) as bus,
+        remote(bus, reads=False, spared=True) as stalled,
+    ):
+        for number in range(3):
+            await stalled.call(number, 90_000)
+        assert stalled.took_all is None
+        assert bus.budget.full
     assert bus.budget.held == 0
 
 

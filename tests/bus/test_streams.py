@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import DELIVERED, STORED, Fate, Reason, Server
 from mcpbus.core.budget import SHORT_BYTES
+from mcpbus.core.event_log import EventLog
 from mcpbus.core.outbox import OVERHEAD_BYTES, Outgoing
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
 from mcpbus.protocol.revisions import Era
@@ -120,12 +121,15 @@ async def test_what_is_being_written_counts_with_what_waits(autojump_clock):
         assert speaker.bus.budget.held == SHORT_BYTES
 
 
-async def test_what_is_purged_counts_no_longer(autojump_clock):
+@pytest.mark.parametrize("end", [Purge(lambda _: True, Reason.CANCELLED), Supersede(), Cut()])
+async def test_what_is_purged_or_handed_over_counts_no_longer(end, autojump_clock):
     async with streaming() as speaker:
+        speaker.stream.attach(speaker.connection)
         speaker.say(size=2 * SHORT_BYTES)
         assert speaker.bus.budget.held
-        speaker.tell(Purge(lambda _: True, Reason.CANCELLED))
+        speaker.tell(end)
         assert speaker.bus.budget.held == 0
+        assert not speaker.stream.stopped
 
 
 async def test_who_waits_for_less_to_wait_goes_on_when_the_stream_ends(autojump_clock):
@@ -232,15 +236,71 @@ async def test_who_comes_first_to_a_stream_that_nobody_writes_has_it_at_once(aut
 
 async def test_who_gives_up_coming_back_takes_nothing_from_who_still_writes(autojump_clock):
     async with streaming(store=MemoryEventStore()) as speaker:
-        writer = speaker.stream.attach(speaker.connection)
+        with speaker.stream.attach(speaker.connection) as writer:
+            said = speaker.say()
+            writer.take_now()
+            with trio.move_on_after(1) as impatience:
+                await speaker.stream.resume(trio.CancelScope())
+            assert impatience.cancelled_caught
+            assert said.fate is None
+            writer.written()
+            assert said.fate == DELIVERED
+        kept = speaker.say()
+        await wait_all_tasks_blocked()
+        assert kept.fate == STORED, "the stream was not given to who is gone"
+
+
+async def test_who_comes_back_once_more_takes_the_place_of_its_own_earlier_attempt(autojump_clock):
+    async with streaming(store=MemoryEventStore()) as speaker, trio.open_nursery() as nursery:
+        first, second = trio.CancelScope(), trio.CancelScope()
+        writing, resumed = speaker.stream.attach(), []  # whose connection cannot be told to end
+
+        async def resume(connection):
+            resumed.append(await speaker.stream.resume(connection))
+
+        for connection in (first, second):
+            nursery.start_soon(resume, connection)
+            await wait_all_tasks_blocked()
+        assert first.cancel_called
+        assert resumed == []
+        writing.__exit__()
+        await wait_all_tasks_blocked()
+        assert [writer.connection for writer in resumed] == [second]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_what_is_being_written_when_the_connection_is_lost_is_stored_if_it_was_kept(
+    kept, autojump_clock
+):
+    """Whatever was kept before it."""
+    async with streaming(store=MemoryEventStore()) as speaker:
+        with speaker.stream.attach(speaker.connection) as writer:
+            for last in (False, True):
+                said = speaker.say()
+                writer.take_now()
+                if kept or not last:
+                    await writer.keep()
+                if not last:
+                    writer.written()
+        assert said.fate == (STORED if kept else LOST)
+
+
+async def test_a_fault_while_a_client_is_away_ends_the_stream_and_is_told(
+    monkeypatch, caplog, autojump_clock
+):
+    async with streaming(store=MemoryEventStore()) as speaker:
+
+        async def append(_batch):
+            raise RuntimeError("a mistake of ours")
+
+        monkeypatch.setattr(EventLog, "append", staticmethod(append))
+        speaker.lose()
         said = speaker.say()
-        writer.take_now()
-        with trio.move_on_after(1) as impatience:
-            await speaker.stream.resume(trio.CancelScope())
-        assert impatience.cancelled_caught
-        assert said.fate is None
-        writer.written()
-        assert said.fate == DELIVERED
+        await wait_all_tasks_blocked()
+        assert speaker.stream.stopped
+        assert said.fate == LOST
+        assert "a mistake of ours" in caplog.text
 
 
 async def test_a_stream_whose_last_message_is_lost_ends_at_once(autojump_clock):

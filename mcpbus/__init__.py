@@ -21,6 +21,7 @@ from mcpbus.asking import (
     ToolUseResult,
 )
 from mcpbus.bus import Bus
+from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.context import Client, Context
 from mcpbus.core.limits import Limits
 from mcpbus.core.receipt import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
@@ -69,6 +70,7 @@ __all__ = [
     "Cancelled",
     "CannotAskError",
     "Client",
+    "ClientNotification",
     "ClientRefusedError",
     "Completion",
     "ContentBlock",

@@ -59,7 +59,7 @@ class InFlight:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._slots: dict[RequestId, Slot] = {}
+        self._slots: dict[Hashable, Slot] = {}
         self._idle: trio.Event | None = None
         self.last_active = float("-inf")
 
@@ -75,7 +75,7 @@ class InFlight:
         """Return the actors of all requests in flight, oldest first."""
         return [slot.address for slot in self._slots.values() if slot.address is not None]
 
-    def check(self, request_id: RequestId) -> None:
+    def check(self, request_id: Hashable) -> None:
         """Raise what `admit` would raise."""
         if request_id in self._slots:
             raise invalid_request(
@@ -123,7 +123,7 @@ class Slot(msgspec.Struct, eq=False):
 
     _admission: "Admission"
     _table: InFlight | None
-    _id: RequestId
+    _id: Hashable
     _whose: Owned
     _counted_to: Hashable = None
     request: Addressed | None = None
@@ -207,11 +207,11 @@ class Admission:
     def __iter__(self) -> Iterator[Slot]:
         return iter(tuple(self._slots))
 
-    def admit(self, request_id: RequestId, table: InFlight | None, whose: Owned) -> Slot:
+    def admit(self, request_id: Hashable, table: InFlight | None, whose: Owned) -> Slot:
         """Take a place for a request.
 
         Args:
-            request_id: Its id.
+            request_id: Its id; of what has none, anything else.
             table: Among which ones its id must be unique.
             whose: Tells to whom it is counted.
 
@@ -246,7 +246,7 @@ class Admission:
             why = f"Too many requests in flight: at most {self._limit} on this server"
             raise overloaded(full, why) from None
 
-    def _check_table(self, table: InFlight, request_id: RequestId, whose: Owned) -> None:
+    def _check_table(self, table: InFlight, request_id: Hashable, whose: Owned) -> None:
         try:
             table.check(request_id)
         except PastShare:

@@ -1,14 +1,17 @@
 """Where answers come from: a `Backend`. The features of a `mcpbus.Server` are one."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
 
 from mcpbus.core.call import Handler
+from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.revisions import Era, Revision
+
+Listener: TypeAlias = Callable[[ClientNotification], Awaitable[object]]
 
 
 class Backend(Protocol):
@@ -55,6 +58,12 @@ class Backend(Protocol):
 
         Raises:
             ProtocolError: What to answer instead.
+        """
+
+    def listener(self, method: str, /) -> Listener | None:
+        """What is to run for a client's notification of this method, in a task of its own; None for nothing.
+
+        It ends in time by itself, and raises nothing of an author's.
         """
 
     def grant(self, asked: SubscriptionFilter, context: RequestContext, /) -> SubscriptionFilter:

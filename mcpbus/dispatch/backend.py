@@ -2,19 +2,22 @@
 
 import logging
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import msgspec
+import trio
 from mcpbus_actors import split_failure
 
+from mcpbus.core.backend import Listener
 from mcpbus.core.call import Handler
+from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.methods import METHODS, initialize_result
 from mcpbus.dispatch.runner import Runner
-from mcpbus.features.definition import Definition
+from mcpbus.features.definition import Definition, NotificationHook
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.messages import SubscriptionFilter, decode_params
@@ -107,6 +110,11 @@ class FeaturesBackend:
                 _log.exception("on_session hook %r failed; the session is refused", hook)
                 raise ProtocolError(INTERNAL_ERROR, "The session could not be registered") from error
 
+    def listener(self, method: str) -> Listener | None:
+        """See `Backend.listener`: the server's hook."""
+        hook = self._server.notification_hooks.get(method)
+        return None if hook is None else partial(_run_hook, hook)
+
     def grant(self, asked: SubscriptionFilter, context: RequestContext) -> SubscriptionFilter:
         """See `Backend.grant`: what the server offers at all."""
         features = self._features
@@ -123,6 +131,18 @@ class FeaturesBackend:
         if not uris and not tasks:
             return lists
         return msgspec.structs.replace(lists, resource_subscriptions=uris, task_ids=tasks)
+
+
+async def _run_hook(hook: NotificationHook, told: ClientNotification) -> None:
+    with trio.move_on_after(hook.timeout) as scope:
+        try:
+            await hook.function(told)
+        except BaseException as error:
+            if split_failure(error)[1] is not None:
+                raise
+            _log.exception("on_notification hook %r failed", hook.function)
+    if scope.cancelled_caught:
+        _log.warning("on_notification hook %r was not done within %s seconds", hook.function, hook.timeout)
 
 
 @cache

@@ -6,13 +6,16 @@ what does. The transports differ only in the stream that the reply goes to.
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from mcpbus.core.admission import CountedTo, Overloaded, PastShare
+from mcpbus.core.backend import Listener
 from mcpbus.core.budget import weigh
 from mcpbus.core.call import Call, Handler
+from mcpbus.core.client_notification import ClientNotification, NotificationActor
 from mcpbus.core.hub import Hub
 from mcpbus.core.parked_calls import Parked
 from mcpbus.core.pending_questions import LONGEST_KEY, MOST_ANSWERS
@@ -33,6 +36,7 @@ from mcpbus.protocol.messages import (
     SubscribeParams,
     decode_params,
 )
+from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.request_state import RoundState
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Line, Setting
@@ -230,19 +234,55 @@ def register(
         raise
 
 
-def notify(notification: Notification, session: Session | None) -> None:
-    """Take note of a client's notification. One that is unknown or malformed is ignored, as JSON-RPC has it."""
-    if session is None:
+def notify(bus: Hub, notification: Notification, session: Session | None, principal: Any, peer: Peer) -> None:
+    """Take note of a client's notification. One that is unknown or malformed is ignored, as JSON-RPC has it.
+
+    Args:
+        bus: The bus.
+        notification: The notification.
+        session: The legacy session, or the channel, in which it came; None for modern and stateless HTTP.
+        principal: Whom `authenticate` found.
+        peer: From where it came.
+    """
+    if session is not None:
+        session.touch()
+    try:
+        if notification.method == "notifications/initialized":
+            if session is not None:
+                session.address.tell(Initialized())
+        elif notification.method == "notifications/cancelled":
+            if session is not None:
+                params = decode_params(CancelledParams, notification.params)
+                session.address.tell(CancelRequest(params.request_id))
+        else:
+            listener = bus.backend.listener(notification.method)
+            if listener is not None:
+                _tell(bus, listener, notification, session, principal, peer)
+    except ProtocolError:
         return
-    session.touch()
-    if notification.method == "notifications/initialized":
-        session.address.tell(Initialized())
-    elif notification.method == "notifications/cancelled":
-        try:
-            params = decode_params(CancelledParams, notification.params)
-        except ProtocolError:
-            return
-        session.address.tell(CancelRequest(params.request_id))
+
+
+def _tell(  # noqa: PLR0917 - called in one place
+    bus: Hub,
+    listener: Listener,
+    notification: Notification,
+    session: Session | None,
+    principal: Any,
+    peer: Peer,
+) -> None:
+    """Have a function run for a client's notification, if there is room for it."""
+    owner = owner_of(principal, peer) if session is None else session.owner
+    if len(notification.params) >= LARGE_BYTES:
+        bus.budget.check(weigh(notification.params), owner)
+    params = decode_params(dict, notification.params)
+    slot = bus.admission.admit(object(), None if session is None else session.in_flight, CountedTo(owner))
+    known = None if session is None or session.revision is None else session
+    told = ClientNotification(notification.method, params, known, principal, bus.state)
+    try:
+        bus.system.spawn(NotificationActor, slot, partial(listener, told))
+    except Exception:  # noqa: BLE001 - it is logged: nobody waits for an answer
+        slot.release()
+        _log.exception("%s was not given to anybody", notification.method)
 
 
 def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> Stream:

@@ -4,13 +4,14 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, Unpack, overload
 
+import attrs
 import msgspec
 
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
-from mcpbus.features.tool import Tool, ToolOptions, Visible
+from mcpbus.features.tool import Tool, ToolOptions, Visible, check_timeout
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.request_state import Sealer
@@ -20,12 +21,24 @@ from mcpbus.protocol.revisions import REVISIONS, Revision
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_OF_THE_BUS = frozenset({"notifications/initialized", "notifications/cancelled"})
+
+
+@attrs.frozen
+class NotificationHook:
+    """What runs for a client's notification, and for how long at most, in seconds."""
+
+    function: Callable[[Any], Any]
+    timeout: float
+
+
 class Definition:
     """A server as far as it is described, and not run; see `mcpbus.Server` for what it is given.
 
     Attributes:
         features: Its tools, resources, prompts and completions.
         session_hooks: What runs while a legacy session registers.
+        notification_hooks: What runs when a client sends a notification, by its method.
         tails: What ends each of its results, by revision.
         sealer: Seals what clients carry between the rounds of a request.
     """
@@ -65,6 +78,7 @@ class Definition:
         self.list_ttl = list_ttl
         self.features = Features(visible=visible, declared=frozenset(capabilities))
         self.session_hooks: list[Callable[[Any], Any]] = []
+        self.notification_hooks: dict[str, NotificationHook] = {}
         self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
         # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
         self.tails = {row: tail_for(self.identity(row, icons=False), row) for row in REVISIONS.values()}
@@ -176,6 +190,35 @@ class Definition:
             raise RegistrationError(f"on_session: {hook!r} is not an async function")
         self.session_hooks.append(hook)
         return hook
+
+    def on_notification(self, method: str, *, timeout: float = 10.0) -> Callable[[F], F]:
+        """Have an async function of a `ClientNotification` run when a client sends a notification of this method.
+
+        Each runs in a task of its own, so that one may overtake another. What it raises is logged. As many run at once as there may
+        be requests, with which they are counted; what comes beyond that is dropped.
+
+        Args:
+            method: ``notifications/roots/list_changed``, say, or one of an extension.
+            timeout: seconds after which the function is cancelled.
+
+        Raises:
+            RegistrationError: it is not async, the method is no notification that is left to a server's author, or has a function
+                already, or the timeout is no time.
+        """
+        owner = f"on_notification({method!r})"
+        if not method.startswith("notifications/") or method in _OF_THE_BUS:
+            raise RegistrationError(f"{owner}: that is no notification, or one that the bus itself takes")
+        if method in self.notification_hooks:
+            raise RegistrationError(f"{owner} is registered already")
+        check_timeout(timeout, owner)
+
+        def register(hook: F) -> F:
+            if not inspect.iscoroutinefunction(hook):
+                raise RegistrationError(f"{owner}: {hook!r} is not an async function")
+            self.notification_hooks[method] = NotificationHook(hook, timeout)
+            return hook
+
+        return register
 
     def add_tool(self, function: Callable[..., Any] | Tool, **options: Unpack[ToolOptions]) -> Tool:
         """Add a tool, as `tool` does; at run time, clients are told.

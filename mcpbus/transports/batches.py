@@ -67,7 +67,7 @@ def begin_batch(
     for member in batch.members:
         match member:
             case AcceptNotification():
-                dispatcher.notify(member.notification, member.session)
+                dispatcher.notify(bus, member.notification, member.session, principal, peer)
             case DeliverResponse():
                 dispatcher.answer(member.response, member.session)
             case Undecodable() if origin is None:

@@ -425,7 +425,7 @@ class Channel:
     def note(self, message: Notification | Response) -> None:
         """Take what is owed no answer."""
         if isinstance(message, Notification):
-            dispatcher.notify(message, self.session)
+            dispatcher.notify(self._bus, message, self.session, self.session.principal, self._peer)
         else:
             dispatcher.answer(message, self.session)
 

@@ -95,7 +95,7 @@ class Responder:
             case Initialize():
                 return self._initialize(decision, principal, peer, outlet)
             case AcceptNotification():
-                dispatcher.notify(decision.notification, decision.session)
+                dispatcher.notify(self._bus, decision.notification, decision.session, principal, peer)
                 return ACCEPTED
             case DeliverResponse():
                 # 202 also where nobody waits for it: a 4xx would make some clients give up.

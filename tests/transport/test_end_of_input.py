@@ -58,6 +58,21 @@ async def test_what_is_in_flight_is_answered(modern, autojump_clock):
         assert all("result" in m for m in client.got)
 
 
+@pytest.mark.parametrize("seconds", [DRAIN - 1, DRAIN + 1])
+async def test_what_runs_for_a_notification_may_end(seconds, autojump_clock):
+    async with served() as home:
+        ends = []
+
+        @home.bus.server.on_notification("notifications/acme/moved")
+        async def hear(_notification):
+            await trio.sleep(seconds)
+            ends.append(seconds)
+
+        moved = {"jsonrpc": "2.0", "method": "notifications/acme/moved"}
+        assert await Input(home, initialize(LEGACY), INITIALIZED, moved).run() == min(seconds, DRAIN)
+        assert ends == ([seconds] if seconds < DRAIN else [])
+
+
 async def test_what_takes_too_long_is_answered_with_an_error(autojump_clock):
     async with served() as home:
         client = Input(

@@ -15,7 +15,7 @@ from mcpbus import Context, Limits, Server, Unauthorized
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.push import Push
+from mcpbus.serving.http1.response_writer import Http1ResponseWriter
 from mcpbus.stores import MemoryEventStore
 
 
@@ -135,7 +135,7 @@ async def test_a_request_whose_task_has_not_begun_counts_as_under_way(autojump_c
 
 
 def count_connections():
-    return sum(isinstance(kept, Http1Connection | Push) for kept in gc.get_objects())
+    return sum(isinstance(kept, Http1Connection | Http1ResponseWriter) for kept in gc.get_objects())
 
 
 async def test_a_connection_that_was_closed_leaves_nothing_to_the_garbage_collector(autojump_clock):

@@ -16,10 +16,10 @@ from mcpbus_actors import EagerTask
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.head import RequestError, RequestHead
-from mcpbus.serving.http1.push import Push
 from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
+from mcpbus.serving.http1.response_writer import Http1ResponseWriter
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http1.wire import IDLE, SERVING, Doing, Owner, Wire, too_slow
 from mcpbus.serving.http1.work import FAILED, Work
@@ -47,7 +47,7 @@ class Http1Connection:
         work: The task that goes on with it; None while it takes turns.
     """
 
-    __slots__ = ("_head", "_owner", "_push", "_service", "_silent", "reactor", "readiness", "wire", "work")
+    __slots__ = ("_head", "_owner", "_service", "_silent", "_speaker", "reactor", "readiness", "wire", "work")
 
     def __init__(
         self, service: Http1Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
@@ -55,7 +55,7 @@ class Http1Connection:
         self._service = service
         self._owner = owner
         self._head: RequestHead | None = None
-        self._push: Speaker | None = None
+        self._speaker: Speaker | None = None
         self._silent = False
         self.wire = Wire(service, stream, owner)
         self.readiness = Readiness(stream, reactor, service.reactor)
@@ -99,8 +99,8 @@ class Http1Connection:
         wire.expires = math.inf
         if wire.doing is not SERVING and self.reactor is not None:
             self.reactor.soon(self._take_last_turn)
-        elif self._push is not None:
-            self._push.keep_alive()
+        elif self._speaker is not None:
+            self._speaker.keep_alive()
 
     def lose(self) -> None:
         """End in the middle of an answer."""
@@ -110,11 +110,11 @@ class Http1Connection:
     def close(self) -> None:
         """End the connection. Harmless once that was done. No schedule point."""
         # They know each other, and should not wait for the garbage collector.
-        push, self._push, self.work = self._push, None, None
+        speaker, self._speaker, self.work = self._speaker, None, None
         self._service.deadlines.leave(self)
         self.readiness.forget()
-        if push is not None:
-            push.cancel()
+        if speaker is not None:
+            speaker.cancel()
         self.wire.close()
 
     async def hand_over(self, data: bytes) -> None:
@@ -126,7 +126,7 @@ class Http1Connection:
     def hand_to(self, speaker: Speaker) -> None:
         """Have somebody else speak on the connection, which does not come back to HTTP/1.1."""
         self.work = None
-        self._push = speaker
+        self._speaker = speaker
 
     # -- turns or tasks --------------------------------------------------------------------------
 
@@ -233,8 +233,8 @@ class Http1Connection:
     def _note_end(self) -> None:
         """Give up the request that is served: its client has left."""
         self.readiness.forget()
-        if self._push is not None:
-            self._push.cancel()
+        if self._speaker is not None:
+            self._speaker.cancel()
         self._silent = True
 
     def _look(self, data: bytes) -> EagerTask | None:
@@ -324,11 +324,11 @@ class Http1Connection:
     def open(self, request: Http1Request, opened: Opened) -> None:
         """Answer from a stream."""
         if opened.stream.log is None and not opened.form.array:
-            self._push = push = Push(self, request, opened, request.facts.endpoint.limits)
+            self._speaker = writer = Http1ResponseWriter(self, request, opened, request.facts.endpoint.limits)
             if self._silent:
-                push.cancel()  # a client that says no more is not told what is still to come
+                writer.cancel()  # a client that says no more is not told what is still to come
             else:
-                push.begin()
+                writer.begin()
         else:
             self._go_on(request, partial(request.facts.endpoint.stream, request, opened))
 
@@ -341,7 +341,7 @@ class Http1Connection:
 
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""
-        self._push = None
+        self._speaker = None
         wire = self.wire
         if request.closes or wire.retired:
             if wire.requests.waiting:
@@ -362,7 +362,7 @@ class Http1Connection:
     def fail(self, failure: BaseException, head: Head | None) -> None:
         """End a connection whose request could not be answered, and tell its client if nothing was said to it."""
         self._report_turn(failure, head)
-        if self._push is None and self.work is None:
+        if self._speaker is None and self.work is None:
             self._end_with(FAILED)
         else:
             self.lose()

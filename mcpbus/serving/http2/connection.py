@@ -34,8 +34,8 @@ from mcpbus.serving.http2.events import (
 from mcpbus.serving.http2.patience import Patience
 from mcpbus.serving.http2.protocol import MOST_STREAMS
 from mcpbus.serving.http2.protocol import Protocol as Http2Protocol
-from mcpbus.serving.http2.push import Push
 from mcpbus.serving.http2.request import Http2Request
+from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.http2.service import Http2Service
 
@@ -437,9 +437,9 @@ class Http2Connection:
             self._held = True
             self._service.coalescer.add(self)
 
-    def push_later(self, push: Push) -> None:
-        """Have `Push.write_now` called in the next turn of the scheduler."""
-        self._service.coalescer.add(push)
+    def write_later(self, writer: Http2ResponseWriter) -> None:
+        """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""
+        self._service.coalescer.add(writer)
 
     def write_now(self) -> None:
         """See `Writer`."""

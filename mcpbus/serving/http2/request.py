@@ -18,7 +18,7 @@ from mcpbus.serving.http1.head import RequestError
 from mcpbus.serving.http1.wire import too_slow
 from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.head import RequestHead
-from mcpbus.serving.http2.push import Push
+from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
 from mcpbus.serving.options import ServeOptions
 from mcpbus.transports.answers import HeaderList
@@ -44,8 +44,8 @@ class Connection(Protocol):
     def flush(self) -> None:
         """Have what was said written: now, or with what is said in the same turn."""
 
-    def push_later(self, push: Push, /) -> None:
-        """Have `Push.write_now` called in the next turn of the scheduler."""
+    def write_later(self, writer: Http2ResponseWriter, /) -> None:
+        """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""
 
     def date(self) -> tuple[bytes, bytes]:
         """The field that says what time it is."""
@@ -94,9 +94,9 @@ class Http2Request:
         "_ended",
         "_left",
         "_outgoing",
-        "_push",
         "_unsaid",
         "_waiting",
+        "_writer",
         "body",
         "expires",
         "facts",
@@ -133,7 +133,7 @@ class Http2Request:
         self.gone = False
         self.expires = math.inf
         self._outgoing = Outgoing(stream_id)
-        self._push: Push | None = None
+        self._writer: Http2ResponseWriter | None = None
         self._unsaid: list[tuple[bytes, bytes]] | None = None  # a head that waits for what comes after it
         self._ended = False
         self._waiting: trio.Event | None = None
@@ -178,8 +178,8 @@ class Http2Request:
             if self.waits_for_body:
                 self.waits_for_body = False
                 self.refuse(too_slow("body_timeout"))
-            elif self._push is not None:
-                self._push.wake()
+            elif self._writer is not None:
+                self._writer.wake()
 
     def _give_up_stalled(self) -> None:
         connection = self._connection
@@ -324,11 +324,11 @@ class Http2Request:
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
         if opened.stream.log is None and not opened.form.array:
-            self._push = Push(self, opened, self.endpoint.limits)
+            self._writer = Http2ResponseWriter(self, opened, self.endpoint.limits)
             if self.gone:
-                self._push.cancel()
+                self._writer.cancel()
             else:
-                self._push.begin()
+                self._writer.begin()
         else:
             self._connection.start(self, self.endpoint.stream, self, opened)
 
@@ -418,9 +418,9 @@ class Http2Request:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def push_later(self, push: Push) -> None:
+    def write_later(self, writer: Http2ResponseWriter) -> None:
         """Have what waits written together with what comes in this turn of the scheduler."""
-        self._connection.push_later(push)
+        self._connection.write_later(writer)
 
     def lose(self) -> None:
         """End in the middle of the answer."""
@@ -440,9 +440,9 @@ class Http2Request:
         self._let_go()
         self._left.unpark_all()
         self._connection.sending.drop(self._outgoing)
-        push, self._push = self._push, None
-        if push is not None:
-            push.cancel()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.cancel()
         self._connection.answered(self)
 
     def _let_go(self) -> None:

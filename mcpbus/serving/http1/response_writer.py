@@ -21,11 +21,11 @@ _GATHER_SECONDS: Final = 0.001
 class Gathering(Connection, Protocol):
     """A connection that has what waits written together with what comes in the same turn."""
 
-    def flush_later(self, push: "Push", /) -> None:
+    def flush_later(self, writer: "Http1ResponseWriter", /) -> None:
         """Have `write_now` called after the turn: the connection's own, or the scheduler's."""
 
 
-class Push:
+class Http1ResponseWriter:
     """Writes what comes on a stream to an HTTP/1.1 connection.
 
     Args:

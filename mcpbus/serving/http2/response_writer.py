@@ -29,7 +29,7 @@ class Request(Protocol):
     def wake_at(self, time: float, /) -> None:
         """Have `wake` called then."""
 
-    def push_later(self, push: "Push", /) -> None:
+    def write_later(self, writer: "Http2ResponseWriter", /) -> None:
         """Have `write_now` called in the next turn of the scheduler."""
 
     def lose(self) -> None:
@@ -46,7 +46,7 @@ class Sent(Protocol):
         """Take note of it."""
 
 
-class Push:
+class Http2ResponseWriter:
     """Writes what comes on a stream to an HTTP/2 stream.
 
     What is said first is written at once. What follows within a millisecond goes out together, one turn of the scheduler later; and
@@ -127,7 +127,7 @@ class Push:
             self.write_now()
         else:
             self._gathers = True
-            self._request.push_later(self)
+            self._request.write_later(self)
 
     def _write(self, batch: list[Outgoing] | None) -> None:
         """Write a batch, a comment if it is empty, or the end if there is none. Nothing is raised: whoever speaks is not to blame."""

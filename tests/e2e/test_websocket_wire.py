@@ -1,7 +1,9 @@
 """WebSocket on real sockets: the client is wsproto, which is not ours."""
 
 import json
+import ssl
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -19,6 +21,8 @@ from wsproto.events import (
 from wsproto.extensions import PerMessageDeflate
 
 from mcpbus import Context, ServeOptions, Server
+
+CERTIFICATE = str(Path(__file__).parents[1] / "serving" / "localhost.pem")
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
 
@@ -146,8 +150,11 @@ class Served:
             await trio.lowlevel.checkpoint()
 
     @asynccontextmanager
-    async def connect(self, carrier, *, subprotocols=("mcp",), headers=(), accepted=True):
-        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+    async def connect(self, carrier, *, subprotocols=("mcp",), headers=(), accepted=True, tls=None):
+        async with await trio.open_tcp_stream("127.0.0.1", self.port) as below:
+            stream = below
+            if tls is not None:
+                stream = trio.SSLStream(below, tls, server_hostname="localhost", https_compatible=True)
             client = Client(carrier(stream))
             client.answer = await client.carrier.open(self.port, subprotocols, headers)
             if accepted:
@@ -267,6 +274,24 @@ async def test_a_message_that_is_too_long_is_refused_with_its_code(carrier):
     async with served(http={"max_body_bytes": 1000}) as server, server.connect(carrier) as client:
         await client.say(call("echo", 1, text="x" * 1000))
         assert (await client.next()).code == 1009
+
+
+async def test_over_tls_a_session_is_the_same():
+    tls = ssl.create_default_context(cafile=CERTIFICATE)
+    async with (
+        served(certfile=CERTIFICATE, keyfile=CERTIFICATE) as server,
+        server.connect(Http1, tls=tls) as client,
+    ):
+        await client.initialize()
+        text = "äb" * 400_000
+        assert (await client.ask(call("echo", 1, text=text)))["result"]["content"][0]["text"] == text
+        assert (await client.ask(call("hang", 2)))["method"] == "notifications/progress"
+        await client.say(message("ping", id=3))
+        assert (await client.next())["id"] == 3
+        await client.carrier.send(CloseConnection(code=1000))
+        assert (await client.next()).code == 1000
+        await server.ended.wait()
+        await server.nothing_left()
 
 
 async def test_a_message_that_never_ends_ends_the_connection():

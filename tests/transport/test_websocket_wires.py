@@ -335,7 +335,7 @@ async def test_a_quiet_connection_has_no_task(autojump_clock):
             alone = trio.lowlevel.current_statistics().tasks_living - before
         async with wire_ws(home.app, "2025-11-25", turns=False):
             await home.quiet()
-            assert trio.lowlevel.current_statistics().tasks_living - before == alone + 1
+            assert trio.lowlevel.current_statistics().tasks_living - before > alone
 
 
 async def test_where_the_kernel_waits_for_no_more_a_task_does(autojump_clock, monkeypatch):

@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 import trio
-from mcpbus_actors import EagerTask
+from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.core.budget import SHORT_BYTES, Account
 from mcpbus.protocol.large import LARGE_BYTES
@@ -83,7 +83,7 @@ class WebSocketConnection:
         self._writer.begin()
         self._advance()
         if self._next is not None or not self._carrier.watch(self._take_turn):
-            self._carrier.start(self._work)
+            self._work()
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -96,26 +96,15 @@ class WebSocketConnection:
         eager = self._take(self._carrier.scope)
         if self._next is not None:
             self._carrier.forget()
-            self._carrier.start(self._work)
+            self._work()
         return eager
 
-    async def _work(self) -> None:
-        """Take what has come, and wait for more if nothing else does."""
-        eager = None
-        with trio.CancelScope() as scope:
-            while eager is None:
-                if not await self._wait():
-                    return
-                eager = self._take(scope)
-            self._carrier.start(self._work)
-            if eager.outcome is None:
-                await eager.finish()
-        if eager is None:
-            # A handler was cancelled that did not wait, and with it this task when it next waited.
-            self._carrier.start(self._work)
+    def _work(self) -> None:
+        """Have a task take what has come, and wait for more if nothing else does."""
+        self._carrier.start(Leader(self._wait, self._take).run)
 
     async def _wait(self) -> bool:
-        """Wait until there is something to take, and return whether that is for this task; not if it comes in turns."""
+        """Wait until there is something to take, and return whether there is, for a task; not if it comes in turns from now on."""
         while self._channel.full:
             await self._channel.room()
         if self._next is not None:

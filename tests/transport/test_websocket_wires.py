@@ -50,7 +50,7 @@ REFUSED = {
     "two versions": (upgrade(HOST, b"sec-websocket-version: 8"), 426),
     "no key": (upgrade(HOST, key=None), 400),
     "a short key": (upgrade(HOST, key=b"c2hvcnQ="), 400),
-    "a key that is not Base64": (upgrade(HOST, key=b"?" * 24), 400),
+    "a key that is not Base64": (upgrade(HOST, key=KEY[:9] + b"*" + KEY[9:]), 400),
     "two keys": (upgrade(HOST, b"sec-websocket-key: " + KEY), 400),
     "a body": (upgrade(HOST, b"content-length: 4") + b"body", 400),
     "another host, and no key": (upgrade(b"host: evil.example", key=None), 403),
@@ -197,6 +197,14 @@ async def test_a_client_that_does_not_answer_our_close_is_not_waited_for_long(ws
         assert 1 <= trio.current_time() - begun < 2
 
 
+async def test_a_client_that_answers_it_is_let_go_at_once(ws, autojump_clock):
+    async with house() as home, ws(home.app, "2025-11-25") as client:
+        begun = trio.current_time()
+        next(iter(home.bus.sessions.values())).close()
+        await client.ended()
+        assert trio.current_time() == begun
+
+
 async def test_a_tool_may_end_its_session(turns, autojump_clock):
     server = make_server([])
 
@@ -269,6 +277,25 @@ async def test_a_long_message_and_an_array_are_served_in_order(ws, autojump_cloc
         assert [(await client.message())["id"] for _ in range(4)] == [1, 2, 3, 4]
 
 
+async def test_long_messages_are_taken_one_after_the_other(ws, autojump_clock):
+    async with house() as home, ws(home.app) as client:
+        async with home.bus.budget.line:
+            client.say(request(1, "ping", {"padding": "x" * 200_000}))
+            client.say(request(2, "ping"))
+            await home.quiet()
+            assert client.messages == []
+        assert [(await client.message())["id"] for _ in range(2)] == [1, 2]
+
+
+async def test_who_asks_much_in_one_go_does_not_get_all_of_our_time(ws, autojump_clock):
+    async with house() as home, ws(home.app) as client, ws(home.app) as other:
+        client.send_bytes(b"".join(text(request(n, "ping")) for n in range(500)))
+        other.say(request(1, "ping"))
+        await other.message()
+        assert len(client.frames) < 100
+        assert [(await client.message())["id"] for _ in range(500)] == list(range(500))
+
+
 async def test_a_message_in_pieces_is_served(ws, autojump_clock):
     async with house() as home, ws(home.app) as client:
         whole = json.dumps(request(1, "ping")).encode()
@@ -310,19 +337,58 @@ async def test_a_handler_that_does_not_wait_has_no_task_of_its_own(turns, autoju
         assert len(set(tasks)) == 1
 
 
-async def test_what_is_said_in_one_turn_is_written_in_one_piece(autojump_clock, monkeypatch):
+def count_writes(wire):
+    """Return a list to which the size of each write is added from now on."""
+    written, send_now = [], wire.send_now
+
+    def count(data):
+        written.append(len(data))
+        return send_now(data)
+
+    wire.send_now = count
+    return written
+
+
+async def test_what_is_said_in_one_turn_is_written_in_one_piece(autojump_clock):
     async with house() as home, wire_ws(home.app, turns=True) as client:
-        await home.quiet()
-        written, send_now = [], client.wire.send_now
-
-        def count(data):
-            written.append(len(data))
-            return send_now(data)
-
-        client.wire.send_now = count
+        await trio.sleep(1)
+        written = count_writes(client.wire)
         client.send_bytes(b"".join(text(request(n, "ping")) for n in range(10)))
         assert [(await client.message())["id"] for n in range(10)] == list(range(10))
         assert len(written) == 1
+
+
+async def test_what_is_said_first_is_written_at_once_and_the_rest_together(autojump_clock):
+    async with house() as home, wire_ws(home.app, "2025-11-25", turns=True) as client:
+        await trio.sleep(1)
+        written = count_writes(client.wire)
+        session = next(iter(home.bus.sessions.values()))
+        for n in range(10):
+            session.log("info", n)
+            assert len(written) == 1
+        await home.quiet()
+        assert len(written) == 2
+        assert [m["params"]["data"] for m in client.messages[1:]] == list(range(10))
+
+
+async def test_a_reply_to_a_client_that_has_closed_is_not_delivered(autojump_clock):
+    async with house() as home, wire_ws(home.app, turns=True) as client:
+        client.send_bytes(text(request(1, "ping")) + frame(CLOSE, close(1000)))
+        await client.ended()
+        await home.assert_nothing_is_left()
+        assert (client.messages, home.bus.statistics().delivered) == ([], 0)
+
+
+async def test_a_client_for_which_too_much_waits_is_given_up_at_once(ws, autojump_clock):
+    limits = {"memory_bytes": 100_000}
+    async with house(limits=limits) as home, ws(home.app, "2025-11-25") as client:
+        client.stall()
+        begun = trio.current_time()
+        client.say(call(1, "swell", {"size": 80_000}))
+        await client.ended()
+        assert trio.current_time() - begun < 1
+        assert home.bus.statistics().limits_reached == {"memory_bytes": 1}
+        await home.assert_nothing_is_left()
 
 
 async def test_a_quiet_connection_has_no_task(autojump_clock):

@@ -199,8 +199,6 @@ class WebSocketConnection:
 
     def keep_alive(self) -> None:
         """See `Speaker`: ask whether the client is there, or stop to wait for it."""
-        if self._writer.sending:
-            return  # which has a deadline of its own
         if self._frames.closing:
             self.close()
         elif self._unanswered == self._patience:

@@ -44,7 +44,6 @@ class Features:
         self._mirrors = False
         self._scoped = False
         self._open_to_all = False
-        self._selective: tuple[int, bool] | None = None
         self._listeners: list[Callable[[Kind], object]] = []
         self._guards: list[Callable[[str], object]] = []
         self.tools: Registry[Tool] = Registry(

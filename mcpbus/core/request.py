@@ -82,7 +82,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     stream: Stream | None = None
     _threshold: LogThreshold | None = None
     _progress: float = float("-inf")
-    _progress_opening: bytes | Reason | None = None
+    _progress_opening: bytes | None = None
     _questions: ClientQuestions | None = None
     _parked: bool = False
     _over: bool = False
@@ -193,20 +193,22 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     def _report_progress(self, said: Progress) -> None:
         context, opening = self.context, self._progress_opening
         if opening is None:
-            opening = self._progress_opening = self._open_progress()
-        if isinstance(opening, Reason):
-            said.receipt.discard(opening)
-        elif said.progress <= self._progress:
+            way = self._open_progress()
+            if isinstance(way, Reason):
+                said.receipt.discard(way)
+                return
+            opening = self._progress_opening = way
+        if said.progress <= self._progress:
             said.receipt.discard(Reason.NOT_INCREASING)
-        else:
-            self._progress = said.progress
-            revision = context.revision
-            text = said.message if revision.progress_message else b""
-            data = b"%b%b%b}}" % (opening, said.numbers, text)
-            message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
-            stream = self.stream or self.begin()
-            if not stream.take(message):
-                stream.send(message)
+            return
+        self._progress = said.progress
+        revision = context.revision
+        text = said.message if revision.progress_message else b""
+        data = b"%b%b%b}}" % (opening, said.numbers, text)
+        message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
+        stream = self.stream or self.begin()
+        if not stream.take(message):
+            stream.send(message)
 
     def _open_progress(self) -> bytes | Reason:
         """Make what all reports begin with; or tell why there are none."""

@@ -86,7 +86,10 @@ class Handler(Protocol):
 
     @property
     def rounds(self) -> bool:
-        """Whether its request may be answered with questions, where the revision has that."""
+        """Whether its request may be answered with questions, where the revision has that.
+
+        If not, answers and a state that a request brings are its own affair: to the bus it is one like any other.
+        """
 
     @property
     def task_support(self) -> TaskSupport | None:

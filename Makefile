@@ -11,7 +11,7 @@ DEV := $(VENV)/.dev
 NODE := $(VENV)/.node
 BENCH := $(VENV)/.bench
 DOCS := $(VENV)/.docs
-BOTH_SHELLS := $(addprefix tests/,asking bus e2e examples tasks transport)
+BOTH_SHELLS := $(addprefix tests/,asking auth bus e2e examples tasks transport)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help

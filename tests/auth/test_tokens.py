@@ -12,7 +12,7 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from mcpbus.auth import AnyOf, InvalidTokenError, JwtVerifier, Principal
 from mcpbus.auth.jwt import read_scopes
-from mcpbus.testing import Issuer
+from mcpbus.testing import Issuer, probe
 
 HS256 = b'{"alg":"HS256","kid":"key 1"}'
 GOOD = ["files:read"]
@@ -131,8 +131,10 @@ async def test_a_bad_token_is_refused_and_its_client_told_why(make, why, autojum
 
 
 async def test_a_megabyte_of_a_token_is_refused_before_it_is_looked_at(autojump_clock):
+    # Over HTTP/2 a connection ends that sends so much, and to pack it takes the client of this test minutes.
+    size = 40_000 if probe.DEFAULT_SHELL == "http2" else 1_000_000
     async with guarded() as it:
-        assert (await it.send("modern", bearing("x" * 1_000_000))).status in {401, 431}
+        assert (await it.send("modern", bearing("x" * size))).status in {401, 431}
 
 
 @pytest.mark.parametrize(

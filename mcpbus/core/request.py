@@ -255,9 +255,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             message.discard(way)
             return
         message.request_id = context.request.id
-        stream = self.stream or self.begin()
-        if not stream.take(message):
-            stream.send(message)
+        (self.stream or self.begin()).send(message)  # there is no turn where the user ends the program
 
     def _reply(self, result: bytes | ProtocolError) -> None:
         # What was asked on behalf of this request is withdrawn before its reply, on the same stream.

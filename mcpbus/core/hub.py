@@ -105,13 +105,13 @@ class Hub(Services):
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
         self.check_thread("bus.resource_updated")
         data = encode_notification(RESOURCE_UPDATED, {"uri": uri})
-        recipients, key = self.interests.in_uri(uri), (RESOURCE_UPDATED, uri)
+        recipients, key = self.topics.in_uri(uri), (RESOURCE_UPDATED, uri)
         return self.publish(recipients, RESOURCE_UPDATED, Kind.RESOURCE_UPDATED, data, key, uri)
 
     def _list_changed(self, kind: FeatureKind) -> Broadcast:
         self.check_thread(f"bus.{kind}_changed")
         sessions = (session.address for session in self._sessions.values())
-        return self.publish_list(kind, [*sessions, *self.interests.in_list(kind)])
+        return self.publish_list(kind, [*sessions, *self.topics.in_list(kind)])
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Hub(Services):
         """Take a session that has ended out of the directory. For the session."""
         self._sessions.pop(session.id, None)
         self.shares.leave(session)
-        self.interests.remove(session.address, uris=session.subscriptions)
+        self.topics.remove(session.address, uris=session.subscriptions)
         if session.streams.close() and self._forgetting is not None and not self.system.closed:
             self._forgetting.add(session.id)
 

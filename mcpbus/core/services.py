@@ -15,7 +15,7 @@ from mcpbus.core.notification import LIST_CHANGED, Emission
 from mcpbus.core.parked_calls import Parking
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Broadcast, Ledger
-from mcpbus.core.topics import Interests
+from mcpbus.core.topics import Topics
 from mcpbus.features.catalogue import Kind as FeatureKind
 from mcpbus.features.definition import Definition
 from mcpbus.protocol.jsonrpc import encode_notification
@@ -54,7 +54,7 @@ class Services:
         self.budget = Budget(limits.memory_bytes, self.reached)
         self.admission = Admission(limits.max_requests, self.budget, reached=self.reached)
         self.listens = Admission(limits.max_listens, self.budget, option="max_listens", reached=self.reached)
-        self.interests = Interests()
+        self.topics = Topics()
         self.parking: Parking[Any] = Parking(
             server.sealer, limits.max_parked, limits.parked_timeout, self.reached
         )

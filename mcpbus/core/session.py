@@ -279,14 +279,14 @@ class Session:
         if uri not in self.subscriptions and not self.address.stopped:
             self.subscriptions.add(uri)
             self.account.hold(weigh_uri(uri))
-            self.bus.interests.add(self.address, uris=[uri])
+            self.bus.topics.add(self.address, uris=[uri])
 
     def unsubscribe(self, uri: str) -> None:
         """Take a subscription back. For the bus."""
         if uri in self.subscriptions and not self.address.stopped:
             self.subscriptions.discard(uri)
             self.account.release(weigh_uri(uri))
-            self.bus.interests.remove(self.address, uris=[uri])
+            self.bus.topics.remove(self.address, uris=[uri])
             self.address.tell(Unsubscribed())
 
     async def until_initialized(self) -> None:

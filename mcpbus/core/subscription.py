@@ -61,7 +61,7 @@ class SubscriptionActor:
         )
         self._account.hold(sum(map(weigh_uri, (*granted.resource_subscriptions, *granted.task_ids))))
         self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta()})
-        bus.interests.add(
+        bus.topics.add(
             cell.address,
             lists=lists_of(granted),
             uris=granted.resource_subscriptions,
@@ -114,7 +114,7 @@ class SubscriptionActor:
         self._slot.release()
         self._account.close()
         granted = self._granted
-        self._bus.interests.remove(
+        self._bus.topics.remove(
             self._cell.address,
             lists=lists_of(granted),
             uris=granted.resource_subscriptions,

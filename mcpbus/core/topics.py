@@ -33,7 +33,7 @@ def weigh_uri(uri: str) -> int:
     return len(uri) + _ENTRY_BYTES
 
 
-class Interests:
+class Topics:
     """Actors by the lists, the resources and the tasks that they want to hear of."""
 
     __slots__ = ("_lists", "_tasks", "_uris")

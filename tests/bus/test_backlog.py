@@ -471,4 +471,4 @@ async def test_nobody_subscribes_in_a_session_that_has_ended(autojump_clock):
         session.address.tell(Close(None))
         session.subscribe("res://b")
         session.unsubscribe("res://a")
-        assert len(stage.bus.interests) == 0
+        assert len(stage.bus.topics) == 0

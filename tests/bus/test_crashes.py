@@ -70,7 +70,7 @@ async def assert_unharmed(stage, others):
     assert methods(get)[-1:] == methods(listen)[-1:] == ["notifications/prompts/list_changed"]
     stage.probe.disconnect()
     await stage.assert_nothing_is_left()
-    assert len(stage.bus.interests) == 0
+    assert len(stage.bus.topics) == 0
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern", "shared legacy", "shared modern"])

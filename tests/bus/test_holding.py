@@ -207,7 +207,7 @@ async def test_a_change_of_the_same_moment_comes_after_the_acknowledgement(autoj
             assert stamps == {number}
         stage.probe.disconnect()
         await stage.assert_nothing_is_left()
-        assert len(stage.bus.interests) == 0
+        assert len(stage.bus.topics) == 0
 
 
 async def test_a_listen_gets_what_it_asked_for_and_nobody_without_a_listen_gets_anything(autojump_clock):

@@ -194,9 +194,9 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         await trio.sleep(4000)
         await self.settle()
         now = self.bus.statistics()
-        left = (now.sessions, now.requests, now.actors, now.pending, len(self.bus.interests))
+        left = (now.sessions, now.requests, now.actors, now.pending, len(self.bus.topics))
         if left != (0, 0, 0, {}, 0) or len(self.bus.tasks) or len(self.bus.parking):
-            self.fault("0", f"something is left: {now}, {len(self.bus.interests)} interests")
+            self.fault("0", f"something is left: {now}, {len(self.bus.topics)} interests")
 
     # -- looking on ------------------------------------------------------------------------------
 

@@ -231,7 +231,7 @@ async def books(ctx: Context, thorough: bool = False) -> dict[str, int]:
         "tasks": now.tasks,
         "parked": len(bus.parking),
         "kept": len(bus.tasks),
-        "interests": len(bus.interests),
+        "interests": len(bus.topics),
         "descriptors": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - the shortest way
         "kilobytes": _kilobytes(),
     }

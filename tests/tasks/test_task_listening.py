@@ -117,7 +117,7 @@ async def test_each_listen_has_its_own_copy_until_it_ends(autojump_clock):
             assert (await told(one))["status"] == "completed"
             assert stage.bus.statistics().emitted == emitted + 1
         await settle(stage.bus)
-        assert len(stage.bus.interests) == 0
+        assert len(stage.bus.topics) == 0
 
 
 async def test_without_the_extension_nobody_listens_to_tasks(autojump_clock):

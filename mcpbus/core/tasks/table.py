@@ -134,7 +134,7 @@ class TaskTable:
     def changed(self, task: Task, grown: int) -> None:
         """Tell those who listen how a task is now, and that `grown` more bytes are kept of it."""
         self._add(task, grown)
-        listeners = self.bus.interests.in_task(task.record.id)
+        listeners = self.bus.topics.in_task(task.record.id)
         if listeners:
             self.tell(listeners, task.record.id, task.record.encode(task.payload))
 

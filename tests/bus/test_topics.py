@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.core.topics import Interests, covering, covers
+from mcpbus.core.topics import Topics, covering, covers
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_covers_a_uri_is_itself_or_a_path_above_it(uri):
 
 
 def test_nothing_is_kept_of_what_nobody_wants_to_hear_of_any_more():
-    index, wanted = Interests(), {"lists": ["tools"], "uris": ["res://a"], "tasks": ["1"]}
+    index, wanted = Topics(), {"lists": ["tools"], "uris": ["res://a"], "tasks": ["1"]}
     for who in "ab":
         index.add(who, **wanted)
     index.remove("a", **wanted)
@@ -66,7 +66,7 @@ entries = st.lists(
 
 @given(entries, uris)
 def test_the_index_says_what_a_plain_list_would_say(program, uri):
-    index, plain = Interests(), set()
+    index, plain = Topics(), set()
     for verb, who, lists, some in program:
         pairs = {(who, "list", kind) for kind in lists} | {(who, "uri", one) for one in some}
         if verb == "add":

@@ -31,7 +31,7 @@ from mcpbus_actors import (
 
 from mcpbus.core.budget import Account, weigh
 from mcpbus.core.notification import Emission, Progress
-from mcpbus.core.parked_calls import Parked
+from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import Services
@@ -321,7 +321,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         asks = [ask for ask in self._asks or () if ask.open]
         if not asks or self.speechless or self.beginning or self._lapse_timer is not None:
             return
-        self._lapse_timer = self.cell.after(self.bus.parking.timeout, _Lapse())
+        self._lapse_timer = self.cell.after(self.bus.parked_calls.timeout, _Lapse())
         self._report(Finished(self._require(asks, None), parked=True))
 
     def _require(self, asks: Sequence[Ask], author: bytes | None) -> bytes:
@@ -337,8 +337,8 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             author = None if self.state is None else jsontypes.encode(self.state)
             if sum(map(len, self.used.values())) > _TRAVELLING_BYTES:
                 answers = None
-        name, sealed = self.bus.parking.sealer.seal(
-            self.context.binding(), self._name, answers, self.bus.parking.timeout, author, again=again
+        name, sealed = self.bus.parked_calls.sealer.seal(
+            self.context.binding(), self._name, answers, self.bus.parked_calls.timeout, author, again=again
         )
         requests = {
             key: {"method": ask.questions[key].method, "params": ask.params[key]}
@@ -348,8 +348,8 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         body: dict[str, Any] = {"inputRequests": requests} if requests else {}
         result = jsontypes.encode(body | {"requestState": sealed})[:-1] + self.tail.input_required
         if not again:
-            parked = Parked(name, self, self.context.principal, self._give_way, self.context.owner)
-            self.bus.parking.park(self._name, parked)
+            parked = ParkedCall(name, self, self.context.principal, self._give_way, self.context.owner)
+            self.bus.parked_calls.park(self._name, parked)
             self.count(self._give_way, len(result))
         return result
 
@@ -380,7 +380,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             self._lapse_timer.cancel()
             self._lapse_timer = None
         if self._name is not None:
-            self.bus.parking.discard(self._name)
+            self.bus.parked_calls.discard(self._name)
 
     def ended(self, reason: StopReason) -> None:
         """Leave nobody waiting."""

@@ -264,7 +264,7 @@ class Hub(Services):
         """
         self._drained = True
         self.admission.closed = self.listens.closed = True
-        self.parking.evict_all()
+        self.parked_calls.evict_all()
         self.tasks.close()
         for slot in self.listens:
             if slot.address is not None:

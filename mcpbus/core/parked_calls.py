@@ -17,7 +17,7 @@ T = TypeVar("T")
 _MOST_CONSUMED = 100_000
 
 
-class Parked(msgspec.Struct, Generic[T], frozen=True):
+class ParkedCall(msgspec.Struct, Generic[T], frozen=True):
     """A call that waits.
 
     Attributes:
@@ -35,7 +35,7 @@ class Parked(msgspec.Struct, Generic[T], frozen=True):
     owner: Hashable = None
 
 
-class Parking(Generic[T]):
+class ParkedCalls(Generic[T]):
     """The calls of one bus that wait, oldest first.
 
     Nothing assumes that a retry comes: each call has its own time limit, and beyond `limit` the oldest goes of whoever has
@@ -55,14 +55,14 @@ class Parking(Generic[T]):
         self.timeout = timeout
         self._reached = reached
         self._shares: Shares[str] = Shares(limit)
-        self._calls: dict[str, Parked[T]] = {}
+        self._calls: dict[str, ParkedCall[T]] = {}
         self._consumed: OrderedDict[bytes, float] = OrderedDict()  # used rounds, and when they lapse
         self._forgotten = 0.0
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def park(self, call: str, parked: Parked[T]) -> None:
+    def park(self, call: str, parked: ParkedCall[T]) -> None:
         """Enter a call."""
         if call not in self._calls and not self._make_room(parked.owner):
             parked.evict()
@@ -88,7 +88,7 @@ class Parking(Generic[T]):
         if self._reached is not None:
             self._reached.note("max_parked", owner, "a call that waited for its client was given up")
 
-    def leave(self, call: str) -> Parked[T]:
+    def leave(self, call: str) -> ParkedCall[T]:
         """Take a call out.
 
         Raises:
@@ -111,7 +111,7 @@ class Parking(Generic[T]):
         parked = self._calls.get(call)
         return None if parked is None else Owner(parked.principal)
 
-    def claim(self, state: RoundState) -> Parked[T] | None:
+    def claim(self, state: RoundState) -> ParkedCall[T] | None:
         """Use up a round, and return the call that waits for it; None if that is gone.
 
         Raises:

@@ -12,7 +12,7 @@ from mcpbus.core.admission import Admission
 from mcpbus.core.budget import Budget
 from mcpbus.core.limits import Limits
 from mcpbus.core.notification import LIST_CHANGED, Emission
-from mcpbus.core.parked_calls import Parking
+from mcpbus.core.parked_calls import ParkedCalls
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Broadcast, Ledger
 from mcpbus.core.topics import Topics
@@ -55,7 +55,7 @@ class Services:
         self.admission = Admission(limits.max_requests, self.budget, reached=self.reached)
         self.listens = Admission(limits.max_listens, self.budget, option="max_listens", reached=self.reached)
         self.topics = Topics()
-        self.parking: Parking[Any] = Parking(
+        self.parked_calls: ParkedCalls[Any] = ParkedCalls(
             server.sealer, limits.max_parked, limits.parked_timeout, self.reached
         )
 

@@ -17,7 +17,7 @@ from mcpbus.core.budget import weigh
 from mcpbus.core.call import Call, Handler
 from mcpbus.core.client_notification import ClientNotification, NotificationActor
 from mcpbus.core.hub import Hub
-from mcpbus.core.parked_calls import Parked
+from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import OpenStream, RequestContext
@@ -154,7 +154,7 @@ def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: Ope
         raise invalid_params(f"expected {bound} - at `params.inputResponses`")
     state = None
     if routing.request_state is not msgspec.UNSET:
-        state = bus.parking.open(routing.request_state, context.binding())
+        state = bus.parked_calls.open(routing.request_state, context.binding())
     slot = bus.admission.admit(request.id, context.table(), context)
     parked = None
     try:
@@ -186,13 +186,13 @@ def _bring_answers(call: Call, state: RoundState | None, responses: Mapping[str,
     call.answers |= responses
 
 
-def _claim(bus: Hub, state: RoundState, handler: Handler) -> Parked[Call] | None:
+def _claim(bus: Hub, state: RoundState, handler: Handler) -> ParkedCall[Call] | None:
     """Use up a round, and return the call that waits for it; None if it is to be run anew.
 
     Raises:
         ProtocolError: -32602: the round was used before, or the call is gone and cannot be run anew.
     """
-    parked = bus.parking.claim(state)
+    parked = bus.parked_calls.claim(state)
     lost = parked is None and not state.again
     if lost and (state.answers is None or not handler.replayable):
         raise invalid_params("the call that this state belongs to is lost; begin anew")

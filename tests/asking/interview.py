@@ -76,7 +76,7 @@ class Interview:
         """Nobody waits, nothing is kept but sessions, and the books balance."""
         await settle(self.bus)
         now = self.bus.statistics()
-        assert len(self.bus.parking) == 0
+        assert len(self.bus.parked_calls) == 0
         assert (now.requests, set(now.pending) - {Place.HELD}) == (0, set())
         assert (now.actors, now.refused) == (now.sessions, refused)
         assert now.tasks <= 1, "a task besides the clock's"

@@ -78,7 +78,7 @@ async def test_every_kind_is_asked_in_the_result_and_answered_by_the_retry(
         assert (reply["id"], result["resultType"]) == (1, "input_required")
         assert result["inputRequests"] == {"k": question}
         assert set(result) == {"resultType", "inputRequests", "requestState", "_meta"}
-        assert len(it.bus.parking) == 1
+        assert len(it.bus.parked_calls) == 1
         second = await it.ask(params=retry(result, {"k": answer}), id=2).reply()
         assert (second["id"], second["result"]["resultType"]) == (2, "complete")
         assert got in text(second["result"])

@@ -27,7 +27,7 @@ async def called(script, revision):
     ):
         result = await client.call_tool("ask")
         await it.quiet()
-        assert it.bus.statistics().requests == len(it.bus.parking) == 0
+        assert it.bus.statistics().requests == len(it.bus.parked_calls) == 0
     return result, asked, it
 
 
@@ -167,7 +167,7 @@ async def test_an_answer_that_cannot_be_used_is_asked_for_again_in_the_middle(au
         result = (await it.ask(params=retry(result, {"k": 5})).reply())["result"]
         assert list(result["inputRequests"]) == ["k"]
         # The call that waits now is lost; its state is not.
-        it.bus.parking.evict_all()
+        it.bus.parked_calls.evict_all()
         await it.quiet()
         await it.ask(params=retry(result, {"k": accept("x")})).reply()
         assert it.outcomes[-1] == ["begun", "x"]

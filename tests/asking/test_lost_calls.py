@@ -28,7 +28,7 @@ async def to_round(it, n, **options):
 
 
 async def evicted(it, monkeypatch):
-    it.bus.parking.evict_all()
+    it.bus.parked_calls.evict_all()
 
 
 async def pushed_out(it, monkeypatch):
@@ -44,7 +44,7 @@ async def lapsed(it, monkeypatch):
 
 async def crashed(it, monkeypatch):
     """The call's actor fails at something that it was told."""
-    [parked] = it.bus.parking._calls.values()
+    [parked] = it.bus.parked_calls._calls.values()
     parked.call.address.tell("what no actor understands")
 
 
@@ -68,7 +68,7 @@ async def test_a_call_that_may_be_replayed_is_run_again_and_asks_nothing_twice(
         assert it.runs == runs + 1
         assert it.outcomes[-1] == ["a", "b", "c"]
         assert isinstance(it.outcomes[0], trio.Cancelled)
-        it.bus.parking.evict_all()
+        it.bus.parked_calls.evict_all()
         await it.assert_nothing_is_left()
 
 
@@ -86,7 +86,7 @@ async def test_any_other_call_is_lost_and_its_client_is_told(lose, autojump_cloc
         # Once more: the round was used to find that out.
         repeated = await it.ask(params=retry(result, {"b": accept("b")})).reply()
         assert "used already" in repeated["error"]["message"]
-        it.bus.parking.evict_all()
+        it.bus.parked_calls.evict_all()
         await it.assert_nothing_is_left()
 
 
@@ -94,7 +94,7 @@ async def test_a_call_that_is_lost_again_and_again_comes_to_its_end(autojump_clo
     async with interviewed(three, tool={"replay": True}) as it:
         result = (await it.ask().reply())["result"]
         for key in "abc":
-            it.bus.parking.evict_all()
+            it.bus.parked_calls.evict_all()
             await it.quiet()
             result = (await it.ask(params=retry(result, {key: accept(key)})).reply())["result"]
         assert (it.runs, it.outcomes[-1]) == (4, ["a", "b", "c"])
@@ -115,11 +115,11 @@ async def test_a_call_that_is_lost_again_and_again_comes_to_its_end(autojump_clo
 async def test_which_tools_are_replayed(options, replayed, autojump_clock):
     async with interviewed(three, tool=options) as it:
         result = await to_round(it, 0)
-        it.bus.parking.evict_all()
+        it.bus.parked_calls.evict_all()
         await it.quiet()
         reply = await it.ask(params=retry(result, {"a": accept("a")})).reply()
         assert ("result" in reply) is replayed
-        it.bus.parking.evict_all()
+        it.bus.parked_calls.evict_all()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ async def test_prompts_and_resources_are_replayed(method, params, autojump_clock
 
         result = (await it.ask(method=method, params=params).reply())["result"]
         for key in "abc":
-            it.bus.parking.evict_all()
+            it.bus.parked_calls.evict_all()
             await it.quiet()
             body = {**params, **retry(result, {key: accept(key)})}
             result = (await it.ask(method=method, params=body).reply())["result"]
@@ -154,7 +154,7 @@ async def test_a_replay_that_asks_something_else_is_answered_anew(autojump_clock
 
     async with interviewed(moody, tool={"replay": True}) as it:
         result = await to_round(it, 1)
-        it.bus.parking.evict_all()
+        it.bus.parked_calls.evict_all()
         await it.quiet()
         result = (await it.ask(params=retry(result, {"b": accept("b")})).reply())["result"]
         assert list(result["inputRequests"]) == ["new"]
@@ -174,7 +174,7 @@ async def test_answers_too_large_to_travel_make_a_call_that_cannot_be_replayed_b
             result = (await it.ask(params=retry(result, {"s": picture})).reply())["result"]
             assert len(result["requestState"]) < 1000
             if lost:
-                it.bus.parking.evict_all()
+                it.bus.parked_calls.evict_all()
                 await it.quiet()
             reply = await it.ask(params=retry(result, {"k": accept("x")})).reply()
             assert LOST in reply["error"]["message"] if lost else it.outcomes == [(2_000_000, "x")]
@@ -205,7 +205,7 @@ async def test_a_handler_that_catches_the_eviction_ends_at_its_leisure(autojump_
 
     async with interviewed(slow) as it:
         result = (await it.ask().reply())["result"]
-        it.bus.parking.evict_all()
+        it.bus.parked_calls.evict_all()
         await it.quiet()
         reply = await it.ask(params=retry(result, {})).reply()
         assert LOST in reply["error"]["message"]

@@ -80,13 +80,13 @@ async def test_a_thread_that_waits_for_an_answer_is_let_go(how):
             else:
                 await probe.request("tools/call", {"name": "ask"}, capabilities=EVERYTHING).reply()
                 if how == "evicted":
-                    bus.parking.evict_all()
+                    bus.parked_calls.evict_all()
                 elif how == "drained":
                     await bus.drain(0.1)
             await bus.ended.wait()
             assert isinstance(bus.outcomes[0], AskError | trio.Cancelled)
             await settle(bus)
-            assert (bus.statistics().actors, len(bus.parking)) == (bus.statistics().sessions, 0)
+            assert (bus.statistics().actors, len(bus.parked_calls)) == (bus.statistics().sessions, 0)
             assert bus.ledger.balance() == 0
 
 

@@ -13,7 +13,7 @@ from interview import EVERYTHING, MODERN, accept, interviewed, retry, text
 
 from mcpbus import ProtocolError, Unauthorized
 from mcpbus.asking import Elicit, InputRequired
-from mcpbus.core.parked_calls import Parked, Parking
+from mcpbus.core.parked_calls import ParkedCall, ParkedCalls
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.request_state import Binding, Sealer
@@ -155,91 +155,91 @@ def test_a_large_answer_does_not_make_a_state_that_cannot_be_brought_back():
 # -- rounds --------------------------------------------------------------------------------------
 
 
-def park(parking, sealer, call, gone, owner=None):
+def park(parked_calls, sealer, call, gone, owner=None):
     name, state = sealer.seal(BOUND, call, {}, 60)
-    parking.park(call, Parked(name, None, None, lambda: gone.append(call), owner))
+    parked_calls.park(call, ParkedCall(name, None, None, lambda: gone.append(call), owner))
     return sealer.open(state, BOUND)
 
 
 def test_the_oldest_call_makes_room():
     sealer, gone = Sealer(), []
-    parking = Parking(sealer, 2, 60)
-    states = [park(parking, sealer, call, gone) for call in ("a", "b", "c")]
-    assert (gone, len(parking)) == (["a"], 2)
-    assert parking.claim(states[0]) is None
-    assert parking.claim(states[2]) is not None
-    parking.evict_all()
-    assert (gone, len(parking)) == (["a", "b"], 0)
+    parked_calls = ParkedCalls(sealer, 2, 60)
+    states = [park(parked_calls, sealer, call, gone) for call in ("a", "b", "c")]
+    assert (gone, len(parked_calls)) == (["a"], 2)
+    assert parked_calls.claim(states[0]) is None
+    assert parked_calls.claim(states[2]) is not None
+    parked_calls.evict_all()
+    assert (gone, len(parked_calls)) == (["a", "b"], 0)
 
 
 async def test_calls_make_room_for_those_of_owners_that_have_fewer(autojump_clock):
     reached, sealer, gone = ReachedLimits(), Sealer(), []
-    parking = Parking(sealer, 4, 60, reached)
-    state = park(parking, sealer, "a1", gone, "alice")
+    parked_calls = ParkedCalls(sealer, 4, 60, reached)
+    state = park(parked_calls, sealer, "a1", gone, "alice")
     for number in range(1, 6):
-        park(parking, sealer, f"b{number}", gone, "bob")
-    assert (gone, len(parking)) == (["b1", "b2"], 4)
-    park(parking, sealer, "a2", gone, "alice")
-    assert (gone[2:], parking.claim(state) is not None) == (["b3"], True)
-    park(parking, sealer, "c1", gone, "carol")
-    park(parking, sealer, "d1", gone, "dora")
-    assert (gone[3:], len(parking)) == (["b4"], 4)
+        park(parked_calls, sealer, f"b{number}", gone, "bob")
+    assert (gone, len(parked_calls)) == (["b1", "b2"], 4)
+    park(parked_calls, sealer, "a2", gone, "alice")
+    assert (gone[2:], parked_calls.claim(state) is not None) == (["b3"], True)
+    park(parked_calls, sealer, "c1", gone, "carol")
+    park(parked_calls, sealer, "d1", gone, "dora")
+    assert (gone[3:], len(parked_calls)) == (["b4"], 4)
     # All have one now: who comes last would take somebody's only one.
-    park(parking, sealer, "e1", gone, "eve")
-    assert (gone[4:], len(parking)) == (["e1"], 4)
+    park(parked_calls, sealer, "e1", gone, "eve")
+    assert (gone[4:], len(parked_calls)) == (["e1"], 4)
     assert reached.counts == {"max_parked": 5}
-    parking.evict_all()
-    assert (len(parking), len(parking._shares), parking._shares.owners) == (0, 0, 0)
+    parked_calls.evict_all()
+    assert (len(parked_calls), len(parked_calls._shares), parked_calls._shares.owners) == (0, 0, 0)
 
 
 def test_a_round_is_used_once_whether_its_call_is_there_or_not():
     sealer, gone = Sealer(), []
-    parking = Parking(sealer, 2, 60)
-    there = park(parking, sealer, "a", gone)
+    parked_calls = ParkedCalls(sealer, 2, 60)
+    there = park(parked_calls, sealer, "a", gone)
     lost = sealer.open(sealer.seal(BOUND, "z", {}, 60)[1], BOUND)
-    assert parking.claim(there) is not None
-    assert parking.claim(lost) is None
+    assert parked_calls.claim(there) is not None
+    assert parked_calls.claim(lost) is None
     for state in (there, lost):
         with pytest.raises(ProtocolError, match="used already"):
-            parking.claim(state)
+            parked_calls.claim(state)
 
 
 def test_an_earlier_round_of_a_call_that_waits_is_used_up():
     sealer, gone = Sealer(), []
-    parking = Parking(sealer, 2, 60)
-    first = park(parking, sealer, "a", gone)
-    second = park(parking, sealer, "a", gone)
+    parked_calls = ParkedCalls(sealer, 2, 60)
+    first = park(parked_calls, sealer, "a", gone)
+    second = park(parked_calls, sealer, "a", gone)
     with pytest.raises(ProtocolError, match="used already"):
-        parking.claim(first)
-    assert parking.claim(second) is not None
+        parked_calls.claim(first)
+    assert parked_calls.claim(second) is not None
 
 
 def test_a_round_stays_used_however_many_follow(monkeypatch):
     """Otherwise whoever kept a state could have an effect twice, by having a server forget it."""
     monkeypatch.setattr("mcpbus.core.parked_calls._MOST_CONSUMED", 10)
     sealer, gone = Sealer(), []
-    parking = Parking(sealer, 1, 60)
-    first = park(parking, sealer, "a", gone)
-    parking.claim(first)
+    parked_calls = ParkedCalls(sealer, 1, 60)
+    first = park(parked_calls, sealer, "a", gone)
+    parked_calls.claim(first)
     for n in range(50):
-        parking.claim(park(parking, sealer, f"{n}", gone))
+        parked_calls.claim(park(parked_calls, sealer, f"{n}", gone))
     with pytest.raises(ProtocolError, match="used already"):
-        parking.claim(first)
-    assert len(parking._consumed) == 10
+        parked_calls.claim(first)
+    assert len(parked_calls._consumed) == 10
     # What waits is not in doubt, nor what was sealed after what was forgotten.
-    assert parking.claim(park(parking, sealer, "there", gone)) is not None
-    assert parking.claim(sealer.open(sealer.seal(BOUND, "gone", {}, 60)[1], BOUND)) is None
+    assert parked_calls.claim(park(parked_calls, sealer, "there", gone)) is not None
+    assert parked_calls.claim(sealer.open(sealer.seal(BOUND, "gone", {}, 60)[1], BOUND)) is None
 
 
 def test_rounds_are_forgotten_when_they_have_lapsed():
     now = 1000.0
     sealer, gone = Sealer(clock=lambda: now), []
-    parking = Parking(sealer, 1, 60)
+    parked_calls = ParkedCalls(sealer, 1, 60)
     for n in range(100):
-        parking.claim(park(parking, sealer, f"{n}", gone))
+        parked_calls.claim(park(parked_calls, sealer, f"{n}", gone))
     now += 61
-    parking.claim(park(parking, sealer, "last", gone))
-    assert len(parking._consumed) == 1
+    parked_calls.claim(park(parked_calls, sealer, "last", gone))
+    assert len(parked_calls._consumed) == 1
 
 
 # -- over the wire -------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ async def test_a_state_is_good_for_whoever_is_equal_to_its_owner_and_for_nobody_
     async with interviewed(script, authenticate=authenticate, tool={"replay": True}) as it:
         result = (await it.ask(headers={"x-user": "ann"}).reply())["result"]
         if how == "is lost":
-            it.bus.parking.evict_all()
+            it.bus.parked_calls.evict_all()
             await it.quiet()
         stolen = await it.ask(params=retry(result, ANSWER), headers={"x-user": "bob"}).ended()
         assert (stolen.status, stolen.messages[0]["error"]["code"]) == (400, -32602)
@@ -402,7 +402,7 @@ async def test_a_state_may_expire_while_it_is_claimed(autojump_clock, monkeypatc
 @pytest.mark.parametrize(
     "place",
     [
-        "mcpbus.core.parked_calls.Parking.claim",
+        "mcpbus.core.parked_calls.ParkedCalls.claim",
         "mcpbus.dispatch.dispatcher.Request",
     ],
 )
@@ -419,7 +419,7 @@ async def test_whatever_goes_wrong_while_a_call_is_carried_on_gives_the_place_ba
             patch.setattr(place, fail)
             failed = (await it.ask(params=retry(result, ANSWER)).ended()).messages[0]
         assert failed["error"]["code"] == -32603
-        it.bus.parking.evict_all()
+        it.bus.parked_calls.evict_all()
         await it.assert_nothing_is_left()
 
 
@@ -443,7 +443,7 @@ async def test_a_round_is_consumed_once(again, autojump_clock):
         if again == "after the end":
             await it.ask(params=retry(second, {"l": accept("b")})).reply()
         if again == "after a loss":
-            it.bus.parking.evict_all()
+            it.bus.parked_calls.evict_all()
             await it.quiet()
         runs = it.runs
         repeated = await it.ask(params=retry(first, {"k": accept("evil")})).ended()

@@ -227,7 +227,7 @@ async def test_a_parked_call_does_not_keep_its_connection(autojump_clock):
         await first.ended()
         second = stage.probe.request("tools/call", {"name": "quick", "arguments": {}})
         assert (await second.reply())["result"]["content"]
-        assert len(stage.bus.parking) == 1
+        assert len(stage.bus.parked_calls) == 1
 
 
 @ERAS

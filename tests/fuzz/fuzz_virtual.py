@@ -72,4 +72,4 @@ def assert_empty(bus: Bus) -> None:
     now = bus.statistics()
     left = (now.sessions, now.requests, now.actors, now.tasks, dict(now.pending))
     assert left == (0, 0, 0, 0, {}), f"something is left: {now}"
-    assert (len(bus.topics), len(bus.tasks), len(bus.parking)) == (0, 0, 0)
+    assert (len(bus.topics), len(bus.tasks), len(bus.parked_calls)) == (0, 0, 0)

@@ -195,7 +195,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         await self.settle()
         now = self.bus.statistics()
         left = (now.sessions, now.requests, now.actors, now.pending, len(self.bus.topics))
-        if left != (0, 0, 0, {}, 0) or len(self.bus.tasks) or len(self.bus.parking):
+        if left != (0, 0, 0, {}, 0) or len(self.bus.tasks) or len(self.bus.parked_calls):
             self.fault("0", f"something is left: {now}, {len(self.bus.topics)} interests")
 
     # -- looking on ------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ async def books(ctx: Context, thorough: bool = False) -> dict[str, int]:
         "requests": now.requests,
         "actors": now.actors,
         "tasks": now.tasks,
-        "parked": len(bus.parking),
+        "parked": len(bus.parked_calls),
         "kept": len(bus.tasks),
         "interests": len(bus.topics),
         "descriptors": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - the shortest way

@@ -303,7 +303,7 @@ async def test_a_parked_call_outlives_its_client_and_does_not_keep_it(autojump_c
             assert asked["resultType"] == "input_required"
             assert await call(client, "does_not_wait", "on") == "on"
         assert trio.current_time() == begun
-        assert len(place.bus.parking) == 1
+        assert len(place.bus.parked_calls) == 1
         [key] = asked["inputRequests"]
         answers = {key: {"action": "accept", "content": {"value": "Ada"}}}
         retry = {"name": "asks", "arguments": {}, "inputResponses": answers}

@@ -33,7 +33,7 @@ from mcpbus.core.stores.memory import MemoryTaskStore
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.core.stream import Stream
 from mcpbus.core.tasks.directory import TaskDirectory
-from mcpbus.core.time_slice import Turns
+from mcpbus.core.time_slice import TimeSlice
 from mcpbus.features.catalogue import Kind as FeatureKind
 from mcpbus.features.definition import Definition
 from mcpbus.protocol.jsonrpc import encode_notification
@@ -55,7 +55,7 @@ class Hub(Services):
         tasks: The calls that became tasks; their number is its length.
         event_store: What legacy clients can come back for, if there is one.
         event_breaker: Through which the event store is asked to keep something.
-        turns: How long clients in process go on without letting others run.
+        time_slice: How long clients in process go on without letting others run.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Hub(Services):
     ) -> None:
         super().__init__(server, system, limits, state)
         self.backend = backend
-        self.turns = Turns(self)
+        self.time_slice = TimeSlice(self)
         self.event_store = event_store
         self.event_breaker = Breaker("event store", limits, self.reached)
         self._forgetting = (

@@ -11,7 +11,7 @@ MOST_IN_A_ROW: Final = 64
 """For how long, and for how many things in a row, a task goes on without a schedule point where it need not have one."""
 
 
-class Turns:
+class TimeSlice:
     """Shares what may be done in one turn of the scheduler, a millisecond or 64 calls, among those that would go on.
 
     A schedule point takes a sixth of the time of a call that is answered at once. Left out, one task that calls in a loop

@@ -54,7 +54,7 @@ async def connect(
                 nursery,
                 capabilities=dict(capabilities or {}),
                 on_question=on_question,
-                pause=bus.turns.pause,
+                pause=bus.time_slice.pause,
             )
             nursery.start_soon(connection.serve)
             if client.revision.era is Era.LEGACY:

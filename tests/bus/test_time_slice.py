@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS, Turns
+from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS, TimeSlice
 
 
 class Rounds(trio.abc.Instrument):
@@ -27,12 +27,12 @@ async def parts(tasks, things, seconds=0.0):
         How many each of them did in each turn of the scheduler, the first turn and the last left out.
     """
     now, rounds, done = 0.0, Rounds(), [Counter() for _ in range(tasks)]
-    turns = Turns(SimpleNamespace(clock=lambda: now))
+    time_slice = TimeSlice(SimpleNamespace(clock=lambda: now))
 
     async def go_on(mine):
         nonlocal now
         for _ in range(things):
-            await turns.pause()
+            await time_slice.pause()
             mine[rounds.count] += 1
             now += seconds
 

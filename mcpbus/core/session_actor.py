@@ -33,7 +33,7 @@ from mcpbus.core.signals import (
     Purge,
     Supersede,
 )
-from mcpbus.core.stash import Held
+from mcpbus.core.stash import Stash
 from mcpbus.core.stream import Returned, Stream
 from mcpbus.core.topics import covers
 from mcpbus.protocol.revisions import Era
@@ -85,7 +85,7 @@ class SessionActor:
         self._shared = shared
         self._timed = timed
         self._opened = session.last_active
-        self._held: Held | None = None
+        self._stash: Stash | None = None
         self._expiring = False
         self._why: str | None = None
         self._expiry: Timer | None = None
@@ -164,8 +164,8 @@ class SessionActor:
             self._get.address.tell(Abort(Ending.SESSION_ENDED, Reason.SESSION_ENDED) if silent else Finish())
         if self._shared is not None:
             self._shared.address.tell(Finish())
-        if self._held is not None:
-            self._held.discard(Reason.SESSION_ENDED)
+        if self._stash is not None:
+            self._stash.discard(Reason.SESSION_ENDED)
         session.account.close()
         if self._newer is not None:
             for message in self._newer.remove():
@@ -179,8 +179,8 @@ class SessionActor:
             request.tell(message)
 
     def _unsubscribed(self, _message: Unsubscribed) -> None:
-        if self._held is not None:
-            self._held.discard(Reason.NOT_SUBSCRIBED, self._not_subscribed)
+        if self._stash is not None:
+            self._stash.discard(Reason.NOT_SUBSCRIBED, self._not_subscribed)
         if self._newer is not None:
             for purged in self._newer.purge(self._not_subscribed):
                 purged.discard(Reason.NOT_SUBSCRIBED)
@@ -274,22 +274,22 @@ class SessionActor:
             stream.send(message)
 
     def _hold(self, message: Outgoing) -> None:
-        if self._held is None:
+        if self._stash is None:
             limits, account = self._limits, self._session.account
-            self._held = Held(limits.held_items, limits.outbox_bytes, limits.held_timeout, account)
-        full = self._held.put(message, trio.current_time())
+            self._stash = Stash(limits.held_items, limits.outbox_bytes, limits.held_timeout, account)
+        full = self._stash.put(message, trio.current_time())
         if full is not None:
             self._note(full, "what was held for a stream that is not open was discarded")
         self._await_expiry()
 
     def _await_expiry(self) -> None:
-        if not self._expiring and self._held is not None and self._held.deadline is not None:
+        if not self._expiring and self._stash is not None and self._stash.deadline is not None:
             self._expiring = True
-            self._cell.after(max(0.0, self._held.deadline - trio.current_time()), _Expire())
+            self._cell.after(max(0.0, self._stash.deadline - trio.current_time()), _Expire())
 
     def _expire(self, _message: _Expire) -> None:
         self._expiring = False
-        if self._held is not None and self._held.expire(trio.current_time()):
+        if self._stash is not None and self._stash.expire(trio.current_time()):
             self._note(
                 "held_timeout", "what was held for a stream that did not open was discarded", usual=True
             )
@@ -297,8 +297,8 @@ class SessionActor:
 
     def _flush(self) -> None:
         """Send what is held, where its stream is there now."""
-        if self._held:
-            for message in self._held.take():
+        if self._stash:
+            for message in self._stash.take():
                 self._send(message)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {

@@ -9,7 +9,7 @@ from mcpbus.core.receipt import Place
 from mcpbus.protocol.routes import Reason
 
 
-class Held:
+class Stash:
     """Messages that wait for a stream, oldest first.
 
     A newer message takes the place of an older one with the same key, at the end. When there is no room the

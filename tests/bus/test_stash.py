@@ -10,7 +10,7 @@ from mcpbus.core.budget import Budget
 from mcpbus.core.outbox import OVERHEAD_BYTES, Outgoing
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import DELIVERED, Ledger, Place
-from mcpbus.core.stash import Held
+from mcpbus.core.stash import Stash
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
 
@@ -40,7 +40,7 @@ def reasons(messages):
     ],
 )
 def test_a_newer_message_replaces_its_like_and_the_oldest_makes_room(limit, keys, become):
-    ledger, held = Ledger(), Held(limit, 10**6, 10, account())
+    ledger, held = Ledger(), Stash(limit, 10**6, 10, account())
     messages = [make(ledger, key) for key in keys]
     for message in messages:
         held.put(message, 0)
@@ -51,7 +51,7 @@ def test_a_newer_message_replaces_its_like_and_the_oldest_makes_room(limit, keys
 
 def test_what_is_as_large_as_all_that_may_be_held_is_held():
     ledger = Ledger()
-    held = Held(100, OVERHEAD_BYTES + 10, 10, account())
+    held = Stash(100, OVERHEAD_BYTES + 10, 10, account())
     messages = [make(ledger, data=b"x" * size) for size in (1, 10)]
     for message in messages:
         held.put(message, 0)
@@ -60,7 +60,7 @@ def test_what_is_as_large_as_all_that_may_be_held_is_held():
 
 def test_what_is_held_has_a_bound_in_bytes():
     ledger, mine = Ledger(), account()
-    held = Held(100, 2 * (OVERHEAD_BYTES + 10), 10, mine)
+    held = Stash(100, 2 * (OVERHEAD_BYTES + 10), 10, mine)
     messages = [make(ledger, data=b"x" * size) for size in (5, 10, 10, 500, 1)]
     reached = [held.put(message, 0) for message in messages]
     assert reached == [None, None, "outbox_bytes", "outbox_bytes", "outbox_bytes"]
@@ -72,7 +72,7 @@ def test_what_is_held_has_a_bound_in_bytes():
 
 
 def test_each_message_expires_on_its_own():
-    ledger, held = Ledger(), Held(5, 10**6, 10, account())
+    ledger, held = Ledger(), Stash(5, 10**6, 10, account())
     messages = [make(ledger) for _ in range(3)]
     for now, message in enumerate(messages):
         held.put(message, now)
@@ -87,7 +87,7 @@ def test_each_message_expires_on_its_own():
 
 
 def test_some_can_be_discarded_and_the_rest_keeps_its_order():
-    ledger, held = Ledger(), Held(5, 10**6, 10, account())
+    ledger, held = Ledger(), Stash(5, 10**6, 10, account())
     messages = [make(ledger, key) for key in "abc"]
     for message in messages:
         held.put(message, 0)
@@ -108,7 +108,7 @@ def test_some_can_be_discarded_and_the_rest_keeps_its_order():
 )
 def test_the_bound_the_order_and_the_books_hold(program, limit):
     ledger, mine, made, now = Ledger(), account(), [], 0.0
-    held = Held(limit, 10**6, 10, mine)
+    held = Stash(limit, 10**6, 10, mine)
     for verb, key, elapsed in program:
         now += elapsed
         if verb == "put":

@@ -47,7 +47,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_result,
 )
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Line, Reason, Situation, route
+from mcpbus.protocol.routes import Kind, Line, Reason, StreamState, route
 
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
@@ -330,7 +330,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             self._finish(Reason.SESSION_ENDED)
         else:
             # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).
-            self._give_up_questions(Situation.DROPPED.value)
+            self._give_up_questions(StreamState.DROPPED.value)
             self.cell.after(self.call.bus.limits.abandoned_timeout, _Abandoned())
 
     def _abandoned(self, _message: _Abandoned) -> None:

@@ -37,7 +37,7 @@ from mcpbus.core.stash import Stash
 from mcpbus.core.stream import Returned, Stream
 from mcpbus.core.topics import covers
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import ABSENT, CHANGES, Kind, Line, Reason, Situation, absent, route
+from mcpbus.protocol.routes import ABSENT, CHANGES, Kind, Line, Reason, StreamState, absent, route
 
 _EXPIRED = "The token with which the connection was opened has expired; connect again with a new one"
 
@@ -261,11 +261,13 @@ class SessionActor:
         stream = self._get if way is Line.GET else self._shared
         if (
             self._session.stage is not Stage.READY
-            and (message.kind, Era.LEGACY, Situation.UNINITIALIZED) in ABSENT
+            and (message.kind, Era.LEGACY, StreamState.UNINITIALIZED) in ABSENT
         ):
-            way = absent(message.kind, Era.LEGACY, Situation.UNINITIALIZED)
+            way = absent(message.kind, Era.LEGACY, StreamState.UNINITIALIZED)
         elif stream is None:
-            way = absent(message.kind, Era.LEGACY, Situation.DROPPED if self._dropped else Situation.NEVER)
+            way = absent(
+                message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER
+            )
         if isinstance(way, Reason):
             message.receipt.discard(way)
         elif way is Line.HELD or stream is None:

@@ -23,7 +23,7 @@ from mcpbus.core.receipt import Fate, settle_all
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
 from mcpbus.core.writer import Cancellable, Detached, TakeOver, Writer
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Line, Reason, Situation, absent
+from mcpbus.protocol.routes import Line, Reason, StreamState, absent
 
 _RETRY_SECONDS: Final = 1.0
 
@@ -166,7 +166,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         """Return why a message is discarded now that this stream is gone."""
         # On a shared channel the connection is the session, for those that have one.
         shared = self.line is Line.SHARED and message.era is Era.LEGACY
-        fate = absent(message.kind, message.era, Situation.ENDED if shared else Situation.DROPPED)
+        fate = absent(message.kind, message.era, StreamState.ENDED if shared else StreamState.DROPPED)
         return fate if isinstance(fate, Reason) else Reason.NO_STREAM
 
     def _put(self, message: Outgoing) -> None:

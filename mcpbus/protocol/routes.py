@@ -1,7 +1,7 @@
 """Which stream a message to a client belongs to: two tables, and the function that reads them.
 
 A message's `Kind` and its client's era and `Setting` choose the stream, before anybody looks which streams are
-connected (`ROUTES`). Where that stream is not there, the `Situation` decides between holding the message and
+connected (`ROUTES`). Where that stream is not there, the `StreamState` decides between holding the message and
 discarding it (`ABSENT`). Nothing else in the bus chooses a stream, and a pair that neither table has cannot
 occur: looking it up is an error that names it. ``mcpbus routes`` prints both tables.
 
@@ -69,8 +69,8 @@ class Line(Symbol):
     """Nowhere yet: its session keeps it, within bounds, until a stream opens that may carry it."""
 
 
-class Situation(Symbol):
-    """Why the stream that a message belongs to cannot take it."""
+class StreamState(Symbol):
+    """How the stream is that a message belongs to and that cannot take it."""
 
     UNINITIALIZED = "the client has not sent initialized"
     NEVER = "no such stream was opened yet"
@@ -175,12 +175,12 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
 }
 
 
-def _fates(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, Situation], Route]:
+def _fates(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, StreamState], Route]:
     """Return one entry for each of `kinds` and each situation in `routes`."""
-    return {(kind, era, Situation[name]): route for kind in kinds for name, route in routes.items()}
+    return {(kind, era, StreamState[name]): route for kind in kinds for name, route in routes.items()}
 
 
-ABSENT: Mapping[tuple[Kind, Era, Situation], Route] = {
+ABSENT: Mapping[tuple[Kind, Era, StreamState], Route] = {
     **_fates(
         IN_REQUEST | ASKING | {Kind.REPLY},
         Era.LEGACY,
@@ -224,16 +224,16 @@ def route(kind: Kind, era: Era, setting: Setting) -> Route:
         raise LookupError(f"no {era.value} client has a {kind.value!r} over {setting.value!r}") from None
 
 
-def absent(kind: Kind, era: Era, situation: Situation) -> Route:
+def absent(kind: Kind, era: Era, state: StreamState) -> Route:
     """Return what becomes of such a message while its stream cannot take it: `Line.HELD`, or a reason.
 
     Raises:
         LookupError: That cannot happen to such a message; the text names it.
     """
     try:
-        return ABSENT[kind, era, situation]
+        return ABSENT[kind, era, state]
     except KeyError:
-        raise LookupError(f"a {era.value} {kind.value!r} cannot meet {situation.value!r}") from None
+        raise LookupError(f"a {era.value} {kind.value!r} cannot meet {state.value!r}") from None
 
 
 def render() -> str:
@@ -244,8 +244,8 @@ def render() -> str:
         lines += _table(era.value, settings, {(k, s): r for (k, e, s), r in ROUTES.items() if e is era})
     lines += ["What becomes of it while that stream cannot take it", ""]
     for era in Era:
-        situations = [s for s in Situation if any((k, era, s) in ABSENT for k in Kind)]
-        lines += _table(era.value, situations, {(k, s): r for (k, e, s), r in ABSENT.items() if e is era})
+        states = [s for s in StreamState if any((k, era, s) in ABSENT for k in Kind)]
+        lines += _table(era.value, states, {(k, s): r for (k, e, s), r in ABSENT.items() if e is era})
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from mcpbus.protocol.routes import (
     Line,
     Reason,
     Setting,
-    Situation,
+    StreamState,
     absent,
     render,
     route,
@@ -96,13 +96,13 @@ PLACES = [
     (Kind.LISTEN_RESULT, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
 ]
 
-# Situations of section 5: (not initialized), a never, c dropped without a store, e ended. What was answered or cancelled (d) has
+# States of section 5: (not initialized), a never, c dropped without a store, e ended. What was answered or cancelled (d) has
 # given its stream up by itself.
-SITUATIONS = (
-    Situation.UNINITIALIZED,
-    Situation.NEVER,
-    Situation.DROPPED,
-    Situation.ENDED,
+STATES = (
+    StreamState.UNINITIALIZED,
+    StreamState.NEVER,
+    StreamState.DROPPED,
+    StreamState.ENDED,
 )
 FATES = [
     # Reply: a impossible; c no stream, never to GET; e session.
@@ -152,20 +152,18 @@ def test_a_message_belongs_to_the_stream_that_the_specification_says(kind, era, 
         assert route(kind, era, setting) is expected(cell)
 
 
-@pytest.mark.parametrize(("kind", "era", "situation", "cell"), cases(FATES, SITUATIONS))
-def test_a_message_without_its_stream_has_the_fate_that_the_specification_says(kind, era, situation, cell):
+@pytest.mark.parametrize(("kind", "era", "state", "cell"), cases(FATES, STATES))
+def test_a_message_without_its_stream_has_the_fate_that_the_specification_says(kind, era, state, cell):
     if cell == NEVER:
         with pytest.raises(LookupError, match="cannot meet") as error:
-            absent(kind, era, situation)
+            absent(kind, era, state)
         assert kind.value in str(error.value)
-        assert situation.value in str(error.value)
+        assert state.value in str(error.value)
     else:
-        assert absent(kind, era, situation) is expected(cell)
+        assert absent(kind, era, state) is expected(cell)
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "table"), [(PLACES, SETTINGS, ROUTES), (FATES, SITUATIONS, ABSENT)]
-)
+@pytest.mark.parametrize(("rows", "columns", "table"), [(PLACES, SETTINGS, ROUTES), (FATES, STATES, ABSENT)])
 def test_the_tables_here_have_every_row_once_and_the_tables_there_no_other(rows, columns, table):
     assert sorted((kind.name, era.name) for kind, era, *_ in rows) == sorted(
         (kind.name, era.name) for kind in Kind for era in Era

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from mcpbus.core.outbox import Outgoing
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
 from mcpbus.core.stores.protocol import EventStore
-from mcpbus.protocol.routes import Line
+from mcpbus.protocol.routes import StreamKind
 
 _EVENT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,15})")
 _GET, _REQUEST = "g", "r"
@@ -42,7 +42,7 @@ class EventLog:
         store: Keeps it.
         breaker: Calls the store.
         session: The id of the session that it belongs to.
-        line: What kind of stream it is.
+        kind: What kind of stream it is.
         primes: Whether it begins with an id without data, as 2025-11-25 has it.
 
     Attributes:
@@ -66,7 +66,7 @@ class EventLog:
     )
 
     def __init__(
-        self, store: EventStore, breaker: Breaker, session: str, line: Line, *, primes: bool
+        self, store: EventStore, breaker: Breaker, session: str, kind: StreamKind, *, primes: bool
     ) -> None:
         self._store = store
         self._breaker = breaker
@@ -74,7 +74,7 @@ class EventLog:
         self._primes = primes
         self._last = 0
         self._broken = False
-        self.name = (_GET if line is Line.GET else _REQUEST) + secrets.token_urlsafe(12)
+        self.name = (_GET if kind is StreamKind.STANDALONE else _REQUEST) + secrets.token_urlsafe(12)
         self.offered = False
         self.finished = False
         self.used = False

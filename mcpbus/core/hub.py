@@ -39,7 +39,7 @@ from mcpbus.features.definition import Definition
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
-from mcpbus.protocol.routes import Kind, Line, Setting
+from mcpbus.protocol.routes import Kind, Setting, StreamKind
 
 _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
@@ -146,7 +146,7 @@ class Hub(Services):
             Overloaded: As for `open_session`; such connections count among the sessions.
         """
         owner = self._make_room(principal, peer)
-        stream = self.open_stream(Line.SHARED)
+        stream = self.open_stream(StreamKind.DUPLEX)
         stream.owner = owner
         return self._spawn_session(Setting.SHARED, principal, owner, stream, timed=timed), stream
 
@@ -199,28 +199,28 @@ class Hub(Services):
         if session.streams.close() and self._forgetting is not None and not self.system.closed:
             self._forgetting.add(session.id)
 
-    def open_stream(self, line: Line, session: Session | None = None) -> Stream:
+    def open_stream(self, kind: StreamKind, session: Session | None = None) -> Stream:
         """Open a stream. For transports.
 
         Args:
-            line: What kind of stream it is. The answer of one request is dormant, and if its handler does not wait perhaps for ever.
+            kind: What kind of stream it is. The answer of one request is dormant, and if its handler does not wait perhaps for ever.
             session: The legacy session over HTTP that it belongs to, which may lose it and come back.
         """
         limits = self.limits
         outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
         stream = Stream(
-            self.system, line=line, limits=limits, budget=self.budget, outbox=outbox, _open=self._streams
+            self.system, kind=kind, limits=limits, budget=self.budget, outbox=outbox, _open=self._streams
         )
         if session is not None:
             stream.owner = session.owner
-            if line is Line.GET:
+            if kind is StreamKind.STANDALONE:
                 stream.returns_to = session.address
             if self.event_store is not None and session.revision is not None:
                 primes = session.revision.priming
-                log = EventLog(self.event_store, self.event_breaker, session.id, line, primes=primes)
+                log = EventLog(self.event_store, self.event_breaker, session.id, kind, primes=primes)
                 stream.log, stream.registry = log, session.streams
                 session.streams.add(stream, log)
-        if line is not Line.OWN:
+        if kind is not StreamKind.RESPONSE:
             stream.address  # noqa: B018 - it is active from the beginning
         return stream
 

@@ -47,13 +47,13 @@ from mcpbus.protocol.jsonrpc import (
     encode_result,
 )
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Line, Reason, StreamState, route
+from mcpbus.protocol.routes import Kind, Reason, StreamKind, StreamState, route
 
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 _TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
-_FINISHED, _OWN, _PROGRESS = Reason.FINISHED, Line.OWN, Kind.PROGRESS
+_FINISHED, _RESPONSE, _PROGRESS = Reason.FINISHED, StreamKind.RESPONSE, Kind.PROGRESS
 
 
 class _Abandoned(msgspec.Struct, frozen=True):
@@ -143,11 +143,11 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if self.stream is not None:
             return self.stream
         context = self.context
-        stream = self.stream = self.call.stream = self.open_stream(_OWN, context.session)
+        stream = self.stream = self.call.stream = self.open_stream(_RESPONSE, context.session)
         if stream.log is not None:
             stream.expire_in(self.call.bus.seconds_left(context.principal))
         stream.owner = context.owner
-        if not self.active and stream.line is _OWN:
+        if not self.active and stream.kind is _RESPONSE:
             stream.maker = self
         # The task outlives its connection, which is not to wait for the garbage collector with it.
         opened, self.opened = self.opened, None
@@ -283,7 +283,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             data,
             self.call.bus.ledger.enter(request.method),
             request_id=request.id,
-            final=stream.line is _OWN,
+            final=stream.kind is _RESPONSE,
             error_code=code,
             session_id=None if code is not None else self.session_id,
         )
@@ -318,7 +318,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     def _silence(self, ending: Ending, reason: Reason) -> None:
         stream, request_id = self.begin(), self.context.request.id
-        own = stream.line is _OWN
+        own = stream.kind is _RESPONSE
         stream.address.tell(Abort(ending, reason, request_id) if own else Purge.request(request_id))
         self._finish(reason)
 
@@ -326,7 +326,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if self.context.revision.era is Era.MODERN or self.session_id is not None:
             # An initialize that nobody waits for would leave a session that nobody knows of.
             self._finish(Reason.CANCELLED)
-        elif self.begin().line is Line.SHARED:
+        elif self.begin().kind is StreamKind.DUPLEX:
             self._finish(Reason.SESSION_ENDED)
         else:
             # A lost connection is not a cancellation (2025-11-25, Transports, "Sending Messages", 6).

@@ -16,7 +16,7 @@ from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Line, Setting
+from mcpbus.protocol.routes import Setting, StreamKind
 
 # For all requests whose client cannot change its mind meanwhile: those without a session.
 _THRESHOLDS = {level: LogThreshold(level) for level in (None, *LogLevel)}
@@ -26,7 +26,7 @@ class _WithMeta(msgspec.Struct):
     meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
 
 
-OpenStream = Callable[[Line, Session | None], Stream]
+OpenStream = Callable[[StreamKind, Session | None], Stream]
 """Opens a stream for what is said to a request of this session, or returns the channel that carries it."""
 
 

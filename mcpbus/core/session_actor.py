@@ -37,7 +37,7 @@ from mcpbus.core.stash import Stash
 from mcpbus.core.stream import Returned, Stream
 from mcpbus.core.topics import covers
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import ABSENT, CHANGES, Kind, Line, Reason, StreamState, absent, route
+from mcpbus.protocol.routes import ABSENT, CHANGES, Hold, Kind, Reason, StreamKind, StreamState, absent, route
 
 _EXPIRED = "The token with which the connection was opened has expired; connect again with a new one"
 
@@ -252,13 +252,13 @@ class SessionActor:
             self._send(Outgoing(said.kind, Era.LEGACY, said.data, said.receipt, key=said.key))
 
     def _send(self, message: Outgoing) -> None:
-        way = route(message.kind, Era.LEGACY, self._session.setting)
-        if self._newer is not None and way is Line.GET:
+        way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.setting)
+        if self._newer is not None and way is StreamKind.STANDALONE:
             full = self._newer.put(message)
             if full is not None:
                 self._note(full, NOT_WRITTEN)
             return
-        stream = self._get if way is Line.GET else self._shared
+        stream = self._get if way is StreamKind.STANDALONE else self._shared
         if (
             self._session.stage is not Stage.READY
             and (message.kind, Era.LEGACY, StreamState.UNINITIALIZED) in ABSENT
@@ -270,7 +270,7 @@ class SessionActor:
             )
         if isinstance(way, Reason):
             message.receipt.discard(way)
-        elif way is Line.HELD or stream is None:
+        elif way is Hold.HOLD or stream is None:
             self._hold(message)
         else:
             stream.send(message)

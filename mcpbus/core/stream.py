@@ -23,7 +23,7 @@ from mcpbus.core.receipt import Fate, settle_all
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
 from mcpbus.core.writer import Cancellable, Detached, TakeOver, Writer
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Line, Reason, StreamState, absent
+from mcpbus.protocol.routes import Reason, StreamKind, StreamState, absent
 
 _RETRY_SECONDS: Final = 1.0
 
@@ -58,7 +58,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     """A logical stream to a client. Made by `Hub.open_stream`.
 
     Attributes:
-        line: What kind of stream it is.
+        kind: What kind of stream it is.
         limits: The bounds of its outbox, and how long it waits for its client.
         budget: Where it is counted what waits.
         outbox: What waits for its writer.
@@ -77,7 +77,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         retry: After how many seconds its client should open another one; None unless that is why it ended.
     """
 
-    line: Line
+    kind: StreamKind
     limits: Limits
     budget: Budget
     outbox: Outbox
@@ -124,7 +124,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         self._close()
         if self.registry is not None and self.log is not None:
             # Where its client cancelled, or ended the session, no reply is due.
-            complete = self.log.finished or self.ending is not None or self.line is Line.GET
+            complete = self.log.finished or self.ending is not None or self.kind is StreamKind.STANDALONE
             self.registry.ended(self.log, complete=complete)
         if self._next is not None:
             self._next.grant()
@@ -165,7 +165,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     def lapse(self, message: Outgoing) -> Reason:
         """Return why a message is discarded now that this stream is gone."""
         # On a shared channel the connection is the session, for those that have one.
-        shared = self.line is Line.SHARED and message.era is Era.LEGACY
+        shared = self.kind is StreamKind.DUPLEX and message.era is Era.LEGACY
         fate = absent(message.kind, message.era, StreamState.ENDED if shared else StreamState.DROPPED)
         return fate if isinstance(fate, Reason) else Reason.NO_STREAM
 
@@ -365,7 +365,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     def _expired(self, _message: _Expired) -> None:
         if self._writer is not None and self.log is not None and self.log.primes:
             self._close_connection(CloseConnection(_RETRY_SECONDS))
-        elif self.line is Line.GET:
+        elif self.kind is StreamKind.STANDALONE:
             self.retry = _RETRY_SECONDS
             self._finish(_Finish())
 
@@ -421,7 +421,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self.stop()
 
     def __repr__(self) -> str:
-        return f"<Stream {self.line.value}, {len(self.outbox)} waiting>"
+        return f"<Stream {self.kind.value}, {len(self.outbox)} waiting>"
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         Outgoing: _put,

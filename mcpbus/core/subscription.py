@@ -25,7 +25,7 @@ from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
-from mcpbus.protocol.routes import Kind, Line
+from mcpbus.protocol.routes import Kind, StreamKind
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
@@ -125,7 +125,7 @@ class SubscriptionActor:
 
     def _answer(self, data: bytes) -> None:
         receipt = self._bus.ledger.enter(self._context.request.method)
-        self._send(Kind.LISTEN_RESULT, data, receipt, final=self._stream.line is not Line.SHARED)
+        self._send(Kind.LISTEN_RESULT, data, receipt, final=self._stream.kind is not StreamKind.DUPLEX)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _change,

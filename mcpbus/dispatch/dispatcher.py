@@ -39,7 +39,7 @@ from mcpbus.protocol.messages import (
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.request_state import RoundState
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Line, Setting
+from mcpbus.protocol.routes import Setting, StreamKind
 
 _log = logging.getLogger("mcpbus")
 
@@ -224,7 +224,7 @@ def register(
             slot=slot,
             call=Call(bus.system, bus=bus, context=context, handler=registration),
             # Not a stream of its session's: nobody comes back for its answer.
-            open_stream=lambda line, _session: open_stream(line, None),
+            open_stream=lambda kind, _session: open_stream(kind, None),
         )
         if not shared and context.session is not None:
             request.session_id = context.session.id
@@ -302,7 +302,7 @@ def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> Strea
         own = tuple(id_ for id_ in dict.fromkeys(granted.task_ids) if bus.tasks.find(id_, context.principal))
         granted = msgspec.structs.replace(granted, task_ids=own)
     slot = bus.listens.admit(request.id, context.table(), CountedTo(context.owner))
-    stream = open_stream(Line.LISTEN, context.session)
+    stream = open_stream(StreamKind.LISTEN, context.session)
     stream.owner = context.owner
     bus.system.spawn(SubscriptionActor, context, slot, stream, granted, bus)
     return stream

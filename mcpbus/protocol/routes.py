@@ -54,19 +54,24 @@ class Setting(Symbol):
     """One channel for everything: stdio, HTTP+SSE, WebSocket, in process."""
 
 
-class Line(Symbol):
-    """Where a message goes."""
+class StreamKind(Symbol):
+    """The streams to a client, by what they are for."""
 
-    OWN = "own"
+    RESPONSE = "response"
     """The answer to the POST of the request that it belongs to."""
-    GET = "get"
+    STANDALONE = "standalone"
     """The newest GET stream of the session."""
     LISTEN = "listen"
     """The stream of the `subscriptions/listen` that it is a copy for."""
-    SHARED = "shared"
+    DUPLEX = "duplex"
     """The connection's one channel."""
-    HELD = "held"
-    """Nowhere yet: its session keeps it, within bounds, until a stream opens that may carry it."""
+
+
+class Hold(Symbol):
+    """What becomes of a message that can wait for its stream."""
+
+    HOLD = "held"
+    """Its session keeps it, within bounds, until a stream opens that may carry it."""
 
 
 class StreamState(Symbol):
@@ -99,7 +104,8 @@ class Reason(Symbol):
     FAILED = "an internal failure ended its carrier"
 
 
-Route = Line | Reason
+Route = StreamKind | Reason
+Absence = Hold | Reason
 
 
 def _rows(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, Setting], Route]:
@@ -112,35 +118,43 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
     **_rows(
         frozenset({Kind.REPLY}),
         Era.LEGACY,
-        HTTP=Line.OWN,
-        HTTP_JSON=Line.OWN,
-        STATELESS=Line.OWN,
-        STATELESS_JSON=Line.OWN,
-        SHARED=Line.SHARED,
+        HTTP=StreamKind.RESPONSE,
+        HTTP_JSON=StreamKind.RESPONSE,
+        STATELESS=StreamKind.RESPONSE,
+        STATELESS_JSON=StreamKind.RESPONSE,
+        SHARED=StreamKind.DUPLEX,
     ),
-    **_rows(frozenset({Kind.REPLY}), Era.MODERN, HTTP=Line.OWN, HTTP_JSON=Line.OWN, SHARED=Line.SHARED),
+    **_rows(
+        frozenset({Kind.REPLY}),
+        Era.MODERN,
+        HTTP=StreamKind.RESPONSE,
+        HTTP_JSON=StreamKind.RESPONSE,
+        SHARED=StreamKind.DUPLEX,
+    ),
     # What a request says goes with it. It is not moved to the GET stream when the answer is JSON: the legacy
     # texts want GET messages unrelated to running requests, and the modern one forbids it.
     **_rows(
         IN_REQUEST,
         Era.LEGACY,
-        HTTP=Line.OWN,
+        HTTP=StreamKind.RESPONSE,
         HTTP_JSON=Reason.NO_STREAM,
-        STATELESS=Line.OWN,
+        STATELESS=StreamKind.RESPONSE,
         STATELESS_JSON=Reason.NO_STREAM,
-        SHARED=Line.SHARED,
+        SHARED=StreamKind.DUPLEX,
     ),
-    **_rows(IN_REQUEST, Era.MODERN, HTTP=Line.OWN, HTTP_JSON=Reason.NO_STREAM, SHARED=Line.SHARED),
+    **_rows(
+        IN_REQUEST, Era.MODERN, HTTP=StreamKind.RESPONSE, HTTP_JSON=Reason.NO_STREAM, SHARED=StreamKind.DUPLEX
+    ),
     # A request to the client goes with the request that caused it and is refused where that cannot carry it; in
     # the modern era it is data inside a reply. Where the POST may not become a stream, there is nowhere to ask.
     **_rows(
         ASKING,
         Era.LEGACY,
-        HTTP=Line.OWN,
+        HTTP=StreamKind.RESPONSE,
         HTTP_JSON=Reason.NO_STREAM,
         STATELESS=Reason.NO_STREAM,
         STATELESS_JSON=Reason.NO_STREAM,
-        SHARED=Line.SHARED,
+        SHARED=StreamKind.DUPLEX,
     ),
     **_rows(ASKING, Era.MODERN, HTTP=Reason.ERA, HTTP_JSON=Reason.ERA, SHARED=Reason.ERA),
     # What no request caused. A change caused by a running request counts among these too: it concerns the
@@ -148,13 +162,15 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
     **_rows(
         CHANGES | {Kind.SESSION_LOG, Kind.SESSION_CUSTOM},
         Era.LEGACY,
-        HTTP=Line.GET,
-        HTTP_JSON=Line.GET,
+        HTTP=StreamKind.STANDALONE,
+        HTTP_JSON=StreamKind.STANDALONE,
         STATELESS=Reason.NO_STREAM,
         STATELESS_JSON=Reason.NO_STREAM,
-        SHARED=Line.SHARED,
+        SHARED=StreamKind.DUPLEX,
     ),
-    **_rows(CHANGES, Era.MODERN, HTTP=Line.LISTEN, HTTP_JSON=Line.LISTEN, SHARED=Line.SHARED),
+    **_rows(
+        CHANGES, Era.MODERN, HTTP=StreamKind.LISTEN, HTTP_JSON=StreamKind.LISTEN, SHARED=StreamKind.DUPLEX
+    ),
     **_rows(
         frozenset({Kind.SESSION_LOG, Kind.SESSION_CUSTOM}),
         Era.MODERN,
@@ -168,19 +184,21 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
     **_rows(
         frozenset({Kind.ACKNOWLEDGED, Kind.TASK, Kind.LISTEN_RESULT}),
         Era.MODERN,
-        HTTP=Line.LISTEN,
-        HTTP_JSON=Line.LISTEN,
-        SHARED=Line.SHARED,
+        HTTP=StreamKind.LISTEN,
+        HTTP_JSON=StreamKind.LISTEN,
+        SHARED=StreamKind.DUPLEX,
     ),
 }
 
 
-def _fates(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, StreamState], Route]:
-    """Return one entry for each of `kinds` and each situation in `routes`."""
-    return {(kind, era, StreamState[name]): route for kind in kinds for name, route in routes.items()}
+def _fates(
+    kinds: frozenset[Kind], era: Era, **fates: Absence
+) -> dict[tuple[Kind, Era, StreamState], Absence]:
+    """Return one entry for each of `kinds` and each state in `fates`."""
+    return {(kind, era, StreamState[name]): fate for kind in kinds for name, fate in fates.items()}
 
 
-ABSENT: Mapping[tuple[Kind, Era, StreamState], Route] = {
+ABSENT: Mapping[tuple[Kind, Era, StreamState], Absence] = {
     **_fates(
         IN_REQUEST | ASKING | {Kind.REPLY},
         Era.LEGACY,
@@ -191,9 +209,9 @@ ABSENT: Mapping[tuple[Kind, Era, StreamState], Route] = {
     **_fates(
         CHANGES | {Kind.SESSION_CUSTOM},
         Era.LEGACY,
-        UNINITIALIZED=Line.HELD,
-        NEVER=Line.HELD,
-        DROPPED=Line.HELD,
+        UNINITIALIZED=Hold.HOLD,
+        NEVER=Hold.HOLD,
+        DROPPED=Hold.HOLD,
         ENDED=Reason.SESSION_ENDED,
     ),
     **_fates(
@@ -224,8 +242,8 @@ def route(kind: Kind, era: Era, setting: Setting) -> Route:
         raise LookupError(f"no {era.value} client has a {kind.value!r} over {setting.value!r}") from None
 
 
-def absent(kind: Kind, era: Era, state: StreamState) -> Route:
-    """Return what becomes of such a message while its stream cannot take it: `Line.HELD`, or a reason.
+def absent(kind: Kind, era: Era, state: StreamState) -> Absence:
+    """Return what becomes of such a message while its stream cannot take it: `Hold.HOLD`, or a reason.
 
     Raises:
         LookupError: That cannot happen to such a message; the text names it.
@@ -249,7 +267,9 @@ def render() -> str:
     return "\n".join(lines)
 
 
-def _table(title: str, columns: Sequence[Symbol], cells: Mapping[tuple[Kind, Symbol], Route]) -> list[str]:
+def _table(
+    title: str, columns: Sequence[Symbol], cells: Mapping[tuple[Kind, Symbol], Route | Absence]
+) -> list[str]:
     kinds = [kind for kind in Kind if any((kind, column) in cells for column in columns)]
     rows = [[title, *(column.name.lower() for column in columns)]]
     for kind in kinds:
@@ -262,5 +282,5 @@ def _table(title: str, columns: Sequence[Symbol], cells: Mapping[tuple[Kind, Sym
     return [*lines, ""]
 
 
-def _cell(route: Route) -> str:
-    return route.value if isinstance(route, Line) else f"({route.name.lower()})"
+def _cell(route: Route | Absence) -> str:
+    return f"({route.name.lower()})" if isinstance(route, Reason) else route.value

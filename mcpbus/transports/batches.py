@@ -35,7 +35,7 @@ from mcpbus.protocol.http.messages import (
 from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode_result
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Line, Reason, Setting
+from mcpbus.protocol.routes import Kind, Reason, Setting, StreamKind
 
 _AT_ONCE: Final = 16
 """How many requests of a batch are served at once."""
@@ -58,7 +58,7 @@ def begin_batch(
     """
     origin = None
     if any(isinstance(member, Serve) for member in batch.members):
-        stream = bus.open_stream(Line.OWN, batch.session)
+        stream = bus.open_stream(StreamKind.RESPONSE, batch.session)
         if stream.log is not None:
             stream.expire_in(bus.seconds_left(principal))
         stream.owed = sum(isinstance(member, Serve | Undecodable) for member in batch.members)
@@ -119,7 +119,7 @@ class _Origin:
             request, member.routing, revision, setting, self.peer, None, member.session, self.principal
         )
         try:
-            result = dispatcher.serve(self.bus, context, lambda _line, _session: self.stream)
+            result = dispatcher.serve(self.bus, context, lambda _kind, _session: self.stream)
         except ProtocolError as error:
             self.answer(request.id, request.method, encode_error(request.id, revision.admissible(error)))
         else:

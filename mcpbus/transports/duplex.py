@@ -46,7 +46,7 @@ from mcpbus.protocol.messages import decode_initialize
 from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.owners import IN_PROCESS, Peer
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
-from mcpbus.protocol.routes import Kind, Line, Setting
+from mcpbus.protocol.routes import Kind, Setting, StreamKind
 from mcpbus.transports.authorizing import lacking
 
 _log = logging.getLogger("mcpbus")
@@ -505,7 +505,7 @@ class Channel:
         if needed:
             raise insufficient_scope(needed)
 
-    def _open(self, _line: Line, _session: Session | None) -> Stream:
+    def _open(self, _kind: StreamKind, _session: Session | None) -> Stream:
         return self._stream
 
     def reply(self, request: Request, revision: Revision, result: bytes | ProtocolError) -> None:

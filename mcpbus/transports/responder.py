@@ -34,7 +34,7 @@ from mcpbus.protocol.http.sse import HEADERS, encode_event
 from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Line
+from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports import answers
 from mcpbus.transports.answers import GET_FORM, JSON_HEADERS, LISTEN_FORM, Form
 from mcpbus.transports.batches import begin_batch
@@ -186,7 +186,7 @@ class Responder:
 
     def open(self, decision: OpenStream[Session], principal: Any, outlet: Outlet) -> None:
         """Open a GET stream."""
-        stream = self._bus.open_stream(Line.GET, decision.session)
+        stream = self._bus.open_stream(StreamKind.STANDALONE, decision.session)
         stream.expire_in(self._bus.seconds_left(principal))
         decision.session.address.tell(OpenGet(stream))
         _open(outlet, GET_FORM, None, stream)

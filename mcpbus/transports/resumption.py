@@ -24,7 +24,7 @@ from mcpbus.core.writer import Writer
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.messages import NO_CONTENT, Answer, refusal
 from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
-from mcpbus.protocol.routes import Line
+from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports.answers import GET_FORM
 from mcpbus.transports.response import HttpRequest, Opened, ResponseWriter, watch
 
@@ -82,7 +82,7 @@ async def _follow_up(
         else:
             await _replay(bus, http, session, named, missed, more=False)
     elif await _replay(bus, http, session, named, missed, more=True):
-        stream = bus.open_stream(Line.GET, session)
+        stream = bus.open_stream(StreamKind.STANDALONE, session)
         stream.expire_in(bus.seconds_left(principal))
         session.address.tell(OpenGet(stream))
         with stream.attach(connection) as writer:

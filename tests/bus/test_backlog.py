@@ -24,7 +24,7 @@ from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.protocol.jsonrpc import Response
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Line, Reason
+from mcpbus.protocol.routes import Kind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
 
 TALKERS, LINES, CALLS = 6, 3_000, 400
@@ -302,7 +302,7 @@ async def opened(stage):
 
 def newer_get(stage, session):
     """Open another GET stream of a session, and return its writing end."""
-    stream = stage.bus.open_stream(Line.GET, session)
+    stream = stage.bus.open_stream(StreamKind.STANDALONE, session)
     session.address.tell(OpenGet(stream))
     return stream, stream.attach()
 

@@ -7,7 +7,7 @@ from staging import Stage
 
 from mcpbus import STORED, Fate, Limits, Reason, Server
 from mcpbus.core.session import OpenGet
-from mcpbus.protocol.routes import Line
+from mcpbus.protocol.routes import StreamKind
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe
 
@@ -74,7 +74,7 @@ async def test_what_no_longer_waits_when_the_store_is_to_keep_it_ends_nothing(
         [update] = bus.resource_updated("res://a")
         # In the same turn in which this has woken who is to keep it, it is taken away.
         if taken_over:
-            inside.address.tell(OpenGet(bus.open_stream(Line.GET, inside)))
+            inside.address.tell(OpenGet(bus.open_stream(StreamKind.STANDALONE, inside)))
         else:
             inside.unsubscribe("res://a")
         await trio.testing.wait_all_tasks_blocked()

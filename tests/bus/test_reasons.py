@@ -20,7 +20,7 @@ from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Line, Reason
+from mcpbus.protocol.routes import Kind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
 from mcpbus.transports.answers import GET_FORM
 from mcpbus.transports.duplex import Channel
@@ -393,7 +393,7 @@ async def test_what_missed_the_write_deadline_is_lost_and_nothing_is_written_aft
 async def test_what_a_stream_that_can_be_come_back_to_loses_before_it_is_kept_is_lost(autojump_clock):
     async with staged(event_store=MemoryEventStore()) as stage:
         session = stage.bus.sessions[(await stage.probe.initialize()).id]
-        stream = stage.bus.open_stream(Line.GET, session)
+        stream = stage.bus.open_stream(StreamKind.STANDALONE, session)
         session.address.tell(OpenGet(stream))
         with stream.attach() as writer:
             stream.log.offer()
@@ -422,7 +422,7 @@ async def test_what_is_written_too_late_or_as_its_connection_is_cut_is_lost(cut,
     """Also where the write of what was cut off returns as if nothing were."""
     async with staged() as stage:
         session = stage.bus.sessions[(await stage.probe.initialize()).id]
-        stream = stage.bus.open_stream(Line.GET, session)
+        stream = stage.bus.open_stream(StreamKind.STANDALONE, session)
         session.address.tell(OpenGet(stream))
         response = Slow(stage.bus.limits.write_deadline + (-1 if cut else 1), stubborn=stubborn)
         receipt = session.notify("notifications/x")

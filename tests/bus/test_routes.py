@@ -1,7 +1,7 @@
 """The two routing tables, cell by cell, against the table of the specification.
 
-Each case is a row of it: legacy (L, up to 2025-11-25) and modern (E, 2026-07-28) in its own columns. OWN, GET,
-LISTEN and SHARED are places; HELD is the session's; what is in lower case is the reason for which it is discarded.
+Each case is a row of it: legacy (L, up to 2025-11-25) and modern (E, 2026-07-28) in its own columns. RESPONSE,
+STANDALONE, LISTEN and DUPLEX are streams; HOLD is the session's; what is in lower case is the reason for which it is discarded.
 """
 
 import pytest
@@ -12,10 +12,11 @@ from mcpbus.protocol.routes import (
     ASKING,
     IN_REQUEST,
     ROUTES,
+    Hold,
     Kind,
-    Line,
     Reason,
     Setting,
+    StreamKind,
     StreamState,
     absent,
     render,
@@ -27,7 +28,10 @@ NEVER = "-"
 
 
 def expected(cell):
-    return Line[cell] if cell.isupper() else Reason[cell.upper()]
+    return (
+        next((words[cell] for words in (StreamKind, Hold) if cell in words.__members__), None)
+        or Reason[cell.upper()]
+    )
 
 
 def cases(rows, columns):
@@ -41,42 +45,42 @@ def cases(rows, columns):
 L, E = Era.LEGACY, Era.MODERN
 
 # Columns of the specification: own/oth/GET, json, sl, slj, io/ws. An "own" stream is never another POST's
-# ("oth") because OWN names the stream of the message's own request and no other.
+# ("oth") because RESPONSE names the stream of the message's own request and no other.
 SETTINGS = (Setting.HTTP, Setting.HTTP_JSON, Setting.STATELESS, Setting.STATELESS_JSON, Setting.SHARED)
 PLACES = [
     # InitializeResult; result or error with id: own, json, sl, slj, io; never oth, never GET.
-    (Kind.REPLY, L, "OWN", "OWN", "OWN", "OWN", "SHARED"),
+    (Kind.REPLY, L, "RESPONSE", "RESPONSE", "RESPONSE", "RESPONSE", "DUPLEX"),
     # progress, request running: own preferred; with JSON only it is not moved to GET (note 1).
-    (Kind.PROGRESS, L, "OWN", "no_stream", "OWN", "no_stream", "SHARED"),
+    (Kind.PROGRESS, L, "RESPONSE", "no_stream", "RESPONSE", "no_stream", "DUPLEX"),
     # log caused by a request.
-    (Kind.LOG, L, "OWN", "no_stream", "OWN", "no_stream", "SHARED"),
+    (Kind.LOG, L, "RESPONSE", "no_stream", "RESPONSE", "no_stream", "DUPLEX"),
     # extension/custom notification tied to a request.
-    (Kind.CUSTOM, L, "OWN", "no_stream", "OWN", "no_stream", "SHARED"),
+    (Kind.CUSTOM, L, "RESPONSE", "no_stream", "RESPONSE", "no_stream", "DUPLEX"),
     # sampling, elicitation, roots caused by a request: own; refused in JSON-only mode and without sessions. The
     # server's cancelled for one: the same stream as the request that it cancels.
-    (Kind.QUESTION, L, "OWN", "no_stream", "no_stream", "no_stream", "SHARED"),
-    (Kind.WITHDRAWAL, L, "OWN", "no_stream", "no_stream", "no_stream", "SHARED"),
+    (Kind.QUESTION, L, "RESPONSE", "no_stream", "no_stream", "no_stream", "DUPLEX"),
+    (Kind.WITHDRAWAL, L, "RESPONSE", "no_stream", "no_stream", "no_stream", "DUPLEX"),
     # log outside a request: GET alone; nowhere without sessions.
-    (Kind.SESSION_LOG, L, "GET", "GET", "no_stream", "no_stream", "SHARED"),
+    (Kind.SESSION_LOG, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # extension/custom notification, untied.
-    (Kind.SESSION_CUSTOM, L, "GET", "GET", "no_stream", "no_stream", "SHARED"),
+    (Kind.SESSION_CUSTOM, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # list_changed, provoked by a running request or not: GET, once per session (note 3).
-    (Kind.LIST_CHANGED, L, "GET", "GET", "no_stream", "no_stream", "SHARED"),
+    (Kind.LIST_CHANGED, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # resources/updated for a subscribed uri: GET, once per session; no subscription memory without sessions.
-    (Kind.RESOURCE_UPDATED, L, "GET", "GET", "no_stream", "no_stream", "SHARED"),
+    (Kind.RESOURCE_UPDATED, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # Listens do not exist in the legacy era (note 21).
     (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     # The tasks of the extension are not for legacy clients (TX-17).
     (Kind.TASK, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     # Result or error with id, any method; early kernel error: own or json, io; never a listen.
-    (Kind.REPLY, E, "OWN", "OWN", NEVER, NEVER, "SHARED"),
+    (Kind.REPLY, E, "RESPONSE", "RESPONSE", NEVER, NEVER, "DUPLEX"),
     # progress, request running: own; in JSON-only mode discarded.
-    (Kind.PROGRESS, E, "OWN", "no_stream", NEVER, NEVER, "SHARED"),
+    (Kind.PROGRESS, E, "RESPONSE", "no_stream", NEVER, NEVER, "DUPLEX"),
     # log, request carried logLevel, level reached (the threshold is the request's business).
-    (Kind.LOG, E, "OWN", "no_stream", NEVER, NEVER, "SHARED"),
+    (Kind.LOG, E, "RESPONSE", "no_stream", NEVER, NEVER, "DUPLEX"),
     # extension notification tied to a request.
-    (Kind.CUSTOM, E, "OWN", "no_stream", NEVER, NEVER, "SHARED"),
+    (Kind.CUSTOM, E, "RESPONSE", "no_stream", NEVER, NEVER, "DUPLEX"),
     # sampling, elicitation, roots, ping as a request: nowhere; they are data inside a reply.
     (Kind.QUESTION, E, "era", "era", NEVER, NEVER, "era"),
     (Kind.WITHDRAWAL, E, "era", "era", NEVER, NEVER, "era"),
@@ -85,15 +89,15 @@ PLACES = [
     # extension notification, untied: only if an extension defines a filter for it; none does.
     (Kind.SESSION_CUSTOM, E, "era", "era", NEVER, NEVER, "era"),
     # list_changed: one stamped copy per matching listen, never on own.
-    (Kind.LIST_CHANGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    (Kind.LIST_CHANGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
     # resources/updated: per matching listen.
-    (Kind.RESOURCE_UPDATED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    (Kind.RESOURCE_UPDATED, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
     # notifications/tasks: per listen naming the task.
-    (Kind.TASK, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    (Kind.TASK, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
     # subscriptions/acknowledged: first of that id. A listen is never JSON, whatever the mode.
-    (Kind.ACKNOWLEDGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    (Kind.ACKNOWLEDGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
     # listen's closing result: its own stream, then close.
-    (Kind.LISTEN_RESULT, E, "LISTEN", "LISTEN", NEVER, NEVER, "SHARED"),
+    (Kind.LISTEN_RESULT, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
 ]
 
 # States of section 5: (not initialized), a never, c dropped without a store, e ended. What was answered or cancelled (d) has
@@ -114,11 +118,11 @@ FATES = [
     # nested request: refused once the drop is noticed, or with its session; its cancelled is then of no use either.
     (Kind.QUESTION, L, NEVER, NEVER, "no_stream", "session_ended"),
     (Kind.WITHDRAWAL, L, NEVER, NEVER, "no_stream", "session_ended"),
-    # list_changed, resources/updated: HELD until the first GET, after a drop as in a, and before initialized.
-    (Kind.LIST_CHANGED, L, "HELD", "HELD", "HELD", "session_ended"),
-    (Kind.RESOURCE_UPDATED, L, "HELD", "HELD", "HELD", "session_ended"),
+    # list_changed, resources/updated: HOLD until the first GET, after a drop as in a, and before initialized.
+    (Kind.LIST_CHANGED, L, "HOLD", "HOLD", "HOLD", "session_ended"),
+    (Kind.RESOURCE_UPDATED, L, "HOLD", "HOLD", "HOLD", "session_ended"),
     # custom, untied: as what has its value in arriving later (elicitation/complete is the model).
-    (Kind.SESSION_CUSTOM, L, "HELD", "HELD", "HELD", "session_ended"),
+    (Kind.SESSION_CUSTOM, L, "HOLD", "HOLD", "HOLD", "session_ended"),
     # out-of-request log: never held, and exempt from waiting for initialized.
     (Kind.SESSION_LOG, L, NEVER, "no_stream", "no_stream", "session_ended"),
     (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER),
@@ -178,13 +182,13 @@ def test_the_tables_here_have_every_row_once_and_the_tables_there_no_other(rows,
 
 
 def test_no_modern_message_waits_and_no_legacy_one_is_for_a_listen():
-    assert all(way is not Line.HELD for (_, era, _), way in ABSENT.items() if era is Era.MODERN)
-    assert all(way is not Line.LISTEN for (_, era, _), way in ROUTES.items() if era is Era.LEGACY)
-    assert all(way is not Line.GET for (_, era, _), way in ROUTES.items() if era is Era.MODERN)
+    assert all(way is not Hold.HOLD for (_, era, _), way in ABSENT.items() if era is Era.MODERN)
+    assert all(way is not StreamKind.LISTEN for (_, era, _), way in ROUTES.items() if era is Era.LEGACY)
+    assert all(way is not StreamKind.STANDALONE for (_, era, _), way in ROUTES.items() if era is Era.MODERN)
 
 
 def test_only_what_stands_in_a_request_or_answers_it_is_on_a_posts_stream():
-    own = {kind for (kind, _, _), way in ROUTES.items() if way is Line.OWN}
+    own = {kind for (kind, _, _), way in ROUTES.items() if way is StreamKind.RESPONSE}
     assert own == {Kind.REPLY} | IN_REQUEST | ASKING
 
 
@@ -213,7 +217,7 @@ def test_the_printed_tables_say_what_the_tables_say():
         shown = {key[1:]: cell for key, cell in cells.items() if key[0] == title and cell != "-"}
         assert shown == {
             (era.value, kind.value, column.name.lower()): (
-                way.value if isinstance(way, Line) else f"({way.name.lower()})"
+                f"({way.name.lower()})" if isinstance(way, Reason) else way.value
             )
             for (kind, era, column), way in table.items()
         }

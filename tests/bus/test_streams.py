@@ -14,7 +14,7 @@ from mcpbus.core.event_log import EventLog
 from mcpbus.core.outbox import OVERHEAD_BYTES, Outgoing
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Line
+from mcpbus.protocol.routes import Kind, StreamKind
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe
 
@@ -29,9 +29,9 @@ class Broken(MemoryEventStore):
 class Speaker:
     """Speaks on a stream as the actors of a bus do, and has a scope for its connection."""
 
-    def __init__(self, bus, line, session=None):
+    def __init__(self, bus, kind, session=None):
         self.bus = bus
-        self.stream = bus.open_stream(line, session)
+        self.stream = bus.open_stream(kind, session)
         self.connection = trio.CancelScope()
 
     def say(self, kind=Kind.CUSTOM, *, size=0, **fields):
@@ -50,15 +50,15 @@ class Speaker:
 
 
 @asynccontextmanager
-async def streaming(line=Line.LISTEN, store=None):
+async def streaming(kind=StreamKind.LISTEN, store=None):
     """A stream; with a store, one that its client could come back to."""
     async with open_bus(Server("streams"), event_store=store, drain_seconds=0) as bus:
         if store is None:
-            yield Speaker(bus, line)
+            yield Speaker(bus, kind)
         else:
             async with open_probe(bus.asgi()) as probe:
                 client = await probe.initialize("2025-11-25")
-                speaker = Speaker(bus, line, bus.sessions[client.id])
+                speaker = Speaker(bus, kind, bus.sessions[client.id])
                 speaker.stream.log.offer()
                 yield speaker
 
@@ -79,7 +79,7 @@ async def test_what_is_said_to_a_stream_that_is_about_to_end_is_discarded_at_onc
 
 @pytest.mark.parametrize("kind", [Kind.CUSTOM, Kind.LIST_CHANGED])
 async def test_what_is_said_to_a_stream_that_has_ended_is_discarded(kind, autojump_clock):
-    async with streaming(Line.GET) as speaker:
+    async with streaming(StreamKind.STANDALONE) as speaker:
         speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
         assert speaker.stream.stopped
         assert speaker.say(kind).fate == Fate.discarded(Reason.NO_STREAM)
@@ -97,7 +97,7 @@ async def test_of_a_request_that_ends_what_waits_is_discarded_and_nothing_else(
 
 
 async def test_a_dormant_stream_is_not_counted_among_those_that_are_open(autojump_clock):
-    async with streaming(Line.OWN) as speaker:
+    async with streaming(StreamKind.RESPONSE) as speaker:
         speaker.say()
         speaker.stream.stop()
         assert not speaker.stream.active
@@ -148,7 +148,7 @@ async def test_a_stream_that_has_ended_is_not_left_to_the_garbage_collector(auto
     async with open_bus(Server("streams")) as bus:
         gc.disable()
         try:
-            speaker = Speaker(bus, Line.LISTEN)
+            speaker = Speaker(bus, StreamKind.LISTEN)
             owner = speaker.stream.owner = Owner()
             speaker.say(size=2 * SHORT_BYTES)
             speaker.stream.attach()

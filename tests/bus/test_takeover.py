@@ -7,7 +7,7 @@ from staging import methods, staged, tool
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.core.session import OpenGet
 from mcpbus.core.stream import Returned
-from mcpbus.protocol.routes import Line, Reason
+from mcpbus.protocol.routes import Reason, StreamKind
 from mcpbus.testing import StreamEnded
 
 TOOLS = "notifications/tools/list_changed"
@@ -122,7 +122,7 @@ async def test_a_get_stream_has_nothing_of_requests_and_a_request_nothing_of_the
 
 def get_stream(stage, inside):
     """A GET stream whose connection has not begun to write."""
-    stream = stage.bus.open_stream(Line.GET, inside)
+    stream = stage.bus.open_stream(StreamKind.STANDALONE, inside)
     return stream, OpenGet(stream)
 
 

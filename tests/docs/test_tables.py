@@ -10,7 +10,7 @@ from doc_blocks import ROOT
 
 from mcpbus import HttpOptions, Limits, LogLevel, Reason, ServeOptions, Server
 from mcpbus.protocol.revisions import REVISIONS, Era
-from mcpbus.protocol.routes import Kind, Line, Setting, route
+from mcpbus.protocol.routes import Kind, Setting, StreamKind, route
 
 
 def rows(document):
@@ -57,10 +57,10 @@ def test_every_reason_is_there_in_its_own_words():
 
 
 PLACES = {
-    "own answer": Line.OWN,
-    "GET stream": Line.GET,
-    "each listen": Line.LISTEN,
-    "the connection": Line.SHARED,
+    "own answer": StreamKind.RESPONSE,
+    "GET stream": StreamKind.STANDALONE,
+    "each listen": StreamKind.LISTEN,
+    "the connection": StreamKind.DUPLEX,
 }
 COLUMNS = [
     ("Legacy, HTTP", [(Era.LEGACY, Setting.HTTP)]),
@@ -83,9 +83,13 @@ def test_the_table_of_places_is_the_routing_table():
             for era, setting in ways:
                 way = route(kinds[name], era, setting)
                 if cell == "the connection (legacy)":
-                    assert isinstance(way, Line) == (era is Era.LEGACY), (name, era, setting)
+                    assert isinstance(way, StreamKind) == (era is Era.LEGACY), (name, era, setting)
                 else:
-                    assert PLACES.get(cell) == (way if isinstance(way, Line) else None), (name, era, setting)
+                    assert PLACES.get(cell) == (way if isinstance(way, StreamKind) else None), (
+                        name,
+                        era,
+                        setting,
+                    )
 
 
 def test_every_revision_is_named():

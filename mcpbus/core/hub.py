@@ -39,7 +39,7 @@ from mcpbus.features.definition import Definition
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
-from mcpbus.protocol.routes import Kind, Setting, StreamKind
+from mcpbus.protocol.routes import Kind, StreamKind, TransportKind
 
 _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
@@ -121,18 +121,22 @@ class Hub(Services):
         A session that is a connection has no requests over Streamable HTTP, whoever knows its id.
         """
         session = self._sessions.get(session_id)
-        if session is None or session.setting is Setting.SHARED or not is_same(session.principal, principal):
+        if (
+            session is None
+            or session.transport is TransportKind.DUPLEX
+            or not is_same(session.principal, principal)
+        ):
             return None
         return session
 
-    def open_session(self, setting: Setting, principal: object, peer: Peer) -> Session:
+    def open_session(self, transport: TransportKind, principal: object, peer: Peer) -> Session:
         """Open a session over HTTP, for an initialize that is about to be answered.
 
         Raises:
             Overloaded: There are as many as there may be, and none that could make room for one of this owner's.
         """
         owner = self._make_room(principal, peer)
-        return self._spawn_session(setting, principal, owner, None)
+        return self._spawn_session(transport, principal, owner, None)
 
     def open_channel(self, principal: object, peer: Peer, *, timed: bool) -> tuple[Session, Stream]:
         """Open a connection that carries everything: its session, which may never be initialized, and its stream.
@@ -148,7 +152,7 @@ class Hub(Services):
         owner = self._make_room(principal, peer)
         stream = self.open_stream(StreamKind.DUPLEX)
         stream.owner = owner
-        return self._spawn_session(Setting.SHARED, principal, owner, stream, timed=timed), stream
+        return self._spawn_session(TransportKind.DUPLEX, principal, owner, stream, timed=timed), stream
 
     def _make_room(self, principal: object, peer: Peer) -> Hashable:
         """Make room for a session, and return to whom it is counted."""
@@ -170,14 +174,14 @@ class Hub(Services):
 
     def _spawn_session(
         self,
-        setting: Setting,
+        transport: TransportKind,
         principal: object,
         owner: Hashable,
         shared: Stream | None,
         *,
         timed: bool = True,
     ) -> Session:
-        session = Session(self, secrets.token_urlsafe(24), setting, principal, owner)
+        session = Session(self, secrets.token_urlsafe(24), transport, principal, owner)
         self.system.spawn(SessionActor, session, self, shared, timed)
         self.shares.enter(owner, session)
         return session
@@ -189,7 +193,7 @@ class Hub(Services):
     def ready(self, session: Session) -> None:
         """Note that a session's client sent initialized. For the session."""
         self.shares.establish(session)
-        session.listening = session.setting is Setting.SHARED
+        session.listening = session.transport is TransportKind.DUPLEX
 
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""

@@ -175,7 +175,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     def _say(self, said: Emission) -> None:
         context = self.context
         kind, era = said.kind, context.revision.era
-        way = route(kind, era, context.setting)
+        way = route(kind, era, context.transport)
         if said.level is not None:
             if self._threshold is None:
                 self._threshold = context.threshold(self.call.bus.limits.log_level)
@@ -216,7 +216,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         token = context.routing.meta.progress_token
         if token is None:
             return Reason.NO_TOKEN
-        way = route(_PROGRESS, context.revision.era, context.setting)
+        way = route(_PROGRESS, context.revision.era, context.transport)
         return way if isinstance(way, Reason) else _PROGRESS_OPENING % encode_id(token)
 
     # -- asking the client -----------------------------------------------------------------------
@@ -250,7 +250,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     def _send(self, message: Outgoing) -> None:
         context = self.context
-        way = route(message.kind, message.era, context.setting)
+        way = route(message.kind, message.era, context.transport)
         if isinstance(way, Reason):
             message.discard(way)
             return

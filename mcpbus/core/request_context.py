@@ -16,7 +16,7 @@ from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Setting, StreamKind
+from mcpbus.protocol.routes import StreamKind, TransportKind
 
 # For all requests whose client cannot change its mind meanwhile: those without a session.
 _THRESHOLDS = {level: LogThreshold(level) for level in (None, *LogLevel)}
@@ -38,7 +38,7 @@ class RequestContext(msgspec.Struct, frozen=True):
         request: The request.
         routing: What was read of its params.
         revision: The revision that governs it.
-        setting: How its client is connected.
+        transport: How its client is connected.
         peer: From where it came.
         claim: What a modern request says of its client; None for a legacy one.
         session: Its legacy session, or its shared channel; None for modern and stateless HTTP.
@@ -49,7 +49,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     request: Request
     routing: Routing
     revision: Revision
-    setting: Setting
+    transport: TransportKind
     peer: Peer
     claim: ModernClaim | None = None
     session: Session | None = None

@@ -28,7 +28,7 @@ from mcpbus.features.tool import Tool
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Kind, Reason, Setting
+from mcpbus.protocol.routes import Kind, Reason, TransportKind
 
 _ID_BITS: Final = 30
 """A session's questions are numbered from anywhere on, so that one process repeats no id of another's to a client that they share.
@@ -116,7 +116,7 @@ class Session:
         bus: The bus that it belongs to.
         principal: Whom `authenticate` found when the session was opened; nobody else may use it.
         owner: To whom the session is counted, with all that is done in it.
-        setting: How the client is connected.
+        transport: How the client is connected.
         revision: The negotiated protocol revision; None on a shared channel before initialize.
         client_info: The client's name and version, as it sent them.
         client_capabilities: What the client declared, as it sent it.
@@ -150,21 +150,21 @@ class Session:
         "principal",
         "questions",
         "revision",
-        "setting",
         "stage",
         "streams",
         "subscriptions",
         "threshold",
+        "transport",
     )
 
     address: Address[object]
 
     def __init__(
-        self, bus: Services, session_id: str, setting: Setting, principal: object, owner: Hashable
+        self, bus: Services, session_id: str, transport: TransportKind, principal: object, owner: Hashable
     ) -> None:
         self.bus = bus
         self.id = session_id
-        self.setting = setting
+        self.transport = transport
         self.principal = principal
         self.owner = owner
         self._own: Features | None = None
@@ -179,7 +179,7 @@ class Session:
         self.streams: ResumableStreams[Stream] = ResumableStreams()
         self.subscriptions: set[str] = set()
         self.account = bus.budget.account("a session", self._make_room, owner=owner)
-        self.stage = Stage.CONNECTED if setting is Setting.SHARED else Stage.REGISTERING
+        self.stage = Stage.CONNECTED if transport is TransportKind.DUPLEX else Stage.REGISTERING
         self.input_ended = False
         self.listening = False
         self.last_active = trio.current_time()

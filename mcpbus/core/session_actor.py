@@ -252,7 +252,7 @@ class SessionActor:
             self._send(Outgoing(said.kind, Era.LEGACY, said.data, said.receipt, key=said.key))
 
     def _send(self, message: Outgoing) -> None:
-        way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.setting)
+        way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.transport)
         if self._newer is not None and way is StreamKind.STANDALONE:
             full = self._newer.put(message)
             if full is not None:

@@ -39,7 +39,7 @@ from mcpbus.protocol.messages import (
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.request_state import RoundState
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Setting, StreamKind
+from mcpbus.protocol.routes import StreamKind, TransportKind
 
 _log = logging.getLogger("mcpbus")
 
@@ -215,7 +215,7 @@ def register(
         return registration.complete()
     # Over HTTP the session's own table is no place for it: its id is in nobody's way yet, and what ends the
     # session must not silence the answer that says so.
-    shared = context.setting is Setting.SHARED
+    shared = context.transport is TransportKind.DUPLEX
     try:
         slot = bus.admission.admit(context.request.id, context.table() if shared else None, context)
         request = Request(

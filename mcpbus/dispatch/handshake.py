@@ -12,7 +12,7 @@ from mcpbus.core.session import Close, Registered, Session, Stage
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.messages import InitializeParams
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Setting
+from mcpbus.protocol.routes import TransportKind
 
 _log = logging.getLogger("mcpbus")
 
@@ -53,7 +53,7 @@ class Registration:
 
     def abandon(self) -> None:
         """Keep nothing of the session; a shared channel is as it was before."""
-        if self._session.setting is Setting.SHARED:
+        if self._session.transport is TransportKind.DUPLEX:
             self._session.stage = Stage.CONNECTED
             self._session.revision = None
             if not self._session.address.stopped:

@@ -1,6 +1,6 @@
 """Which stream a message to a client belongs to: two tables, and the function that reads them.
 
-A message's `Kind` and its client's era and `Setting` choose the stream, before anybody looks which streams are
+A message's `Kind` and its client's era and `TransportKind` choose the stream, before anybody looks which streams are
 connected (`ROUTES`). Where that stream is not there, the `StreamState` decides between holding the message and
 discarding it (`ABSENT`). Nothing else in the bus chooses a stream, and a pair that neither table has cannot
 occur: looking it up is an error that names it. ``mcpbus routes`` prints both tables.
@@ -39,7 +39,7 @@ CHANGES = frozenset({Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED})
 LISTENING = frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT})
 
 
-class Setting(Symbol):
+class TransportKind(Symbol):
     """How the client is connected, as far as it decides routes."""
 
     HTTP = "http"
@@ -50,7 +50,7 @@ class Setting(Symbol):
     """Legacy Streamable HTTP without sessions; an answer may become an SSE stream."""
     STATELESS_JSON = "stateless, JSON only"
     """Legacy Streamable HTTP without sessions whose answers are always JSON."""
-    SHARED = "shared"
+    DUPLEX = "duplex"
     """One channel for everything: stdio, HTTP+SSE, WebSocket, in process."""
 
 
@@ -108,12 +108,12 @@ Route = StreamKind | Reason
 Absence = Hold | Reason
 
 
-def _rows(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, Setting], Route]:
-    """Return one entry for each of `kinds` and each setting in `routes`."""
-    return {(kind, era, Setting[name]): route for kind in kinds for name, route in routes.items()}
+def _rows(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, TransportKind], Route]:
+    """Return one entry for each of `kinds` and each transport in `routes`."""
+    return {(kind, era, TransportKind[name]): route for kind in kinds for name, route in routes.items()}
 
 
-ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
+ROUTES: Mapping[tuple[Kind, Era, TransportKind], Route] = {
     # A reply never moves: it is on its own stream or nowhere.
     **_rows(
         frozenset({Kind.REPLY}),
@@ -122,14 +122,14 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
         HTTP_JSON=StreamKind.RESPONSE,
         STATELESS=StreamKind.RESPONSE,
         STATELESS_JSON=StreamKind.RESPONSE,
-        SHARED=StreamKind.DUPLEX,
+        DUPLEX=StreamKind.DUPLEX,
     ),
     **_rows(
         frozenset({Kind.REPLY}),
         Era.MODERN,
         HTTP=StreamKind.RESPONSE,
         HTTP_JSON=StreamKind.RESPONSE,
-        SHARED=StreamKind.DUPLEX,
+        DUPLEX=StreamKind.DUPLEX,
     ),
     # What a request says goes with it. It is not moved to the GET stream when the answer is JSON: the legacy
     # texts want GET messages unrelated to running requests, and the modern one forbids it.
@@ -140,10 +140,10 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
         HTTP_JSON=Reason.NO_STREAM,
         STATELESS=StreamKind.RESPONSE,
         STATELESS_JSON=Reason.NO_STREAM,
-        SHARED=StreamKind.DUPLEX,
+        DUPLEX=StreamKind.DUPLEX,
     ),
     **_rows(
-        IN_REQUEST, Era.MODERN, HTTP=StreamKind.RESPONSE, HTTP_JSON=Reason.NO_STREAM, SHARED=StreamKind.DUPLEX
+        IN_REQUEST, Era.MODERN, HTTP=StreamKind.RESPONSE, HTTP_JSON=Reason.NO_STREAM, DUPLEX=StreamKind.DUPLEX
     ),
     # A request to the client goes with the request that caused it and is refused where that cannot carry it; in
     # the modern era it is data inside a reply. Where the POST may not become a stream, there is nowhere to ask.
@@ -154,9 +154,9 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
         HTTP_JSON=Reason.NO_STREAM,
         STATELESS=Reason.NO_STREAM,
         STATELESS_JSON=Reason.NO_STREAM,
-        SHARED=StreamKind.DUPLEX,
+        DUPLEX=StreamKind.DUPLEX,
     ),
-    **_rows(ASKING, Era.MODERN, HTTP=Reason.ERA, HTTP_JSON=Reason.ERA, SHARED=Reason.ERA),
+    **_rows(ASKING, Era.MODERN, HTTP=Reason.ERA, HTTP_JSON=Reason.ERA, DUPLEX=Reason.ERA),
     # What no request caused. A change caused by a running request counts among these too: it concerns the
     # session, not the request.
     **_rows(
@@ -166,17 +166,17 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
         HTTP_JSON=StreamKind.STANDALONE,
         STATELESS=Reason.NO_STREAM,
         STATELESS_JSON=Reason.NO_STREAM,
-        SHARED=StreamKind.DUPLEX,
+        DUPLEX=StreamKind.DUPLEX,
     ),
     **_rows(
-        CHANGES, Era.MODERN, HTTP=StreamKind.LISTEN, HTTP_JSON=StreamKind.LISTEN, SHARED=StreamKind.DUPLEX
+        CHANGES, Era.MODERN, HTTP=StreamKind.LISTEN, HTTP_JSON=StreamKind.LISTEN, DUPLEX=StreamKind.DUPLEX
     ),
     **_rows(
         frozenset({Kind.SESSION_LOG, Kind.SESSION_CUSTOM}),
         Era.MODERN,
         HTTP=Reason.ERA,
         HTTP_JSON=Reason.ERA,
-        SHARED=Reason.ERA,
+        DUPLEX=Reason.ERA,
     ),
     # Two pages of the specification disagree on how a server ends a listen: with a result, or with a cancelled notification
     # on a shared channel. Clients take the latter for a loss, even after the result, which alone is an end in good order.
@@ -186,7 +186,7 @@ ROUTES: Mapping[tuple[Kind, Era, Setting], Route] = {
         Era.MODERN,
         HTTP=StreamKind.LISTEN,
         HTTP_JSON=StreamKind.LISTEN,
-        SHARED=StreamKind.DUPLEX,
+        DUPLEX=StreamKind.DUPLEX,
     ),
 }
 
@@ -230,16 +230,16 @@ ABSENT: Mapping[tuple[Kind, Era, StreamState], Absence] = {
 }
 
 
-def route(kind: Kind, era: Era, setting: Setting) -> Route:
+def route(kind: Kind, era: Era, transport: TransportKind) -> Route:
     """Return the stream that such a message belongs to, or why it belongs to none.
 
     Raises:
         LookupError: Such a message cannot occur there; the text names it.
     """
     try:
-        return ROUTES[kind, era, setting]
+        return ROUTES[kind, era, transport]
     except KeyError:
-        raise LookupError(f"no {era.value} client has a {kind.value!r} over {setting.value!r}") from None
+        raise LookupError(f"no {era.value} client has a {kind.value!r} over {transport.value!r}") from None
 
 
 def absent(kind: Kind, era: Era, state: StreamState) -> Absence:
@@ -258,8 +258,8 @@ def render() -> str:
     """Return both tables as text, one row a line, for people."""
     lines = ["Which stream a message belongs to", ""]
     for era in Era:
-        settings = [s for s in Setting if any((k, era, s) in ROUTES for k in Kind)]
-        lines += _table(era.value, settings, {(k, s): r for (k, e, s), r in ROUTES.items() if e is era})
+        transports = [s for s in TransportKind if any((k, era, s) in ROUTES for k in Kind)]
+        lines += _table(era.value, transports, {(k, s): r for (k, e, s), r in ROUTES.items() if e is era})
     lines += ["What becomes of it while that stream cannot take it", ""]
     for era in Era:
         states = [s for s in StreamState if any((k, era, s) in ABSENT for k in Kind)]

@@ -14,7 +14,7 @@ from mcpbus.protocol.http.messages import NO_STORE, Answer, answer, refusal, sta
 from mcpbus.protocol.http.sse import HEADERS
 from mcpbus.protocol.jsonrpc import RequestId, encode_error
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Setting
+from mcpbus.protocol.routes import TransportKind
 
 HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -42,9 +42,9 @@ class Form:
     patient: bool = False
     array: bool = False
 
-    def setting(self, *, stateless: bool) -> Setting:
+    def transport(self, *, stateless: bool) -> TransportKind:
         """Return how a client with such answers is connected, for routing."""
-        return _SETTINGS[stateless, self.sse]
+        return _TRANSPORTS[stateless, self.sse]
 
     def narrow(self, *, accepts_json: bool, accepts_sse: bool) -> "Form":
         """Return this form as far as the client takes it; where nothing is left, what the client takes."""
@@ -52,11 +52,11 @@ class Form:
         return attrs.evolve(self, json=accepts_json and (self.json or not sse), sse=sse)
 
 
-_SETTINGS: Final = {
-    (False, False): Setting.HTTP_JSON,
-    (False, True): Setting.HTTP,
-    (True, False): Setting.STATELESS_JSON,
-    (True, True): Setting.STATELESS,
+_TRANSPORTS: Final = {
+    (False, False): TransportKind.HTTP_JSON,
+    (False, True): TransportKind.HTTP,
+    (True, False): TransportKind.STATELESS_JSON,
+    (True, True): TransportKind.STATELESS,
 }
 
 # What a client cancelled gets no reply, yet its POST needs an answer: a stream with nothing in it. So does what was in flight when

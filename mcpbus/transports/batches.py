@@ -35,21 +35,21 @@ from mcpbus.protocol.http.messages import (
 from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode_result
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason, Setting, StreamKind
+from mcpbus.protocol.routes import Kind, Reason, StreamKind, TransportKind
 
 _AT_ONCE: Final = 16
 """How many requests of a batch are served at once."""
 
 
 def begin_batch(
-    bus: Hub, batch: Batch[Session], setting: Setting, principal: object, peer: Peer
+    bus: Hub, batch: Batch[Session], transport: TransportKind, principal: object, peer: Peer
 ) -> Stream | Answer:
     """Deal with all messages of a batch, in their order; requests after the first few are begun as those are answered.
 
     Args:
         bus: The bus.
         batch: The messages, judged.
-        setting: How the client is connected.
+        transport: How the client is connected.
         principal: Whom `authenticate` found.
         peer: From where it came.
 
@@ -62,7 +62,7 @@ def begin_batch(
         if stream.log is not None:
             stream.expire_in(bus.seconds_left(principal))
         stream.owed = sum(isinstance(member, Serve | Undecodable) for member in batch.members)
-        origin = _Origin(bus, setting, principal, peer, stream)
+        origin = _Origin(bus, transport, principal, peer, stream)
     faults = []
     for member in batch.members:
         match member:
@@ -87,7 +87,7 @@ class _Origin:
 
     Attributes:
         bus: The bus.
-        setting: How the client is connected.
+        transport: How the client is connected.
         principal: Whom `authenticate` found.
         peer: From where it came.
         stream: Where all of them are answered.
@@ -95,7 +95,7 @@ class _Origin:
     """
 
     bus: Hub
-    setting: Setting
+    transport: TransportKind
     principal: object
     peer: Peer
     stream: Stream
@@ -114,9 +114,9 @@ class _Origin:
 
     def begin(self, member: Serve[Session]) -> None:
         """Begin one request; what is answered at once joins the replies of the others on their stream."""
-        request, revision, setting = member.request, member.revision, self.setting
+        request, revision, transport = member.request, member.revision, self.transport
         context = RequestContext(
-            request, member.routing, revision, setting, self.peer, None, member.session, self.principal
+            request, member.routing, revision, transport, self.peer, None, member.session, self.principal
         )
         try:
             result = dispatcher.serve(self.bus, context, lambda _kind, _session: self.stream)

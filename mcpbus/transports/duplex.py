@@ -46,7 +46,7 @@ from mcpbus.protocol.messages import decode_initialize
 from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.owners import IN_PROCESS, Peer
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
-from mcpbus.protocol.routes import Kind, Setting, StreamKind
+from mcpbus.protocol.routes import Kind, StreamKind, TransportKind
 from mcpbus.transports.authorizing import lacking
 
 _log = logging.getLogger("mcpbus")
@@ -57,7 +57,7 @@ _IN_A_ROW = 16
 """After so many messages what they have begun goes on before more is taken: what it says may be too much already."""
 _UNREADY = (Stage.CONNECTED, Stage.REGISTERING)
 # Before Python 3.12 each look-up by a class's name is a search.
-_SHARED = Setting.SHARED
+_DUPLEX = TransportKind.DUPLEX
 
 _SLICE: Final = 64 * 1024
 
@@ -457,7 +457,7 @@ class Channel:
                 session = self.session
                 self._check_scopes(self._bus.features, request, routing)
                 context = RequestContext(
-                    request, routing, revision, _SHARED, self._peer, claim, session, self._principal
+                    request, routing, revision, _DUPLEX, self._peer, claim, session, self._principal
                 )
                 return revision, serve(self._bus, context, self._open)
             if request.method == INITIALIZE:
@@ -477,7 +477,7 @@ class Channel:
         self._check_scopes(self.session.features, request, routing)
         principal = self._principal
         context = RequestContext(
-            request, routing, revision, _SHARED, self._peer, None, self.session, principal
+            request, routing, revision, _DUPLEX, self._peer, None, self.session, principal
         )
         return serve(self._bus, context, self._open)
 
@@ -488,7 +488,7 @@ class Channel:
         revision = negotiate(params.protocol_version)
         principal = self._principal
         context = RequestContext(
-            request, routing, revision, _SHARED, self._peer, None, self.session, principal
+            request, routing, revision, _DUPLEX, self._peer, None, self.session, principal
         )
         registration = Registration(self._bus, self.session, params, revision)
         return dispatcher.register(self._bus, context, registration, self._open)

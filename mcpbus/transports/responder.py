@@ -79,7 +79,7 @@ class Responder:
             for sse in (True, False)
         }
         self._forms = {
-            accepts: (form, form.setting(stateless=False), form.setting(stateless=True))
+            accepts: (form, form.transport(stateless=False), form.transport(stateless=True))
             for accepts, form in narrowed.items()
         }
 
@@ -107,15 +107,15 @@ class Responder:
         self, decision: Serve[Session], head: Head, principal: Any, peer: Peer, outlet: Outlet
     ) -> Answer | EagerTask | None:
         """Serve a request, `initialize` apart."""
-        form, setting, stateless = self._forms[decision.accepts_json, decision.accepts_sse]
+        form, transport, stateless = self._forms[decision.accepts_json, decision.accepts_sse]
         claim, session = decision.claim, decision.session
         if claim is None and session is None:
-            setting = stateless
+            transport = stateless
         context = RequestContext(
             decision.request,
             decision.routing,
             decision.revision,
-            setting,
+            transport,
             peer,
             claim,
             session,
@@ -144,27 +144,27 @@ class Responder:
         return _reply(context, form, result)
 
     def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
-        form, setting, stateless = self._forms[batch.accepts_json, batch.accepts_sse]
+        form, transport, stateless = self._forms[batch.accepts_json, batch.accepts_sse]
         form = attrs.evolve(form, array=True)
-        setting = stateless if batch.session is None else setting
-        begun = begin_batch(self._bus, batch, setting, principal, peer)
+        transport = stateless if batch.session is None else transport
+        begun = begin_batch(self._bus, batch, transport, principal, peer)
         if isinstance(begun, Answer):
             return begun
         _open(outlet, form, None, begun)
         return None
 
     def _initialize(self, decision: Initialize, principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
-        form, setting, stateless = self._forms[decision.accepts_json, decision.accepts_sse]
-        setting = stateless if self._stateless else setting
+        form, transport, stateless = self._forms[decision.accepts_json, decision.accepts_sse]
+        transport = stateless if self._stateless else transport
         context = RequestContext(
-            decision.request, decision.routing, decision.revision, setting, peer, principal=principal
+            decision.request, decision.routing, decision.revision, transport, peer, principal=principal
         )
         bus = self._bus
         if self._stateless:
             result = bus.backend.initialize(decision.revision, None)
             return _reply(context, form, result)
         try:
-            session = bus.open_session(setting, principal, peer)
+            session = bus.open_session(transport, principal, peer)
             context = msgspec.structs.replace(context, session=session)
             registration = Registration(bus, session, decision.params, decision.revision)
             registered = dispatcher.register(bus, context, registration, bus.open_stream)

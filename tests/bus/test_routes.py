@@ -15,9 +15,9 @@ from mcpbus.protocol.routes import (
     Hold,
     Kind,
     Reason,
-    Setting,
     StreamKind,
     StreamState,
+    TransportKind,
     absent,
     render,
     route,
@@ -46,7 +46,13 @@ L, E = Era.LEGACY, Era.MODERN
 
 # Columns of the specification: own/oth/GET, json, sl, slj, io/ws. An "own" stream is never another POST's
 # ("oth") because RESPONSE names the stream of the message's own request and no other.
-SETTINGS = (Setting.HTTP, Setting.HTTP_JSON, Setting.STATELESS, Setting.STATELESS_JSON, Setting.SHARED)
+TRANSPORTS = (
+    TransportKind.HTTP,
+    TransportKind.HTTP_JSON,
+    TransportKind.STATELESS,
+    TransportKind.STATELESS_JSON,
+    TransportKind.DUPLEX,
+)
 PLACES = [
     # InitializeResult; result or error with id: own, json, sl, slj, io; never oth, never GET.
     (Kind.REPLY, L, "RESPONSE", "RESPONSE", "RESPONSE", "RESPONSE", "DUPLEX"),
@@ -145,15 +151,15 @@ FATES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "era", "setting", "cell"), cases(PLACES, SETTINGS))
-def test_a_message_belongs_to_the_stream_that_the_specification_says(kind, era, setting, cell):
+@pytest.mark.parametrize(("kind", "era", "transport", "cell"), cases(PLACES, TRANSPORTS))
+def test_a_message_belongs_to_the_stream_that_the_specification_says(kind, era, transport, cell):
     if cell == NEVER:
         with pytest.raises(LookupError, match=f"no {era.value} client has") as error:
-            route(kind, era, setting)
+            route(kind, era, transport)
         assert kind.value in str(error.value)
-        assert setting.value in str(error.value)
+        assert transport.value in str(error.value)
     else:
-        assert route(kind, era, setting) is expected(cell)
+        assert route(kind, era, transport) is expected(cell)
 
 
 @pytest.mark.parametrize(("kind", "era", "state", "cell"), cases(FATES, STATES))
@@ -167,7 +173,9 @@ def test_a_message_without_its_stream_has_the_fate_that_the_specification_says(k
         assert absent(kind, era, state) is expected(cell)
 
 
-@pytest.mark.parametrize(("rows", "columns", "table"), [(PLACES, SETTINGS, ROUTES), (FATES, STATES, ABSENT)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "table"), [(PLACES, TRANSPORTS, ROUTES), (FATES, STATES, ABSENT)]
+)
 def test_the_tables_here_have_every_row_once_and_the_tables_there_no_other(rows, columns, table):
     assert sorted((kind.name, era.name) for kind, era, *_ in rows) == sorted(
         (kind.name, era.name) for kind in Kind for era in Era

@@ -10,7 +10,7 @@ from doc_blocks import ROOT
 
 from mcpbus import HttpOptions, Limits, LogLevel, Reason, ServeOptions, Server
 from mcpbus.protocol.revisions import REVISIONS, Era
-from mcpbus.protocol.routes import Kind, Setting, StreamKind, route
+from mcpbus.protocol.routes import Kind, StreamKind, TransportKind, route
 
 
 def rows(document):
@@ -63,12 +63,15 @@ PLACES = {
     "the connection": StreamKind.DUPLEX,
 }
 COLUMNS = [
-    ("Legacy, HTTP", [(Era.LEGACY, Setting.HTTP)]),
-    ("Legacy, JSON only", [(Era.LEGACY, Setting.HTTP_JSON)]),
-    ("Legacy, stateless", [(Era.LEGACY, Setting.STATELESS)]),
-    ("2026-07-28, HTTP", [(Era.MODERN, Setting.HTTP)]),
-    ("2026-07-28, JSON only", [(Era.MODERN, Setting.HTTP_JSON)]),
-    ("stdio, WebSocket, HTTP+SSE, in process", [(Era.LEGACY, Setting.SHARED), (Era.MODERN, Setting.SHARED)]),
+    ("Legacy, HTTP", [(Era.LEGACY, TransportKind.HTTP)]),
+    ("Legacy, JSON only", [(Era.LEGACY, TransportKind.HTTP_JSON)]),
+    ("Legacy, stateless", [(Era.LEGACY, TransportKind.STATELESS)]),
+    ("2026-07-28, HTTP", [(Era.MODERN, TransportKind.HTTP)]),
+    ("2026-07-28, JSON only", [(Era.MODERN, TransportKind.HTTP_JSON)]),
+    (
+        "stdio, WebSocket, HTTP+SSE, in process",
+        [(Era.LEGACY, TransportKind.DUPLEX), (Era.MODERN, TransportKind.DUPLEX)],
+    ),
 ]
 
 
@@ -80,15 +83,15 @@ def test_the_table_of_places_is_the_routing_table():
     assert len(told) == 6
     for name, *cells in told:
         for cell, (_, ways) in zip(cells, COLUMNS, strict=True):
-            for era, setting in ways:
-                way = route(kinds[name], era, setting)
+            for era, transport in ways:
+                way = route(kinds[name], era, transport)
                 if cell == "the connection (legacy)":
-                    assert isinstance(way, StreamKind) == (era is Era.LEGACY), (name, era, setting)
+                    assert isinstance(way, StreamKind) == (era is Era.LEGACY), (name, era, transport)
                 else:
                     assert PLACES.get(cell) == (way if isinstance(way, StreamKind) else None), (
                         name,
                         era,
-                        setting,
+                        transport,
                     )
 
 

@@ -15,7 +15,7 @@ from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.meta import ModernClaim, read_routing
 from mcpbus.protocol.owners import IN_PROCESS
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Era, Revision
-from mcpbus.protocol.routes import Setting
+from mcpbus.protocol.routes import TransportKind
 from mcpbus.server import Server
 
 
@@ -41,7 +41,7 @@ class Client:
             Request(1, method, raw),
             read_routing(raw),
             self.revision,
-            Setting.SHARED,
+            TransportKind.DUPLEX,
             IN_PROCESS,
             claim,
             principal=self.principal,

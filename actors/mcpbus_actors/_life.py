@@ -13,7 +13,7 @@ from mcpbus_actors._dead_letters import DeadLetters
 from mcpbus_actors._dispatch import Dispatcher, anything
 from mcpbus_actors._errors import LifecycleError
 from mcpbus_actors._lifecycle import STARTING
-from mcpbus_actors._mailbox import NOBODY, Actor, Few, Mailbox, removed
+from mcpbus_actors._mailbox import NOBODY, Actor, Mailbox, SmallSet, removed
 from mcpbus_actors._messages import Directive, Discard, StopReason
 from mcpbus_actors._registry import Registry
 from mcpbus_actors._timers import Timers
@@ -135,7 +135,7 @@ class Life(Mailbox[M]):
         self._tasks = ()
         self._timers = ()
         self._watchers = ()
-        self._watching: Few[Address[Any]] = ()
+        self._watching: SmallSet[Address[Any]] = ()
         self._callbacks: tuple[Callable[[StopReason], object], ...] = ()
         self._failures: list[float] | None = None
 

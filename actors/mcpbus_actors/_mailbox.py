@@ -18,12 +18,12 @@ M_contra = TypeVar("M_contra", contravariant=True)
 CAPACITY: Final = 1024
 """Messages that may wait for one actor, unless ``spawn`` is told otherwise."""
 
-Few: TypeAlias = tuple[T, ...] | set[T]
+SmallSet: TypeAlias = tuple[T, ...] | set[T]
 """A set that mostly has one member, or none: a set of one takes 216 bytes, a tuple 48. An actor has up to four of them, and a
 program has thousands of actors."""
 
 
-def added(few: Few[T], member: T) -> Few[T]:
+def added(few: SmallSet[T], member: T) -> SmallSet[T]:
     """Return a set with one member more, to be kept from now on; harmless if it is in there already."""
     if not few:
         return (member,)
@@ -33,7 +33,7 @@ def added(few: Few[T], member: T) -> Few[T]:
     return few
 
 
-def removed(few: Few[T], member: T) -> Few[T]:
+def removed(few: SmallSet[T], member: T) -> SmallSet[T]:
     """Return a set without a member, to be kept from now on; harmless if it is not in there."""
     if isinstance(few, set):
         few.discard(member)
@@ -99,9 +99,9 @@ class Mailbox(ABC, Generic[M]):
     _state: State
     _waiting: int  # in the user lane
     # Few actors have many of these, and an empty set is larger than a cell.
-    _tasks: Few[Started]
-    _timers: Few[Started]
-    _watchers: Few[Watcher]
+    _tasks: SmallSet[Started]
+    _timers: SmallSet[Started]
+    _watchers: SmallSet[Watcher]
 
     @abstractmethod
     def refusal(self) -> Discard:

@@ -11,7 +11,7 @@ LONGEST_REMEMBERED: Final = 1024
 """How many things are remembered in one place, and how many bytes of one at most."""
 
 
-class Remembered(dict[K, V]):
+class BoundedCache(dict[K, V]):
     """What came of things that came before; all is forgotten once there are too many."""
 
     __slots__ = ()

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from mcpbus.protocol.bounded_cache import Remembered
+from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.jsonrpc import LONGEST_ID
 from mcpbus.protocol.large import decode_large
@@ -123,7 +123,7 @@ class _Loose(_Common, gc=False):
 _common = msgspec.json.Decoder(_Common)
 _loose = msgspec.json.Decoder(_Loose)
 _values = msgspec.json.Decoder()
-_remembered = Remembered[bytes, Meta]()
+_remembered = BoundedCache[bytes, Meta]()
 
 
 def read_routing(params: msgspec.Raw) -> Routing:

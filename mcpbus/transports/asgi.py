@@ -9,7 +9,7 @@ import trio
 from mcpbus.core.containment import ExceptionsOnly
 from mcpbus.core.hub import Hub
 from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.protocol.bounded_cache import Remembered
+from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Answer, Head, plain_path, refusal
@@ -46,7 +46,7 @@ class AsgiApp:
     def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
         self._bus = bus
         self._endpoint = Endpoint(bus, options, response)
-        self._remembered = Remembered[Hashable, _Known]()
+        self._remembered = BoundedCache[Hashable, _Known]()
 
     @property
     def reached(self) -> ReachedLimits:

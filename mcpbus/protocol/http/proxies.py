@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
 
-from mcpbus.protocol.bounded_cache import Remembered
+from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.owners import Peer
 
@@ -42,7 +42,7 @@ class Proxies:
     def __init__(self, trusted: Sequence[str]) -> None:
         self._networks = [network for name in trusted if (network := read_network(name)) is not None]
         self._unix = UNIX in trusted
-        self._remembered = Remembered[object, Peer]()
+        self._remembered = BoundedCache[object, Peer]()
 
     def client(self, peer: Peer, headers: Headers) -> Peer:
         """Return whom a peer forwards for: the last one in the chain that is no known proxy.

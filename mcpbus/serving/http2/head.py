@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import attrs
 
-from mcpbus.protocol.bounded_cache import Remembered
+from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.head_facts import HeadFacts
@@ -67,7 +67,7 @@ class Heads:
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
-        self._remembered = Remembered[Fields, RequestHead]()
+        self._remembered = BoundedCache[Fields, RequestHead]()
 
     def read(self, fields: Fields) -> RequestHead:
         """Read a head.

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import h2.config
 import h2.connection
+import h2.errors
 import h2.events
 import trio
 
@@ -170,6 +171,7 @@ class Http2:
             frame, self._received = self._received[:size], self._received[size:]
             if frame[3] == 7 and not any(frame[13:17]):
                 events.append(h2.events.ConnectionTerminated())
+                events[-1].error_code = h2.errors.ErrorCodes.NO_ERROR
                 events[-1].last_stream_id = int.from_bytes(frame[9:13], "big")
             else:
                 events += self.connection.receive_data(frame)

@@ -105,7 +105,7 @@ def test_one_name_is_no_list():
         HttpOptions(trusted_proxies="10.0.0.1")
 
 
-@pytest.mark.parametrize("shell", ["asgi", "http1"])
+@pytest.mark.parametrize("shell", ["asgi", "http1", "http2"])
 @pytest.mark.parametrize(("trusted", "owners"), [(["127.0.0.1"], 2), ([], 1)])
 async def test_clients_behind_a_known_proxy_are_owners_of_their_own(shell, trusted, owners, autojump_clock):
     async with house() as home, open_probe(home.bus.asgi(trusted_proxies=trusted), shell=shell) as probe:

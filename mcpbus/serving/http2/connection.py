@@ -22,6 +22,7 @@ from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http2.asgi import AsgiCall, connection_scope
 from mcpbus.serving.http2.events import (
     BodyReceived,
@@ -31,6 +32,7 @@ from mcpbus.serving.http2.events import (
     StreamGone,
     WindowOpened,
 )
+from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.patience import Patience
 from mcpbus.serving.http2.protocol import MOST_STREAMS
 from mcpbus.serving.http2.protocol import Protocol as Http2Protocol
@@ -47,6 +49,8 @@ _MOST_GATHERED: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
 _MOST_AT_ONCE: Final = 256 * 1024
 """Bytes that are written before other connections have a turn."""
+_MOST_HEARD: Final = 64 * 1024
+"""Bytes that are read from a client that takes nothing meanwhile."""
 _GATHER_SECONDS: Final = 0.001
 """For how long after a write what is said waits for the end of the scheduler's turn."""
 
@@ -110,6 +114,7 @@ class Http2Connection:
         self._held = False  # the coalescer will have it written
         self._flushed_at = -math.inf
         self._unsent: tuple[bytes, list[Sent]] | None = None  # what the writer has to write first
+        self._heard = 0  # since something was written
         self._to_write = trio.lowlevel.ParkingLot()
         self._written = trio.lowlevel.ParkingLot()
         self._scope: trio.CancelScope = trio.CancelScope()
@@ -225,8 +230,8 @@ class Http2Connection:
 
     async def _receive(self) -> bool:
         """Wait for what the client sends, and return whether there may be more. A schedule point, always."""
-        while self._unsent is not None and not self._over:
-            # Who does not read is not read from: what it asks for would have to be kept.
+        while self._unsent is not None and self._heard > _MOST_HEARD and not self._over:
+            # Who does not read is not read from for long: what it asks for would have to be kept.
             await self._written.park()
         if self._over or self._turn_is_due:
             await trio.lowlevel.checkpoint()
@@ -235,6 +240,7 @@ class Http2Connection:
             data = bytes(await self._stream.receive_some(_READ_BYTES))
         except GONE:
             data = b""
+        self._heard += len(data)
         if self._lingering:
             self._unread -= len(data)
         elif not self._protocol.closed:
@@ -312,7 +318,7 @@ class Http2Connection:
         elif facts is None:
             call = AsgiCall(self._service.app, request, self._asgi_scope, self._flush_soon)
             self.start(request, call.run)
-        elif not facts.immediate or (not event.ended and self._is_long(head.length or 0, head.expects)):
+        elif not facts.immediate or not (event.ended or self._gathers(facts, head)):
             self.start(request, _answer, facts.endpoint, request)
         elif event.ended:
             return self._respond(request, b"")
@@ -321,8 +327,9 @@ class Http2Connection:
             self._gathering.add(request)
         return None
 
-    def _is_long(self, size: int, expects: bool = False) -> bool:
-        return size > _MOST_GATHERED or expects
+    def _gathers(self, facts: HeadFacts, head: RequestHead) -> bool:
+        """Whether a body is waited for without a task: if it will be short, and wanted."""
+        return facts.cleared and not head.expects and (head.length or 0) <= _MOST_GATHERED
 
     def _take_body(self, event: BodyReceived) -> EagerTask | None:
         request = self._requests.get(event.stream_id)
@@ -335,7 +342,7 @@ class Http2Connection:
             self._stop_gathering(request)
             return self._respond(request, request.body.take())
         request.received(len(event.data))
-        if self._is_long(len(request.body)) or self._holds_too_much():
+        if len(request.body) > _MOST_GATHERED or self._holds_too_much():
             self._stop_gathering(request)
             self.start(request, _answer, request.endpoint, request)
         return None
@@ -459,7 +466,8 @@ class Http2Connection:
                     break
                 rest = self._send_now(data) if written < _MOST_AT_ONCE else data
                 if rest:
-                    self._unsent = rest, waiting
+                    self._unsent, self.sending.busy = (rest, waiting), True
+                    self._heard = 0
                     self._to_write.unpark()
                     break
                 written += len(data)
@@ -517,8 +525,10 @@ class Http2Connection:
                 self._flushing = False
             data, waiting = self.sending.make_ready()
             self._unsent = (data, waiting) if data or waiting else None
+            self._heard = 0
+            self._written.unpark_all()
             if self._unsent is None:
-                self._written.unpark_all()
+                self.sending.busy = False
                 self._close_if_said()
 
 

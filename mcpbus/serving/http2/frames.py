@@ -25,6 +25,7 @@ from mcpbus.serving.http2.patience import Patience
     CONTINUATION,
 ) = range(10)
 END_STREAM: Final = 0x01
+_ACK: Final = 0x01
 _END_HEADERS: Final = 0x04
 _PADDED: Final = 0x08
 _WITH_PRIORITY: Final = 0x20
@@ -160,15 +161,7 @@ class Frames:
             self._go_on_with_block(frame, size)
             return frame
         self._patience.spend(RESET_COST if kind == RST_STREAM else 1)
-        if kind == SETTINGS:
-            return _with_known_settings(frame, size)
-        if kind == PRIORITY:
-            if not frame.stream_id or size != _PRIORITY_BYTES:
-                raise ProtocolError("a priority of no stream, or of no use")
-            return None
-        if kind in {PUSH_PROMISE, CONTINUATION}:
-            raise ProtocolError("a frame that no client may send, or not here")
-        return frame if kind < CONTINUATION else None
+        return _judge_rare(frame, size)
 
     def _go_on_with_block(self, frame: Frame, size: int) -> None:
         if frame.kind == CONTINUATION:
@@ -187,6 +180,22 @@ class Frames:
                 self._patience.spend(1)
             elif size - padding < _SMALL_BYTES:
                 self._patience.spend(_SMALL_COST)
+
+
+def _judge_rare(frame: Frame, size: int) -> Frame | None:
+    """Judge what is neither a part of a head nor of a body."""
+    kind = frame.kind
+    if kind == SETTINGS:
+        if size and frame.flags & _ACK:
+            raise FrameTooLargeError("an acknowledgement with settings")
+        return _with_known_settings(frame, size)
+    if kind == PRIORITY:
+        if not frame.stream_id or size != _PRIORITY_BYTES:
+            raise ProtocolError("a priority of no stream, or of no use")
+        return None
+    if kind in {PUSH_PROMISE, CONTINUATION} or (kind == GOAWAY and frame.stream_id):
+        raise ProtocolError("a frame that no client may send, or not here")
+    return frame if kind < CONTINUATION else None
 
 
 def _without_priority(frame: Frame, size: int) -> Frame:

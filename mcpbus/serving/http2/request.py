@@ -92,6 +92,7 @@ class Http2Request:
     __slots__ = (
         "_connection",
         "_ended",
+        "_failed",
         "_left",
         "_outgoing",
         "_unsaid",
@@ -136,6 +137,7 @@ class Http2Request:
         self._writer: Http2ResponseWriter | None = None
         self._unsaid: list[tuple[bytes, bytes]] | None = None  # a head that waits for what comes after it
         self._ended = False
+        self._failed = False
         self._waiting: trio.Event | None = None
         self._left = trio.lowlevel.ParkingLot()
 
@@ -348,10 +350,11 @@ class Http2Request:
         self.end_in_disorder()
 
     def end_in_disorder(self) -> None:
-        """End what cannot be answered: with a 500, if nothing was said yet."""
-        if self.started or self.gone:
+        """End what cannot be answered: with a 500, if nothing was said yet, and that can be."""
+        if self.started or self.gone or self._failed:
             self.reset(ErrorCodes.INTERNAL_ERROR)
         else:
+            self._failed = True
             self.refuse(RequestError(500, "the server failed"))
 
     def refuse(self, fault: RequestError) -> None:

@@ -50,14 +50,19 @@ class Sending:
         counters: Counts the bytes that wait.
         seconds: How long a client may open no window.
         look_at: Has `is_stalled` asked at a time.
+
+    Attributes:
+        protocol: The same.
+        busy: Whether what was made ready is still being written, so that nothing more should be.
     """
 
-    __slots__ = ("_counters", "_look_at", "_ready", "_seconds", "_streams", "_waiting", "protocol")
+    __slots__ = ("_counters", "_look_at", "_ready", "_seconds", "_streams", "_waiting", "busy", "protocol")
 
     def __init__(
         self, protocol: Protocol, counters: Counters, seconds: float, look_at: Callable[[float], None]
     ) -> None:
         self.protocol = protocol
+        self.busy = False
         self._look_at = look_at
         self._counters = counters
         self._seconds = seconds
@@ -71,7 +76,8 @@ class Sending:
         if not self.protocol.is_open(stream_id):
             sent(False)
             return
-        if not self._ready and len(data) <= (self.protocol.room(stream_id) if data else 0):
+        at_once = not (self.busy or self._ready) and (not data or len(data) <= self.protocol.room(stream_id))
+        if at_once:
             self.protocol.say(stream_id, data, last=last)
             self.protocol.earn()
             self._waiting.append(sent)

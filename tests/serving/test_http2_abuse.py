@@ -176,7 +176,7 @@ async def test_a_window_that_is_opened_byte_by_byte_is_abuse():
 
 async def test_a_client_that_takes_what_it_is_sent_may_say_so_as_often_as_it_likes():
     """Two windows and a ping for each frame, as some clients do."""
-    pieces = 2 * MANY
+    pieces = BURST
 
     async def talks(scope, receive, send):
         assert scope["type"] == "http"

@@ -79,6 +79,7 @@ class Endpoint:
         self.exchange: Exchange[Session] = Exchange(options, Directory(bus), metadata)
         self.websockets = WebSockets(bus, self.exchange)
         self._proxied = self.exchange.proxies is not None
+        self._scoped = auth is not None
         self._bus = bus
         stateless = options.sessions == "stateless"
         self._responder = Responder(bus, response, stateless=stateless)
@@ -233,7 +234,9 @@ class Endpoint:
     def _post(
         self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
     ) -> Answer | EagerTask | None:
-        decision = self._decide(head, body, principal)
+        decision = self.exchange.judge_body(head, body, principal)
+        if self._scoped:
+            decision = self._lacking(principal, decision) or decision
         peer = outlet.peer
         if self._proxied:
             peer = self.exchange.origin(head, peer)
@@ -248,11 +251,6 @@ class Endpoint:
             owner = owner_of(principal, self.exchange.origin(head, peer))
             self._bus.reached.note("max_body_bytes", owner, "a message was refused")
         return refusal
-
-    def _decide(self, head: Head, body: bytes, principal: Any) -> Decision:
-        """Return what is to be done about a POST, or why its sender may not have that done."""
-        decision = self.exchange.judge_body(head, body, principal)
-        return decision if self._bus.server.auth is None else self._lacking(principal, decision) or decision
 
     def _lacking(self, principal: Any, decision: Decision | None = None) -> Answer | None:
         """Return why somebody may not do what they ask for, if their token has to allow more; a batch is refused as a whole."""
@@ -303,7 +301,9 @@ class Endpoint:
             return answers.overload(error)
         if body is None:
             return self._refused(self.exchange.too_large, http.head, principal, http.peer)
-        host, decision = http.host, self._decide(http.head, body, principal)
+        host, decision = http.host, self.exchange.judge_body(http.head, body, principal)
+        if self._scoped:
+            decision = self._lacking(principal, decision) or decision
         desk = _Desk(None if host is None else host.scope)
         peer = self.exchange.origin(http.head, http.peer)
         result = self._responder.carry_out(decision, http.head, principal, peer, desk)

@@ -77,6 +77,12 @@ def decode(*pieces: bytes, most: int = 10_000) -> list[Event]:
     return [event for piece in pieces for event in decoder.feed(piece)]
 
 
+def test_a_piece_may_end_between_the_carriage_returns_of_two_empty_lines_or_after_both():
+    assert decode(b"data: a\r\r", b"data: b\r", b"\r") == [Event("a"), Event("b")]
+    assert decode(b"data: a\r\n\r", b"\ndata: b\r", b"\n\r", b"\n") == [Event("a"), Event("b")]
+    assert decode(b"data: a\r", b"", b"\ndata: b\r\n\r\n") == [Event("a\nb")]
+
+
 @given(
     st.lists(
         st.tuples(st.text(), st.none() | st.text("abc/0"), st.none() | st.integers(0, 9_999)), min_size=1

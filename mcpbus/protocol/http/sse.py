@@ -112,11 +112,12 @@ class EventDecoder:
         Raises:
             ValueError: An event is too long.
         """
-        if self._after_cr and data:
+        if not data:
+            return
+        if self._after_cr:
             # The line feed after a carriage return that ended the last piece.
-            data, self._after_cr = data.removeprefix(b"\n"), False
-        if data.endswith(b"\r"):
-            data, self._after_cr = data[:-1] + b"\n", True
+            data = data.removeprefix(b"\n")
+        self._after_cr = data.endswith(b"\r")
         first, *others = _LINE_END.split(data)
         self._hold(first)
         for piece in others:

@@ -203,6 +203,7 @@ async def test_it_may_be_cancelled_at_any_time(autojump_clock):
     mine.put(nap)  # which nobody takes any more
 
 
+@pytest.mark.leadership
 async def test_who_leads_when_all_are_cancelled_hands_nothing_on_to_who_has_gone(autojump_clock):
     async def nap():
         await trio.sleep(1)

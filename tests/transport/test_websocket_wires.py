@@ -324,6 +324,8 @@ async def test_a_call_is_cancelled_by_what_comes_behind_it(ws, autojump_clock):
         assert (await client.ask(request(2, "ping")))["result"] == {}
 
 
+@pytest.mark.eagerness
+@pytest.mark.leadership
 async def test_a_handler_that_does_not_wait_has_no_task_of_its_own(turns, autojump_clock):
     server, tasks = make_server([]), []
 

@@ -37,8 +37,8 @@ class Services:
         budget: What is kept in memory for clients, in bytes.
         admission: The requests in flight.
         listens: The listens, which are admitted apart.
-        interests: Who wants to hear of what.
-        parking: The calls that wait for their client to come back.
+        topics: Who wants to hear of what.
+        parked_calls: The calls that wait for their client to come back.
     """
 
     def __init__(self, server: Definition, system: System, limits: Limits, state: Any) -> None:

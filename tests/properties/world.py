@@ -196,7 +196,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         now = self.bus.statistics()
         left = (now.sessions, now.requests, now.actors, now.pending, len(self.bus.topics))
         if left != (0, 0, 0, {}, 0) or len(self.bus.tasks) or len(self.bus.parked_calls):
-            self.fault("0", f"something is left: {now}, {len(self.bus.topics)} interests")
+            self.fault("0", f"something is left: {now}, {len(self.bus.topics)} topics")
 
     # -- looking on ------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ SAMPLE_SECONDS = 1.0
 TOLERATED_KILOBYTES = 48 * 1024
 """What a process may keep of what it once needed: the arenas of Python's allocator, and caches."""
 
-HELD = ("sessions", "requests", "actors", "tasks", "parked", "kept", "interests", "pending", "descriptors")
+HELD = ("sessions", "requests", "actors", "tasks", "parked", "kept", "topics", "pending", "descriptors")
 """What must be back where it was."""
 
 NEVER_SAID = ("the application raised", "TrioInternalError", "AssertionError")
@@ -112,7 +112,7 @@ class Soak:
         ends = time.monotonic() + 3 * patience + 20
         async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
             books = await self.books(http, thorough=True)
-            while any(books[name] for name in ("sessions", "parked", "kept", "interests", "pending")) or (
+            while any(books[name] for name in ("sessions", "parked", "kept", "topics", "pending")) or (
                 books["requests"] > 1 or books["tasks"] > self.samples[0]["tasks"]
             ):
                 if time.monotonic() > ends:

@@ -231,7 +231,7 @@ async def books(ctx: Context, thorough: bool = False) -> dict[str, int]:
         "tasks": now.tasks,
         "parked": len(bus.parked_calls),
         "kept": len(bus.tasks),
-        "interests": len(bus.topics),
+        "topics": len(bus.topics),
         "descriptors": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - the shortest way
         "kilobytes": _kilobytes(),
     }

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from staging import staged, tool
 
 from mcpbus.core import notification
 from mcpbus.core.receipt import Ledger
@@ -104,3 +105,14 @@ def test_a_stamped_change_has_the_id_of_its_listen_with_its_type(params, listen)
     change = json.loads(stamped(json.dumps(plain, separators=(",", ":")).encode(), listen))
     assert change == {**plain, "params": {**(params or {}), "_meta": stamp}}
     assert type(change["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"]) is type(listen)
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-11-25"])
+async def test_progress_has_a_text_where_the_revision_knows_one(revision, autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize(revision)
+        request = session.request("tools/call", tool(), progress_token="t")
+        await (await stage.call()).ctx.progress(1, 2, "half")
+        params = (await request.message())["params"]
+        assert (params["progress"], params["total"]) == (1, 2)
+        assert params.get("message") == (None if revision == "2024-11-05" else "half")

@@ -26,6 +26,7 @@ async def test_a_delete_ends_what_is_in_flight_without_a_word_and_only_what_come
 ):
     async with staged() as stage:
         session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
         silent = session.request("tools/call", tool("silent"))
         talking = session.request("tools/call", tool("talking"))
         call = await stage.call("talking")
@@ -41,6 +42,7 @@ async def test_a_delete_ends_what_is_in_flight_without_a_word_and_only_what_come
         assert (await session.request("tools/list").ended()).status == 404
         await stage.assert_nothing_is_left()
         assert stage.bus.sessions == {}
+        assert inside.stage is SessionStage.ENDED
 
 
 async def test_a_delete_ends_the_get_stream_and_discards_what_is_held(autojump_clock):
@@ -53,6 +55,24 @@ async def test_a_delete_ends_the_get_stream_and_discards_what_is_held(autojump_c
         assert (await get.ended()).complete
         await other.delete().ended()
         assert sorted(str(receipt.fate) for receipt in held) == sorted([str(DELIVERED), str(ENDED)])
+        await stage.assert_nothing_is_left()
+
+
+async def test_a_delete_discards_what_waits_on_the_get_stream(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
+        get = await session.get().begun()
+        await stage.quiet()
+        get.stall()
+        receipts = []
+        for n in range(3):
+            receipts.append(inside.notify("notifications/x", {"n": n}))
+            await stage.quiet()
+        await session.delete().ended()
+        get.resume()
+        await get.ended()
+        assert receipts[-1].fate == ENDED
         await stage.assert_nothing_is_left()
 
 

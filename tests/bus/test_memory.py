@@ -244,6 +244,18 @@ async def test_whatever_is_the_largest_goes_when_there_is_too_much(keep, autojum
         assert "elicitation" in reply["error"]["message"], "served like any other"
 
 
+async def test_short_arguments_count_as_soon_as_their_handler_waits(autojump_clock):
+    async with kept(memory_bytes=20_000) as (bus, probe):
+        calls = []
+        for _ in range(5):
+            calls.append(probe.request("tools/call", {"name": "wait", "arguments": {"data": "x" * 3000}}))
+            await settle(bus)
+        assert bus.statistics().limits_reached == {"memory_bytes": 1}
+        assert 12_000 < bus.statistics().held_bytes < 20_000
+        [ended] = [call for call in calls if call.over]
+        assert "keeps too much in memory" in ended.messages[0]["error"]["message"]
+
+
 async def test_while_too_much_is_kept_that_may_not_end_newcomers_are_refused(autojump_clock):
     async with kept(memory_bytes=1000) as (bus, probe):
         output = bus.budget.account("standard output")

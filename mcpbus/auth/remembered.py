@@ -6,7 +6,7 @@ from typing import Final
 
 from mcpbus.auth.verifier import Verified
 
-_MOST_RECENT: Final = 256
+_MOST_RECENT: Final = 1024
 
 MOST_TOKENS: Final = 16 * 1024
 MOST_BYTES: Final = 16 * 1024 * 1024

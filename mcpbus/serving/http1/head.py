@@ -23,8 +23,11 @@ CHUNKED: Final = -1
 LONGEST_LINE: Final = 8 * 1024
 """Bytes of a request line; what is longer is refused with 414."""
 
-LONGEST_RECALLED: Final = 4 * 1024
+LONGEST_RECALLED: Final = 2 * 1024
 """Bytes of a head that is remembered: most of a long one are a token, with which its client comes again and again."""
+
+MOST_RECALLED: Final = 1024
+"""How many such heads are remembered: each user of a server has another one."""
 
 MOST_FIELDS: Final = 128
 """Header fields of one request; more are refused with 431."""
@@ -203,11 +206,11 @@ class Heads:
         self.longest = longest
         remembering = functools.lru_cache(maxsize=MOST_REMEMBERED)
         self._recall_plain = remembering(functools.partial(read_head, longest=longest))
-        self.recall = functools.lru_cache(maxsize=MOST_REMEMBERED)(self._read)
+        self.recall = functools.lru_cache(maxsize=MOST_RECALLED)(self._read)
 
     def read(self, data: bytes) -> RequestHead:
         """Read a whole head, as `read_head`."""
-        return read_head(data, self.longest) if len(data) > LONGEST_RECALLED else self.recall(data)
+        return self._read(data) if len(data) > LONGEST_RECALLED else self.recall(data)
 
     def _read(self, data: bytes) -> RequestHead:
         """Read a head, whose rest may be known, if it brings credentials: one line, and written as nearly all clients do."""

@@ -1,4 +1,4 @@
-"""Serving over HTTP/1.1 and HTTP/2, and with hypercorn, guarded, over WebSocket."""
+"""Serving over HTTP/1.1, HTTP/2 and WebSocket; ASGI applications of others with hypercorn, guarded."""
 
 from mcpbus.serving.asgi import AsgiApp, Drainable
 from mcpbus.serving.counters import Counters

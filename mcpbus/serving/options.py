@@ -44,7 +44,7 @@ class ServeOptions:
         drain_seconds: How long requests may go on after a shutdown was asked for.
         write_deadline_seconds: A client that accepts nothing for this long loses its connection.
         http1: Who reads HTTP/1.1, and WebSockets that begin as such, for an application that is mcpbus's own: "lane", which is several
-            times faster, or "hypercorn", which reads it for all others in any case.
+            times faster, or "hypercorn", which reads them for all others in any case.
         keep_alive_seconds: How long a connection without a request stays open. Many clients keep connections in
             a pool for a minute, and a server that is quicker to close races with their next request.
         websocket_ping_seconds: For how long nothing is said on a WebSocket before it is sent a ping frame, so that whatever is between us

@@ -192,3 +192,30 @@ async def test_the_agreeable_issuer_does_not_agree_to_what_was_made_up(form, err
         query = "client_id=client-1&redirect_uri=https://evil.example&code_challenge=x"
         answer = await probe.send("GET", target=f"/authorize?{query}").ended()
         assert answer.status == 400
+
+
+UPGRADE = (
+    "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: mcp\r\n{}\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("scopes", "status"), [(None, b"401 "), (["other"], b"403 "), (["files:read"], b"101 ")], ids=str
+)
+async def test_a_websocket_over_a_socket_is_asked_for_its_token_at_the_upgrade(scopes, status):
+    issuer = Issuer()
+    server = make_server(issuer.protect("http://127.0.0.1/mcp", scopes=["files:read"]))
+    field = "" if scopes is None else f"Authorization: {issuer.bearer('ada', scopes)['authorization']}\r\n"
+    async with server.open() as bus, trio.open_nursery() as nursery:
+        [url] = await nursery.start(
+            lambda task_status: bus.serve(bind="127.0.0.1:0", task_status=task_status)
+        )
+        port = httpx2.URL(url).port
+        with trio.fail_after(20):
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                await stream.send_all(UPGRADE.format(field).encode())
+                answer = await stream.receive_some()
+        assert answer.startswith(b"HTTP/1.1 " + status)
+        assert (b"www-authenticate: Bearer" in answer) is (status != b"101 ")
+        nursery.cancel_scope.cancel()

@@ -8,7 +8,7 @@ import trio
 from mcpbus import Context, Limits, Server
 from mcpbus.core.receipt import Place
 from mcpbus.testing import open_bus, open_probe, settle
-from mcpbus.transports.duplex import run_channel
+from mcpbus.transports.lines import run_channel
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 CLAIM = {

@@ -12,7 +12,7 @@ from mcpbus.core.session import Stage as SessionStage
 from mcpbus.protocol.owners import LOCAL
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_probe
-from mcpbus.transports.duplex import run_channel
+from mcpbus.transports.lines import run_channel
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 ENDED = Fate.discarded(Reason.SESSION_ENDED)

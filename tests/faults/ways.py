@@ -10,7 +10,7 @@ from peers import Http2, head_of, serving
 
 from mcpbus import ProtocolError
 from mcpbus.testing import open_probe
-from mcpbus.transports.duplex import run_channel
+from mcpbus.transports.lines import run_channel
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mcpbus import Bus
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import AsgiProbe, Recording, open_bus, open_probe, settle
-from mcpbus.transports.duplex import run_channel
+from mcpbus.transports.lines import run_channel
 from tests.fuzz.fuzz_messages import (
     CAPABILITIES,
     CLAIM,

@@ -21,7 +21,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_result,
 )
 from mcpbus.testing import Recording
-from mcpbus.transports.duplex import run_channel
+from mcpbus.transports.lines import run_channel
 
 
 class Ear:

@@ -24,7 +24,7 @@ from mcpbus.serving.guard import Accepted
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.testing import open_bus, open_client
 from mcpbus.transports import duplex
-from mcpbus.transports.duplex import run_channel
+from mcpbus.transports.lines import run_channel
 
 
 class OddError(BaseException):

@@ -10,7 +10,7 @@ from channels import call, house, initialize, notification, request, sse, ws
 from mcpbus import DELIVERED, Context
 from mcpbus.protocol.jsonrpc import MAX_BATCH
 from mcpbus.protocol.routes import Reason
-from mcpbus.transports.duplex import run_channel
+from mcpbus.transports.lines import run_channel
 
 B = "2025-03-26"
 OTHERS = ["2024-11-05", "2025-06-18", "2025-11-25"]

@@ -8,7 +8,8 @@ import trio
 from channels import INITIALIZED, call, house, initialize, request
 
 from mcpbus.core.admission import Overloaded
-from mcpbus.transports.duplex import Channel, run_channel
+from mcpbus.transports.duplex import Channel
+from mcpbus.transports.lines import run_channel
 
 
 class Lines:

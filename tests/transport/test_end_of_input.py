@@ -9,7 +9,7 @@ from channels import INITIALIZED, call, house, initialize, request
 
 from mcpbus import CannotAskError, Context
 from mcpbus.testing import settle
-from mcpbus.transports.duplex import run_channel
+from mcpbus.transports.lines import run_channel
 
 DRAIN = 5
 LEGACY = "2025-11-25"

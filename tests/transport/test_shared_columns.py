@@ -20,7 +20,7 @@ from channels import (
 
 from mcpbus import Context
 from mcpbus.protocol.routes import Reason
-from mcpbus.transports.duplex import run_channel
+from mcpbus.transports.lines import run_channel
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 

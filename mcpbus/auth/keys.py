@@ -43,6 +43,10 @@ class Keys:
         self._issuer = issuer
         self._address = address
         self._web = web
+        self._run: trio.lowlevel.TrioToken | None = None
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self._keys: Sequence[Key] | None = None
         self._fetched = -math.inf
         self._tried = -math.inf
@@ -58,6 +62,10 @@ class Keys:
         Raises:
             UnavailableError: None is known, and the issuer cannot be asked for more.
         """
+        run = trio.lowlevel.current_trio_token()
+        if run is not self._run:  # whose clock is another one
+            self._run = run
+            self._begin_anew()
         found = self._known(fits)
         age = trio.current_time() - self._fetched
         if found:

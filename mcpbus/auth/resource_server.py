@@ -1,6 +1,7 @@
 """A server for which others issue tokens: who may ask it what (OAuth 2.1, RFC 6750, RFC 9728)."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -72,7 +73,7 @@ class ResourceServer:
         self._name = name
         self._documentation = documentation
         self._remembered = RememberedTokens()
-        self._silent_until = 0.0
+        self._complained = -math.inf
         unknown = challenge(self.metadata_url, self._needed)
         self._without_token = _refuse(
             401, "a token is needed; WWW-Authenticate says where to get one", unknown
@@ -162,8 +163,8 @@ class ResourceServer:
     def _complain(self, error: UnavailableError) -> None:
         """Tell the log that tokens cannot be verified, now and then: clients come again and again."""
         now = trio.current_time()
-        if now >= self._silent_until:
-            self._silent_until = now + _QUIET_SECONDS
+        if abs(now - self._complained) >= _QUIET_SECONDS:
+            self._complained = now
             _log.warning("tokens cannot be verified: %s", error)
 
     def __repr__(self) -> str:

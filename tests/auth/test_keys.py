@@ -7,6 +7,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric import rsa
 from guarded import RESOURCE, bearing, challenge_of, guarded
 from joserfc.util import int_to_base64
+from trio.testing import MockClock
 
 from mcpbus.auth import InvalidTokenError, JwtVerifier, UnavailableError
 from mcpbus.auth.keys import MOST_KEYS, read_key
@@ -332,3 +333,21 @@ async def test_a_dead_issuer_is_told_in_the_log_now_and_then(autojump_clock, cap
 
 def test_a_long_document_is_longer_than_any_set_of_keys_that_is_looked_at():
     assert LONGEST_DOCUMENT > MOST_KEYS * 2048
+
+
+@pytest.mark.parametrize("earlier", ["good", "perhaps"])
+def test_what_was_found_out_in_another_run_of_trio_is_not_believed_by_its_clock(earlier):
+    issuer = Issuer()
+    ask = Asking(issuer)
+
+    async def run():
+        return await ask(issuer.token(lifetime=HOUR))
+
+    # The later run's clock shows less, as if what the earlier one did were still to come.
+    clock = MockClock(autojump_threshold=0)
+    clock.jump(1_000_000)
+    issuer.down = earlier == "perhaps"
+    assert trio.run(run, clock=clock) == earlier
+    issuer.down = False
+    assert trio.run(run, clock=MockClock(autojump_threshold=0)) == "good"
+    assert fetches(issuer) == (2 if earlier == "good" else 1)

@@ -295,6 +295,33 @@ async def test_a_limit_that_is_reached_is_counted_and_the_log_says_through_whom(
         assert said.levelno == (logging.INFO if limit in USUAL else logging.WARNING)
 
 
+async def say_much_on_a_listen(stage):
+    uris = [f"res://{n}" for n in range(4)]
+    stream = listen(stage, resourceSubscriptions=uris)
+    await stream.message()
+    stream.stall()
+    for uri in uris:
+        stage.bus.resource_updated(uri)
+        await stage.quiet()
+
+
+async def say_much_in_a_request(stage):
+    stream = call(stage)
+    running = await stage.call()
+    stream.stall()
+    for n in range(4):
+        await running.ctx.notify("notifications/x", {"n": n})
+        await stage.quiet()
+
+
+@pytest.mark.parametrize("say_much", [say_much_on_a_listen, say_much_in_a_request])
+async def test_the_log_says_whose_stream_is_full(say_much, autojump_clock, caplog):
+    async with staged(authenticate=authenticate, limits={"outbox_items": 1}) as stage:
+        await say_much(stage)
+        [said] = [line for line in caplog.messages if line.startswith("outbox_items")]
+        assert said.startswith("outbox_items was reached by bob: ")
+
+
 def test_no_limit_is_left_out():
     fields = attrs.fields_dict(Limits).keys()
     assert fields == (reaching.keys() - attrs.fields_dict(HttpOptions).keys()) | NO_LIMIT.keys()

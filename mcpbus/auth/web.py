@@ -51,9 +51,11 @@ class HttpxWeb:
             ):
                 body = bytearray()
                 async for chunk in response.aiter_bytes():
-                    body += chunk
-                    if len(body) > LONGEST_DOCUMENT:
-                        raise UnavailableError(f"the answer of {url} is longer than {LONGEST_DOCUMENT} bytes")
+                    # To its end, or that of our patience: what is left in the middle is left to the garbage collector.
+                    if len(body) <= LONGEST_DOCUMENT:
+                        body += chunk
+                if len(body) > LONGEST_DOCUMENT:
+                    raise UnavailableError(f"the answer of {url} is longer than {LONGEST_DOCUMENT} bytes")
                 return response.status_code, bytes(body)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise UnavailableError(f"{url} cannot be asked: {error!r}") from error

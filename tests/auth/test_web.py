@@ -1,0 +1,77 @@
+"""How issuers are asked over real sockets: short documents, no redirects, and the login where it belongs."""
+
+import base64
+import json
+
+import pytest
+import trio
+
+from mcpbus import ServeOptions
+from mcpbus.auth import UnavailableError
+from mcpbus.auth.web import LONGEST_DOCUMENT, HttpxWeb, ask
+from mcpbus.serving import serve
+
+
+async def app(scope, receive, send):
+    """An issuer that answers by the path."""
+    if scope["type"] != "http":
+        for phase in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{phase}.complete"})
+        return
+    body = (await receive())["body"]
+    fields = {name.decode(): value.decode() for name, value in scope["headers"]}
+    status, headers, answer = 200, [], b"{}"
+    match scope["path"]:
+        case "/long":
+            answer = b" " * (LONGEST_DOCUMENT + 1)
+        case "/elsewhere":
+            status, headers = 302, [(b"location", b"/said")]
+        case "/said":
+            said = {"verb": scope["method"], "body": body.decode(), "fields": fields}
+            answer = json.dumps(said).encode()
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer})
+
+
+async def asked(path, *arguments):
+    """Ask that issuer."""
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            options = ServeOptions(bind="127.0.0.1:0")
+            [url] = await nursery.start(lambda task_status: serve(app, options, task_status=task_status))
+            try:
+                return await ask(
+                    HttpxWeb(), arguments[0] if arguments else "GET", f"{url}{path}", *arguments[1:]
+                )
+            finally:
+                nursery.cancel_scope.cancel()
+
+
+async def test_a_document():
+    said = await asked("/said")
+    assert (said["verb"], said["fields"]["accept"], "authorization" in said["fields"]) == (
+        "GET",
+        "application/json",
+        False,
+    )
+
+
+async def test_a_question_with_a_login():
+    said = await asked("/said", "POST", {"token": "a b"}, ("files", "s3cret"))
+    assert (said["verb"], said["body"]) == ("POST", "token=a+b")
+    assert said["fields"]["authorization"] == "Basic " + base64.b64encode(b"files:s3cret").decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("/long", "is longer than"), ("/elsewhere", "answered 302"), ("/\x00", "cannot be asked")],
+)
+async def test_what_is_not_believed(path, why):
+    with pytest.RaisesGroup(pytest.RaisesExc(UnavailableError, match=why), flatten_subgroups=True):
+        await asked(path)
+
+
+async def test_who_is_not_there():
+    with pytest.raises(UnavailableError, match="cannot be asked"):
+        await ask(HttpxWeb(), "GET", "http://127.0.0.1:1/keys")

@@ -10,7 +10,7 @@ import msgspec
 from mcpbus.cli.arguments import read_arguments
 from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
 from mcpbus.cli.questions import Interview
-from mcpbus.cli.terminal import printable
+from mcpbus.cli.terminal import echo_json, pretty_json, printable
 from mcpbus.client.client import Client
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
@@ -54,7 +54,7 @@ def call(  # noqa: PLR0917 - click gives each by its name
         try:
             read = read_arguments(arguments, described.get("inputSchema"))
         except ValueError as fault:
-            raise click.UsageError(f"{tool}: {fault}") from None
+            raise click.UsageError(printable(f"{tool}: {fault}")) from None
         patience.heard()
         if client.revision.era is Era.LEGACY and "logging" in (await client.describe()).capabilities:
             await client.request("logging/setLevel", {"level": log_level})
@@ -64,7 +64,7 @@ def call(  # noqa: PLR0917 - click gives each by its name
     converse(given, talk, interview=Interview, most=max_time)
     failed = results[0].get("isError") is True
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(results[0]), indent=2))
+        echo_json(results[0])
     else:
         for text in _texts(results[0]):
             stream = sys.stderr if failed else sys.stdout
@@ -113,8 +113,7 @@ def _texts(result: dict[str, Any]) -> list[str]:
     shown = next((value for value in values if value in said or value == texts), structured)
     if shown in texts:
         return texts
-    pretty = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
-    return [text for text in texts if shown not in (_decode(text), texts)] + [pretty]
+    return [text for text in texts if shown not in (_decode(text), texts)] + [pretty_json(shown)]
 
 
 def _decode(text: str) -> Any:

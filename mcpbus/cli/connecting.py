@@ -13,6 +13,7 @@ import click
 import trio
 
 from mcpbus.cli.targets import load_server
+from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client, OnQuestion
 from mcpbus.client.errors import ClientError, StatusError
 from mcpbus.client.process import connect_process
@@ -112,10 +113,17 @@ def read_headers(_: click.Context, option: click.Parameter, values: tuple[str, .
     return headers
 
 
+class _Field(click.types.StringParamType):
+    """A header field; in an environment variable there is one on each line."""
+
+    envvar_list_splitter = "\n"
+
+
 header_option = click.option(
     "--header",
     "headers",
     multiple=True,
+    type=_Field(),
     metavar="'NAME: VALUE'",
     callback=read_headers,
     help="A header field of each request to a URL, such as 'Authorization: Bearer TOKEN'; may be repeated.",
@@ -178,7 +186,7 @@ def converse(
     except BaseException as error:
         cause = _sole(error)
         if isinstance(cause, ProtocolError | ClientError):
-            raise click.ClickException(_explain(cause)) from None
+            raise click.ClickException(printable(_explain(cause))) from None
         if cause is error:
             raise
         raise cause from None

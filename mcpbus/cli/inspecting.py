@@ -9,7 +9,7 @@ import msgspec
 
 from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
 from mcpbus.cli.schemas import label
-from mcpbus.cli.terminal import echo_columns, first_line, printable
+from mcpbus.cli.terminal import echo_columns, echo_json, first_line, printable
 from mcpbus.client.client import Client, ServerDescription
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, ProtocolError
 
@@ -61,7 +61,7 @@ def inspect(given: Connecting, as_json: bool) -> None:
 
     converse(given, talk)
     if as_json:
-        click.echo(_as_json(offers[0]))
+        echo_json(_document(offers[0]))
     else:
         _show(offers[0])
 
@@ -85,8 +85,8 @@ def _name(kind: str, item: dict[str, Any]) -> str:
     return printable(item.get(member, ""))
 
 
-def _as_json(offer: _Offer) -> str:
-    document = {
+def _document(offer: _Offer) -> dict[str, Any]:
+    return {
         "name": offer.server.name,
         "version": offer.server.version,
         "revision": offer.revision,
@@ -94,7 +94,6 @@ def _as_json(offer: _Offer) -> str:
         "capabilities": offer.server.capabilities,
         **offer.items,
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def _show(offer: _Offer) -> None:

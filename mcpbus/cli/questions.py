@@ -18,13 +18,14 @@ _ACTIONS = click.Choice(["accept", "decline", "cancel"])
 class Interview:
     """Answers the questions of a server, one at a time.
 
+    Nothing else goes on while somebody types. A thread that waits for a terminal could not be ended with the program.
+
     Args:
         patience: Stands still while somebody is asked.
     """
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
-        self._turn = trio.Lock()
 
     async def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer a question; without a terminal it is declined."""
@@ -36,16 +37,18 @@ class Interview:
         if not can_ask():
             click.echo(f"The server asks: {message}\nDeclined: there is no terminal to ask in.", err=True)
             return {"action": "decline"}
-        async with self._turn:
-            with self._patience.asking():
-                return await trio.to_thread.run_sync(_ask, message, params, abandon_on_cancel=True)
+        await trio.lowlevel.checkpoint()
+        with self._patience.asking():
+            return _ask(message, params)
 
 
 def _ask(message: str, params: dict[str, Any]) -> dict[str, Any]:
     click.echo(f"\nThe server asks: {message}", err=True)
     try:
         return _ask_url(params) if params.get("mode") == "url" else _ask_form(params.get("requestedSchema"))
-    except click.Abort:
+    except click.Abort as abort:
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
         click.echo("", err=True)
         return {"action": "cancel"}
 
@@ -56,7 +59,14 @@ def _choose(question: str) -> str:
 
 def _ask_url(params: dict[str, Any]) -> dict[str, Any]:
     url = printable(params.get("url", ""))
-    click.echo(f"It wants you to open a page of {urlsplit(url).netloc}:\n{url}", err=True)
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        host = None
+    if host is None:
+        click.echo(f"Declined: it wants you to open {url!r}, which is no URL.", err=True)
+        return {"action": "decline"}
+    click.echo(f"It wants you to open a page of {host}:\n{url}", err=True)
     return {"action": _choose("Open it yourself, and say")}
 
 

@@ -3,8 +3,10 @@
 import re
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
+import msgspec
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -12,6 +14,17 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def printable(text: object) -> str:
     """Return text without the control characters that would steer a terminal."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
+
+
+def pretty_json(value: Any) -> str:
+    """Return a value as JSON that people can read."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def echo_json(value: Any) -> None:
+    """Print a value as JSON: as it is, but on a terminal."""
+    text = pretty_json(value)
+    click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
 def first_line(text: object) -> str:

@@ -1,17 +1,22 @@
 """`mcpbus inspect`, `list` and `call`, in process, over HTTP and with a child."""
 
 import json
+import os
+import pty
 import re
+import select
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from mcpbus.cli import main, questions
+from mcpbus.cli import inspecting, main, questions
 from mcpbus.client import process
 
 TESTS = Path(__file__).parents[1]
@@ -162,6 +167,54 @@ def test_a_page_is_not_opened_but_named(monkeypatch):
     assert "It wants you to open a page of pay.example.com:\nhttps://pay.example.com/42\n" in err
 
 
+@pytest.mark.parametrize("url", ["https://[", "no page", ""])
+def test_a_page_that_has_no_host_is_declined(url):
+    result = CliRunner().invoke(
+        click.command()(lambda: click.echo(questions._ask_url({"url": url})["action"]))
+    )
+    assert result.stdout == "decline\n"
+    assert "which is no URL" in result.stderr
+
+
+def test_a_page_is_named_by_its_host_and_by_nothing_that_looks_like_one():
+    command = click.command()(
+        lambda: click.echo(questions._ask_url({"url": "https://bank.example@evil.example/"})["action"])
+    )
+    assert "a page of evil.example:" in CliRunner().invoke(command, input="accept\n").stderr
+
+
+def at_a_terminal(*arguments, typed):
+    """Run a command at a terminal of its own, and type when it asks; return its status and what is on the screen."""
+    terminal, its = pty.openpty()
+    take = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from mcpbus.cli import main; main()"
+    command = [sys.executable, "-c", take, *arguments]
+    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, start_new_session=True) as child:
+        os.close(its)
+        screen = b""
+        with suppress(OSError):  # it has ended
+            asked = False
+            while True:
+                silent = not select.select([terminal], [], [], 2)[0]
+                screen += b"" if silent else os.read(terminal, 4096)
+                # A signal that comes just before a read begins is noticed after it: so the key is pressed again.
+                if b"[accept]: " in screen and (silent or not asked):
+                    asked = True
+                    os.write(terminal, typed)
+        os.close(terminal)
+    return child.returncode, screen.decode()
+
+
+def test_at_a_terminal_a_page_is_asked_for():
+    status, screen = at_a_terminal("call", ASKING, "pay", typed=b"decline\n")
+    assert (status, screen.splitlines()[-1]) == (0, "Declined")
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_ctrl_c_at_a_question_ends_the_command(revision):
+    status, screen = at_a_terminal("call", ASKING, "plan", "--revision", revision, typed=b"\x03")
+    assert (status, screen.splitlines()[-1]) == (1, "Aborted!")
+
+
 def test_without_a_terminal_a_question_is_declined_and_it_is_said_so():
     out, err = run("call", ASKING, "plan")
     assert out == "Declined None\n"
@@ -253,3 +306,20 @@ def test_without_the_library_for_http_it_is_said_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "mcpbus.client.http", raising=False)
     _, err = run("list", "http://127.0.0.1:9/mcp", status=1)
     assert "pip install 'mcpbus-server[client]'" in err
+
+
+def test_a_header_may_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("MCPBUS_LIST_HEADERS", "Authorization: Bearer a b\nX-More: 1")
+    read = []
+    monkeypatch.setattr(inspecting, "converse", lambda given, _: read.append(dict(given.headers)))
+    run("list", "http://a.example/mcp")
+    assert read == [{"Authorization": "Bearer a b", "X-More": "1"}]
+
+
+def test_what_a_server_says_of_an_error_does_not_steer_the_terminal(tmp_path):
+    (tmp_path / "evil.py").write_text(
+        "from mcpbus import ProtocolError, Server\nserver = Server('evil')\n"
+        "@server.tool\nasync def a() -> str:\n    raise ProtocolError(5, 'clear\\x1b[2J')\n"
+    )
+    _, err = run("call", str(tmp_path / "evil.py"), "a", status=1)
+    assert err == "Error: the server answered with an error: clear\N{REPLACEMENT CHARACTER}[2J (5)\n"

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import asynccontextmanager
+from time import thread_time
 
 import h2.events
 import pytest
@@ -165,6 +166,33 @@ async def test_calls_that_come_together_are_answered_each_with_its_own(autojump_
     async with connected() as client:
         ids = [await client.call("echo", text=str(n)) for n in range(90)]
         assert [await client.result(each) for each in ids] == [str(n) for n in range(90)]
+
+
+async def test_answers_that_are_there_do_not_wait_for_what_is_known_to_take_long(autojump_clock):
+    tools, writes, before = Tools(), [], []
+
+    @tools.server.tool
+    async def compute() -> str:
+        before.append(len(writes))
+        until = thread_time() + 0.01
+        while thread_time() < until:
+            pass
+        return "done"
+
+    async def later():
+        pass
+
+    async with connected(tools) as client:
+        await client.result(await client.call("compute"))
+        client.server._sends_now = lambda data: writes.append(data) or len(data)
+        flush, client.flush = client.flush, later
+        for tool, arguments in (("echo", {"text": "x"}), ("echo", {"text": "y"}), ("compute", {})):
+            await client.call(tool, **arguments)
+        client.flush = flush
+        await client.flush()
+        await trio.testing.wait_all_tasks_blocked()
+    assert before == [0, 1]
+    assert len(writes) == 2
 
 
 async def test_what_a_handler_says_leaves_while_it_runs(autojump_clock):

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from time import perf_counter
+from time import thread_time
 from typing import Any, Final, Protocol
 
 import trio
@@ -51,6 +51,8 @@ _MOST_AT_ONCE: Final = 256 * 1024
 """Bytes that are written before other connections have a turn."""
 _MOST_HEARD: Final = 64 * 1024
 """Bytes that are read from a client that takes nothing meanwhile."""
+_SLOW_SECONDS: Final = 0.001
+"""What a request has to take of our own time for the answers before it to be written first: a write is for all streams, and takes some too."""
 _GATHER_SECONDS: Final = 0.001
 """For how long after a write what is said waits for the end of the scheduler's turn."""
 
@@ -362,7 +364,7 @@ class Http2Connection:
         pace = facts.pace
         if pace.slow:
             self._flush()  # answers that are there do not wait for it
-        begun = perf_counter()
+        begun = thread_time()
         request.scope = self._scope
         respond = facts.endpoint.respond
         cleared = facts.cleared and request.read.length is not None  # otherwise it may be too long
@@ -378,7 +380,8 @@ class Http2Connection:
         if isinstance(result, Answer):
             request.finish(result)
             result = None
-        pace.took(perf_counter() - begun)
+        seconds = thread_time() - begun
+        pace.took(seconds if seconds > _SLOW_SECONDS else 0.0)
         return result
 
     def start(self, request: Http2Request, function: Callable[..., Awaitable[object]], *args: Any) -> None:

@@ -43,14 +43,15 @@ class HttpxWeb:
     ) -> tuple[int, bytes]:
         """See `Web`."""
         auth = None if login is None else httpx2.BasicAuth(*login)
-        headers = {"accept": "application/json"}
+        # What is packed may be far longer than it looks.
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
         try:
             async with (
                 httpx2.AsyncClient(follow_redirects=False, timeout=SECONDS) as client,
                 client.stream(verb, url, data=form, auth=auth, headers=headers) as response,
             ):
                 body = bytearray()
-                async for chunk in response.aiter_bytes():
+                async for chunk in response.aiter_raw():
                     # To its end, or that of our patience: what is left in the middle is left to the garbage collector.
                     if len(body) <= LONGEST_DOCUMENT:
                         body += chunk

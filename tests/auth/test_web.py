@@ -1,6 +1,7 @@
 """How issuers are asked over real sockets: short documents, no redirects, and the login where it belongs."""
 
 import base64
+import gzip
 import json
 
 import pytest
@@ -25,6 +26,8 @@ async def app(scope, receive, send):
     match scope["path"]:
         case "/long":
             answer = b" " * (LONGEST_DOCUMENT + 1)
+        case "/packed":
+            headers, answer = [(b"content-encoding", b"gzip")], gzip.compress(b"{}")
         case "/elsewhere":
             status, headers = 302, [(b"location", b"/said")]
         case "/said":
@@ -65,7 +68,12 @@ async def test_a_question_with_a_login():
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [("/long", "is longer than"), ("/elsewhere", "answered 302"), ("/\x00", "cannot be asked")],
+    [
+        ("/long", "is longer than"),
+        ("/elsewhere", "answered 302"),
+        ("/packed", "is not JSON"),
+        ("/\x00", "cannot be asked"),
+    ],
 )
 async def test_what_is_not_believed(path, why):
     with pytest.RaisesGroup(pytest.RaisesExc(UnavailableError, match=why), flatten_subgroups=True):

@@ -35,7 +35,7 @@ _LAST_WORDS_SECONDS: Final = 1.0
 _MOST_FRAMES: Final = 10
 """That are shown from either end of a stack."""
 
-_MACHINERY: Final = frozenset({"trio", "outcome", "mcpbus", "actors"})
+_MACHINERY: Final = frozenset({"trio", "outcome", "mcpbus", "mcpbus_actors"})
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client, OnQuestion
 from mcpbus.client.errors import ClientError, StatusError
 from mcpbus.client.process import connect_process
+from mcpbus.features.function import sole_cause
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import LATEST, REVISIONS
 
@@ -184,7 +185,7 @@ def converse(
     try:
         trio.run(_converse, given, connect, talk, interview, most)
     except BaseException as error:
-        cause = _sole(error)
+        cause = sole_cause(error)
         if isinstance(cause, ProtocolError | ClientError):
             raise click.ClickException(printable(_explain(cause))) from None
         if cause is error:
@@ -244,13 +245,6 @@ def _connector(given: Connecting) -> _Connect:
             yield client
 
     return connect
-
-
-def _sole(error: BaseException) -> BaseException:
-    """What was raised, without the nurseries around it."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 def _explain(error: BaseException) -> str:

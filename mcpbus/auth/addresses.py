@@ -1,7 +1,8 @@
 """Addresses of resources and of issuers: which are acceptable, and where their metadata is."""
 
-from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
+
+from mcpbus.protocol.http.origin import is_loopback_host
 
 
 def read_address(text: str, what: str) -> SplitResult:
@@ -27,23 +28,13 @@ def read_address(text: str, what: str) -> SplitResult:
         or " " in text
     ):
         raise ValueError(f"{what} is {text!r}: write an address such as https://example.com/mcp")
-    if parts.scheme == "http" and not is_loopback(host):
+    if parts.scheme == "http" and not is_loopback_host(host):
         raise ValueError(
             f"{what} is {text!r}: it must be https, or http on this machine, as http://127.0.0.1"
         )
     if parts.username is not None or parts.fragment or text.endswith("#"):
         raise ValueError(f"{what} is {text!r}: it has neither a user nor a fragment")
     return parts
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def canonical(text: str) -> str:

@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 import msgspec
 import trio
 
-from mcpbus.auth.addresses import canonical, is_loopback
+from mcpbus.auth.addresses import canonical
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.remembered import RememberedTokens
 from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, TokenVerifier, UnavailableError
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.bearer import LONGEST_TOKEN, MalformedAuthorizationError, challenge, read_token
 from mcpbus.protocol.http.messages import Answer, Head, refusal
+from mcpbus.protocol.http.origin import is_loopback_host
 from mcpbus.protocol.http.resource_metadata import WELL_KNOWN
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.scopes import Scopes, read_scopes
@@ -63,7 +64,7 @@ class ResourceServer:
         self.verifier = verifier
         self.clock: Callable[[], float] = time.time
         parts = urlsplit(self.resource)
-        if verifier.local and not is_loopback(parts.hostname or ""):
+        if verifier.local and not is_loopback_host(parts.hostname or ""):
             raise ValueError(
                 f"{type(verifier).__name__} is for development, on this machine alone: {resource} is elsewhere"
             )

@@ -206,12 +206,15 @@ def is_loopback(authority: str) -> bool:
 @functools.lru_cache(maxsize=256)
 def _remembered_loopback(authority: str) -> bool:
     parts = _AUTHORITY.fullmatch(authority)
-    if parts is None:
-        return False
-    if parts[1] == "localhost":
+    return parts is not None and is_loopback_host(parts[1].strip("[]"))
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a host, without brackets and port, is this machine."""
+    if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(parts[1].strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -1,11 +1,7 @@
-"""The answer of one request as a stream says it, written in the stack of whoever speaks: no task waits for it.
-
-What is said first is written at once. What follows within a millisecond goes out together, one turn of the scheduler
-later. Only where the client does not take it fast enough does a task wait until it has.
-"""
+"""The answer of one HTTP/1.1 request as a stream says it. Only where the client does not take it fast enough does a task wait until it has."""
 
 import math
-from typing import Final, Protocol
+from typing import Protocol
 
 import trio
 
@@ -13,9 +9,8 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import Outgoing
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.http1.request import Connection, Http1Request
-from mcpbus.transports.response import Opened, Rendering
-
-_GATHER_SECONDS: Final = 0.001
+from mcpbus.serving.response_writer import GatheringWriter
+from mcpbus.transports.response import Opened
 
 
 class Gathering(Connection, Protocol):
@@ -25,7 +20,7 @@ class Gathering(Connection, Protocol):
         """Have `write_now` called after the turn: the connection's own, or the scheduler's."""
 
 
-class Http1ResponseWriter:
+class Http1ResponseWriter(GatheringWriter):
     """Writes what comes on a stream to an HTTP/1.1 connection.
 
     Args:
@@ -35,49 +30,13 @@ class Http1ResponseWriter:
         limits: How long the answer may be quiet, and its client slow.
     """
 
-    __slots__ = (
-        "_connection",
-        "_gathers",
-        "_limits",
-        "_over",
-        "_rendering",
-        "_request",
-        "_sending",
-        "_stream",
-        "_wire",
-        "_writer",
-        "_written_at",
-    )
+    __slots__ = ("_connection", "_request", "_wire")
 
     def __init__(self, connection: Gathering, request: Http1Request, opened: Opened, limits: Limits) -> None:
+        super().__init__(opened, limits)
         self._connection = connection
         self._wire = connection.wire
         self._request = request
-        self._stream = opened.stream
-        self._writer = opened.writer
-        self._rendering = Rendering(opened)
-        self._limits = limits
-        self._gathers = False
-        self._sending = False
-        self._over = False
-        self._written_at = -math.inf
-
-    def begin(self) -> None:
-        """Write what is there, and from now on what comes."""
-        self._writer.connection = self
-        self._writer.notify = self._notice
-        self._keep_alive_later()
-        self.write_now()
-        if self._rendering.is_early:
-            self.keep_alive()
-
-    def cancel(self) -> None:
-        """End the connection in the middle of the answer: it is lost, or another one has taken its place."""
-        if not self._over:
-            self._over = True
-            self._writer.notify = self._writer.connection = None
-            self._writer.__exit__()
-            self._connection.lose()
 
     def keep_alive(self) -> None:
         """Say something without meaning, if there was nothing else for a while."""
@@ -87,26 +46,13 @@ class Http1ResponseWriter:
         elif not self._sending and not self._over:
             self._write([])
 
-    def write_now(self) -> None:
-        """Write all that waits. See `Writer`."""
-        self._gathers = False
-        while not self._sending and not self._over:
-            batch = self._writer.take_now()
-            if batch == []:
-                return
-            self._write(batch)
+    def _write_later(self) -> None:
+        self._connection.flush_later(self)
 
-    def _notice(self, final: bool) -> None:
-        if self._sending or self._over or (self._gathers and not final):
-            return
-        if final or trio.current_time() - self._written_at >= _GATHER_SECONDS:
-            self.write_now()
-        else:
-            self._gathers = True
-            self._connection.flush_later(self)
+    def _lose(self) -> None:
+        self._connection.lose()
 
     def _write(self, batch: list[Outgoing] | None) -> None:
-        """Write a batch, a comment if it is empty, or the end if there is none. Nothing is raised: whoever speaks is not to blame."""
         request = self._request
         try:
             data = self._encode(batch)
@@ -150,8 +96,7 @@ class Http1ResponseWriter:
     def _sent(self, *, said: bool, last: bool) -> None:
         if last:
             # The stream may end as soon as it hears of this, and would say so.
-            self._over = True
-            self._writer.notify = self._writer.connection = None
+            self._let_go()
         if said:
             self._writer.written()  # with the last of it the stream ends
         if last:

@@ -181,7 +181,7 @@ class Http2Request:
                 self.waits_for_body = False
                 self.refuse(too_slow("body_timeout"))
             elif self._writer is not None:
-                self._writer.wake()
+                self._writer.keep_alive()
 
     def _give_up_stalled(self) -> None:
         connection = self._connection

@@ -155,8 +155,9 @@ class ResourceRead(msgspec.Struct, frozen=True):
             self._raise_translated(_failure(error, self.label), revision)
 
     def _raise_translated(self, error: BaseException, revision: Revision) -> Never:
-        if isinstance(sole_cause(error), ResourceNotFoundError):
-            raise resource_not_found(self.uri, revision.resource_not_found) from error
+        cause = sole_cause(error)
+        if isinstance(cause, ResourceNotFoundError):
+            raise resource_not_found(self.uri, revision.resource_not_found, str(cause)) from error
         _raise_translated(error, self.label)
 
 

@@ -16,7 +16,7 @@ class ToolError(Exception):
 class ResourceNotFoundError(Exception):
     """What a URI names does not exist.
 
-    Raise it in a resource function; the client gets the code that its revision gives to a missing resource
+    Raise it in a resource function; the client gets its text, and the code that its revision gives to a missing resource
     (-32002 before 2026-07-28, -32602 since), with the URI in ``data.uri``.
     """
 

@@ -132,11 +132,13 @@ def unsupported_protocol_version(requested: str, supported: Iterable[str]) -> Pr
     )
 
 
-def resource_not_found(uri: str, code: int) -> ProtocolError:
+def resource_not_found(uri: str, code: int, why: str = "") -> ProtocolError:
     """No such resource (rule R-3).
 
     Args:
         uri: as the client asked for it; it becomes `data.uri`.
         code: `Revision.resource_not_found` of the request's revision.
+        why: what the author of the resource says about it.
     """
-    return ProtocolError(code, f"Resource not found: {quoted(uri)}", {"uri": uri})
+    said = f"Resource not found: {quoted(uri)}"
+    return ProtocolError(code, f"{said}: {why}" if why else said, {"uri": uri})

@@ -67,6 +67,16 @@ async def test_a_resource_that_is_not_there(server, connect, revision, code, uri
     assert refused.value.data == {"uri": uri}
 
 
+async def test_what_its_author_says_of_a_resource_that_is_not_there_is_told(server, client):
+    @server.resource("users://{id}")
+    async def user(id: str) -> str:  # noqa: A002
+        raise ResourceNotFoundError(f"{id} has left")
+
+    with pytest.raises(ProtocolError) as refused:
+        await client.run("resources/read", uri="users://ada")
+    assert refused.value.message == "Resource not found: 'users://ada': ada has left"
+
+
 async def test_variables_are_converted_and_optional_ones_left_to_their_defaults(server, client):
     @server.resource("x://{n}{?deep,limit}")
     async def read(n: int, deep: bool = False, limit: int = 5) -> list:

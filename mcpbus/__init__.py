@@ -21,19 +21,22 @@ from mcpbus.asking import (
     ToolUseResult,
 )
 from mcpbus.bus import Bus
+from mcpbus.client.client import Client
 from mcpbus.core.client_notification import ClientNotification
-from mcpbus.core.context import Client, Context
+from mcpbus.core.context import ClientInfo, Context
 from mcpbus.core.limits import Limits
 from mcpbus.core.receipt import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
 from mcpbus.core.session import Session
 from mcpbus.core.statistics import Statistics
 from mcpbus.core.sync_context import SyncContext
-from mcpbus.dispatch.runner import Invocation
+from mcpbus.dispatch.runner import CallNext, Invocation, Middleware
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
+from mcpbus.features.tool import Tool, tool
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.authentication import Unauthorized
+from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import (
@@ -67,9 +70,11 @@ __all__ = [
     "BlobResourceContents",
     "Broadcast",
     "Bus",
+    "CallNext",
     "Cancelled",
     "CannotAskError",
     "Client",
+    "ClientInfo",
     "ClientNotification",
     "ClientRefusedError",
     "Completion",
@@ -81,6 +86,7 @@ __all__ = [
     "EmbeddedResource",
     "Fate",
     "File",
+    "Head",
     "HttpOptions",
     "Icon",
     "Image",
@@ -91,6 +97,7 @@ __all__ = [
     "Limits",
     "ListRoots",
     "LogLevel",
+    "Middleware",
     "Place",
     "PromptMessage",
     "ProtocolError",
@@ -110,6 +117,7 @@ __all__ = [
     "TextContent",
     "TextResourceContents",
     "Titles",
+    "Tool",
     "ToolAnnotations",
     "ToolError",
     "ToolResult",
@@ -119,4 +127,5 @@ __all__ = [
     "Verdict",
     "__version__",
     "shutdown_on_signals",
+    "tool",
 ]

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _LOG, _MAILBOX = Kind.LOG, Place.MAILBOX
 
 
-class Client(msgspec.Struct, frozen=True):
+class ClientInfo(msgspec.Struct, frozen=True):
     """What a client says of itself. Nothing of it is verified.
 
     Attributes:
@@ -73,11 +73,11 @@ class Context(Asking, HandlerContext):
         return self._call.context.revision
 
     @property
-    def client(self) -> Client:
+    def client(self) -> ClientInfo:
         """What the client says of itself."""
         context = self._call.context
         # Other requests of the same client share what was read of it; a copy is the handler's own.
-        return Client(
+        return ClientInfo(
             msgspec.to_builtins(context.client_info), msgspec.to_builtins(context.client_capabilities)
         )
 

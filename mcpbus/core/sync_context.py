@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import trio
 
 from mcpbus.core import notification
-from mcpbus.core.context import Client, Context
+from mcpbus.core.context import ClientInfo, Context
 from mcpbus.core.notification import Emission, Params, Progress
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
@@ -45,7 +45,7 @@ class SyncContext(HandlerContext):
         return self._context.revision
 
     @property
-    def client(self) -> Client:
+    def client(self) -> ClientInfo:
         """What the client says of itself."""
         return self._context.client
 

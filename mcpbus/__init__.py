@@ -28,6 +28,7 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.receipt import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
 from mcpbus.core.session import Session
 from mcpbus.core.statistics import Statistics
+from mcpbus.core.sync_bus import SyncBus
 from mcpbus.core.sync_context import SyncContext
 from mcpbus.dispatch.runner import CallNext, Invocation, Middleware
 from mcpbus.features.completion import Completion
@@ -113,6 +114,7 @@ __all__ = [
     "Server",
     "Session",
     "Statistics",
+    "SyncBus",
     "SyncContext",
     "TextContent",
     "TextResourceContents",

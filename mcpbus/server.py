@@ -12,6 +12,7 @@ from mcpbus.bus import Bus
 from mcpbus.core.hub import open_hub
 from mcpbus.core.limits import Limits
 from mcpbus.core.nursery import background
+from mcpbus.core.receipt import Broadcast
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
@@ -30,6 +31,9 @@ from mcpbus.transports.lifespan import LifespanApp
 from mcpbus.transports.responder import ResponseMode
 
 Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
+
+
+_NOT_OPEN = "it is not open; server.run(), server.serve() and server.open() open it"
 
 
 class Server(Definition):
@@ -54,7 +58,7 @@ class Server(Definition):
         website_url: where to read more.
         icons: for user interfaces; told in the answers to initialize and server/discover alone.
         lifespan: opens what handlers share: an async context manager made from the server, around everything it
-            serves. What it yields is `ctx.state`.
+            serves. What it yields is `ctx.state`. Tasks that it starts may push, with `resource_updated` and the like.
         visible: decides by principal who sees, and may call, which tool: ``visible(principal, tool) -> bool``. It
             must be quick: it runs for each tool of each list.
         middleware: wraps every call of a tool, prompt, resource or completion; see `Middleware`.
@@ -113,6 +117,48 @@ class Server(Definition):
         self.lifespan = lifespan
         self.runner = Runner(threads, middleware)
         self._opened = False
+        self._bus: Bus | None = None
+
+    @property
+    def bus(self) -> Bus:
+        """The bus of the server while it is open: from when its lifespan has yielded until that has been left.
+
+        Raises:
+            RuntimeError: It is not open.
+        """
+        if self._bus is None:
+            why = "its lifespan has not yielded yet" if self._opened else _NOT_OPEN
+            raise RuntimeError(f"server {self.name!r} has no bus: {why}")
+        return self._bus
+
+    def tools_changed(self) -> Broadcast:
+        """Tell every client that the list of tools has changed, as `Bus.tools_changed`.
+
+        In the server's lifespan nobody is there yet, or any more, and nobody is told; so it is with the others of its kind.
+
+        Raises:
+            RuntimeError: The server is not open, or this is not the thread that trio runs in.
+        """
+        return self._tell(Bus.tools_changed)
+
+    def prompts_changed(self) -> Broadcast:
+        """Tell every client that the list of prompts has changed; see `tools_changed`."""
+        return self._tell(Bus.prompts_changed)
+
+    def resources_changed(self) -> Broadcast:
+        """Tell every client that the list of resources or templates has changed; see `tools_changed`."""
+        return self._tell(Bus.resources_changed)
+
+    def resource_updated(self, uri: str) -> Broadcast:
+        """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed; see `tools_changed`."""
+        return self._tell(lambda bus: bus.resource_updated(uri))
+
+    def _tell(self, tell: Callable[[Bus], Broadcast]) -> Broadcast:
+        if self._bus is not None:
+            return tell(self._bus)
+        if self._opened:
+            return Broadcast([])
+        raise RuntimeError(f"server {self.name!r} has nobody to tell: {_NOT_OPEN}")
 
     def lifespan_context(self) -> AbstractAsyncContextManager[Any]:
         """What its lifespan opens, anew for each opening; yields None if it has none."""
@@ -166,9 +212,11 @@ class Server(Definition):
                     drain_seconds=drain_seconds,
                 ) as bus,
             ):
+                self._bus = bus
                 yield bus
         finally:
             self._opened = False
+            self._bus = None
 
     def asgi(
         self,

@@ -1,16 +1,16 @@
 """The context of a handler that is a plain function, in a thread of its own."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-import trio
-
 from mcpbus.core import notification
 from mcpbus.core.context import ClientInfo, Context
+from mcpbus.core.from_thread import run_in_trio, wait_in_trio
 from mcpbus.core.notification import Emission, Params, Progress
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
+from mcpbus.core.sync_bus import SyncBus
 from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
 from mcpbus.features.asking.questions import Question
 from mcpbus.features.handler_context import HandlerContext
@@ -74,6 +74,11 @@ class SyncContext(HandlerContext):
         """What the server's lifespan yielded."""
         return self._context.state
 
+    @property
+    def bus(self) -> SyncBus:
+        """The bus that serves the request, with what a plain function can tell all clients."""
+        return SyncBus(self._context.bus)
+
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> Receipt:
         """Report progress to the client; see `Context.progress`."""
         said = notification.progress
@@ -111,27 +116,27 @@ class SyncContext(HandlerContext):
         self, message: str, schema: type[T] | Mapping[str, Any], **options: Any
     ) -> Accepted[T] | Declined | Cancelled:
         """Ask the user to fill in a form; see `Context.elicit`."""
-        return _wait(partial(self._context.elicit, message, schema, **options))
+        return wait_in_trio(partial(self._context.elicit, message, schema, **options))
 
     def elicit_url(self, message: str, url: str, **options: Any) -> Accepted[None] | Declined | Cancelled:
         """Ask the user to open a page; see `Context.elicit_url`."""
-        return _wait(partial(self._context.elicit_url, message, url, **options))
+        return wait_in_trio(partial(self._context.elicit_url, message, url, **options))
 
     def sample(self, messages: str | Sequence[Any], **options: Any) -> Sampled:
         """Ask the client's model to write something; see `Context.sample`."""
-        return _wait(partial(self._context.sample, messages, **options))
+        return wait_in_trio(partial(self._context.sample, messages, **options))
 
     def list_roots(self, **options: Any) -> list[Root]:
         """Ask which folders and files the client lets the server work in; see `Context.list_roots`."""
-        return _wait(partial(self._context.list_roots, **options))
+        return wait_in_trio(partial(self._context.list_roots, **options))
 
     def ask_all(self, questions: Mapping[str, Question], **options: Any) -> dict[str, Any]:
         """Ask several things at once; see `Context.ask_all`."""
-        return _wait(partial(self._context.ask_all, questions, **options))
+        return wait_in_trio(partial(self._context.ask_all, questions, **options))
 
     def begin_task(self) -> bool:
         """Make the call a task; see `Context.begin_task`."""
-        return _wait(self._context.begin_task)
+        return wait_in_trio(self._context.begin_task)
 
     @property
     def task_id(self) -> str | None:
@@ -141,31 +146,11 @@ class SyncContext(HandlerContext):
     def task_message(self, message: str | None) -> None:
         """Show people what the task is doing; see `Context.task_message`."""
         context = self._context
-        _in_trio(lambda: context.bus.tasks.say(context._call, message))  # noqa: SLF001 - its other face
+        run_in_trio(lambda: context.bus.tasks.say(context._call, message))  # noqa: SLF001 - its other face
 
     def _say(self, make: Callable[[], Emission | Progress]) -> Receipt:
         # The ledger belongs to the trio thread, so the emission is made there too.
-        return _in_trio(lambda: self._context.say(make()))
+        return run_in_trio(lambda: self._context.say(make()))
 
     def __repr__(self) -> str:
         return repr(self._context).replace("Context", "SyncContext", 1)
-
-
-def _wait(function: Callable[[], Awaitable[T]]) -> T:
-    """Run an async function in the trio thread, and wait for it in this worker thread.
-
-    Raises:
-        RuntimeError: This is the trio thread, which must not wait.
-    """
-    if trio.lowlevel.in_trio_run():
-        raise RuntimeError(
-            "a plain function that asks the client needs a worker thread: leave out thread=False"
-        )
-    return trio.from_thread.run(function)
-
-
-def _in_trio(function: Callable[[], T]) -> T:
-    """Run `function` in the trio thread, from a worker thread or from that thread itself."""
-    if trio.lowlevel.in_trio_run():
-        return function()
-    return trio.from_thread.run_sync(function)

@@ -9,7 +9,9 @@ import attrs
 import trio
 
 from mcpbus.client.client import Client, OnQuestion
+from mcpbus.core.backend import Backend
 from mcpbus.core.hub import Hub
+from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.definition import Definition
 from mcpbus.http_keywords import read_http_options
 from mcpbus.protocol.http.origin import HttpFields, is_loopback
@@ -25,6 +27,17 @@ _log = logging.getLogger("mcpbus")
 
 class Bus(Hub):
     """An opened server. Made by `Server.open`."""
+
+    @property
+    def server(self) -> Definition:
+        """The server that was opened.
+
+        Raises:
+            AttributeError: What is served was not made with mcpbus.
+        """
+        if not isinstance(self.backend, FeaturesBackend):
+            raise AttributeError(f"{self.name!r} is not a mcpbus.Server")  # noqa: TRY004 - it has no such attribute
+        return self.backend.server
 
     # -- transports ------------------------------------------------------------------------------
 
@@ -72,7 +85,7 @@ class Bus(Hub):
         options = options or ServeOptions(write_deadline_seconds=self.limits.write_deadline)
         if bind is not None:
             options = attrs.evolve(options, bind=bind)
-        _check_exposure(self.server, options.bind)
+        _check_exposure(self.backend, options.bind)
         app = self.asgi(response=response, **http)
         await serve(app, options, shutdown=shutdown, task_status=_WithPath(task_status, app.path))
 
@@ -122,7 +135,7 @@ class Bus(Hub):
         return connect(self, revision, principal, capabilities, on_question)
 
 
-def _check_exposure(server: Definition, binds: Iterable[str]) -> None:
+def _check_exposure(backend: Backend, binds: Iterable[str]) -> None:
     """Tell the log of a server that everybody may use who reaches it, from wherever.
 
     Raises:
@@ -131,9 +144,9 @@ def _check_exposure(server: Definition, binds: Iterable[str]) -> None:
     for bind in binds:
         if bind.startswith("unix:") or is_loopback(bind):
             continue
-        if server.auth is not None and server.auth.local:
+        if backend.auth is not None and backend.auth.local:
             raise ValueError(f"bind is {bind!r}, and the tokens are for development, on this machine alone")
-        if not server.knows_principals:
+        if backend.auth is None and backend.authenticate is None:
             _log.warning("%s is served without authorization: whoever reaches it may use it", bind)
 
 

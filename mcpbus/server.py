@@ -203,10 +203,10 @@ class Server(Definition):
                 self.lifespan_context() as state,
                 open_hub(
                     Bus,
-                    self,
                     FeaturesBackend(self, self.runner),
                     limits or Limits(),
                     state,
+                    sealer=self.sealer,
                     event_store=event_store,
                     task_store=task_store,
                     drain_seconds=drain_seconds,

@@ -1,14 +1,20 @@
 """Where answers come from: a `Backend`. The features of a `mcpbus.Server` are one."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
 from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.request_context import RequestContext
+from mcpbus.core.services import Services
 from mcpbus.core.session import Session
+from mcpbus.protocol.http.authentication import Authenticate, Authorizer
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
+from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import SubscriptionFilter
+from mcpbus.protocol.meta import Routing
+from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Era, Revision
 
 Listener: TypeAlias = Callable[[ClientNotification], Awaitable[object]]
@@ -18,8 +24,33 @@ class Backend(Protocol):
     """Who answers which method, and what is granted to whom.
 
     The dispatcher and the transports ask it, and know no more of what is served. What concerns sessions and streams, and calls
-    once they run, is theirs. `register` apart, nothing here waits.
+    once they run, is theirs. `open`, `authenticate` and `register` apart, nothing here waits.
+
+    Attributes:
+        name: What is served, for the log.
+        auth: The resource server that lets clients in over HTTP; None if there is none.
+        authenticate: Tells who is behind an HTTP request, where there is no `auth`; None if nobody is told from the other.
+        tails: What ends each result, by revision.
     """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - an attribute, as the others
+    @property
+    def auth(self) -> Authorizer | None: ...  # noqa: D102
+    @property
+    def authenticate(self) -> Authenticate | None: ...  # noqa: D102
+    @property
+    def tails(self) -> Mapping[Revision, Tail]: ...  # noqa: D102
+
+    def open(self, bus: Services, /) -> AbstractAsyncContextManager[object]:
+        """Open it for a bus: entered before anything is served, and left after the drain."""
+
+    def open_to_all(self) -> None:
+        """Hear that it is served over HTTP without `auth`: nobody is asked for a token from now on.
+
+        Raises:
+            RegistrationError: Something is for those alone whose token allows it.
+        """
 
     def offers(self, method: str, era: Era, /) -> bool:
         """Whether requests of this method are answered in this era, listens included; asked before anything is allocated for one."""
@@ -46,6 +77,18 @@ class Backend(Protocol):
             ProtocolError: What to answer instead.
         """
 
+    def needed_scopes(
+        self, request: Request, routing: Routing, session: Session | None, principal: object, /
+    ) -> Iterable[str]:
+        """The scopes that a request needs its sender's token to allow, besides what every one needs; see `auth`.
+
+        What is malformed, or names nothing that this principal sees, needs none, and is refused later. The session is that of a
+        legacy request, if it has one.
+        """
+
+    def opened(self, session: Session, /) -> None:
+        """Hear of a legacy session, or a connection, in which nothing has been said yet."""
+
     def initialize(self, revision: Revision, session: Session | None, /) -> bytes:
         """The encoded InitializeResult, for a session; None stands for stateless serving."""
 
@@ -65,6 +108,9 @@ class Backend(Protocol):
 
         It ends in time by itself, and raises nothing of an author's.
         """
+
+    def may_subscribe(self, session: Session, /) -> bool:
+        """Whether a legacy client may subscribe to resources; what a listen is for, `grant` says."""
 
     def grant(self, asked: SubscriptionFilter, context: RequestContext, /) -> SubscriptionFilter:
         """What of a filter is honoured; which tasks are whose is not for it to say.

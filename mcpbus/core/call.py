@@ -182,7 +182,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     @property
     def tail(self) -> Tail:
         """What ends each result for its client."""
-        return self.bus.server.tails[self.context.revision]
+        return self.bus.tails[self.context.revision]
 
     @property
     def speechless(self) -> bool:

@@ -34,11 +34,11 @@ from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.core.stream import Stream
 from mcpbus.core.tasks.directory import TaskDirectory
 from mcpbus.core.time_slice import TimeSlice
-from mcpbus.features.catalogue import Kind as FeatureKind
-from mcpbus.features.definition import Definition
 from mcpbus.protocol.jsonrpc import encode_notification
+from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
+from mcpbus.protocol.request_state import Sealer
 from mcpbus.protocol.routes import Kind, StreamKind, TransportKind
 
 _FLUSH_SECONDS = 0.25
@@ -49,6 +49,7 @@ class Hub(Services):
     """An opened server, to which every transport attaches. Made by `open_hub`.
 
     Attributes:
+        name: What is served.
         backend: What answers requests.
         sessions: The legacy sessions that have been initialized, by id.
         shares: The same by owner, with those that have not been initialized, and the connections that may never be.
@@ -60,16 +61,17 @@ class Hub(Services):
 
     def __init__(
         self,
-        server: Definition,
         backend: Backend,
         system: System,
         limits: Limits,
         state: Any,
         *,
+        sealer: Sealer,
         event_store: EventStore | None,
         task_store: TaskStore | None,
     ) -> None:
-        super().__init__(server, system, limits, state)
+        super().__init__(backend.auth, backend.tails, sealer, system, limits, state)
+        self.name = backend.name
         self.backend = backend
         self.time_slice = TimeSlice(self)
         self.event_store = event_store
@@ -91,15 +93,15 @@ class Hub(Services):
 
         `Server.add_tool` and `Server.remove_tool` do so by themselves.
         """
-        return self._list_changed("tools")
+        return self.list_changed("tools")
 
     def prompts_changed(self) -> Broadcast:
         """Tell every client that wants to know that the list of prompts has changed."""
-        return self._list_changed("prompts")
+        return self.list_changed("prompts")
 
     def resources_changed(self) -> Broadcast:
         """Tell every client that wants to know that the list of resources or templates has changed."""
-        return self._list_changed("resources")
+        return self.list_changed("resources")
 
     def resource_updated(self, uri: str) -> Broadcast:
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
@@ -108,10 +110,11 @@ class Hub(Services):
         recipients, key = self.topics.in_uri(uri), (RESOURCE_UPDATED, uri)
         return self.publish(recipients, RESOURCE_UPDATED, Kind.RESOURCE_UPDATED, data, key, uri)
 
-    def _list_changed(self, kind: FeatureKind) -> Broadcast:
-        self.check_thread(f"bus.{kind}_changed")
+    def list_changed(self, name: ListName) -> Broadcast:
+        """Tell every client that wants to know that a list has changed."""
+        self.check_thread(f"bus.{name}_changed")
         sessions = (session.address for session in self._sessions.values())
-        return self.publish_list(kind, [*sessions, *self.topics.in_list(kind)])
+        return self.publish_list(name, [*sessions, *self.topics.in_list(name)])
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -182,6 +185,7 @@ class Hub(Services):
         timed: bool = True,
     ) -> Session:
         session = Session(self, secrets.token_urlsafe(24), transport, principal, owner)
+        self.backend.opened(session)
         self.system.spawn(SessionActor, session, self, shared, timed)
         self.shares.enter(owner, session)
         return session
@@ -303,34 +307,49 @@ HubT = TypeVar("HubT", bound=Hub)
 @asynccontextmanager
 async def open_hub(
     kind: type[HubT],
-    server: Definition,
     backend: Backend,
     limits: Limits,
     state: Any,
     *,
+    sealer: Sealer,
     event_store: EventStore | None,
     task_store: TaskStore | None,
     drain_seconds: float,
 ) -> AsyncIterator[HubT]:
-    """Open a server as a hub of some kind; see `Server.open`."""
+    """Open what a backend serves, as a hub of some kind.
+
+    Args:
+        kind: Which kind.
+        backend: What answers; it is opened first, and closed after the drain.
+        limits: What clients may use.
+        state: What handlers share.
+        sealer: Seals what clients carry between the rounds of a request.
+        event_store: As for `Server.open`.
+        task_store: As for `Server.open`.
+        drain_seconds: As for `Server.open`.
+    """
     raised: Exception | None = None
     tasks: TaskDirectory | None = None
     try:
-        async with open_system(server.name, mailboxes.settle, mailboxes.expendable) as system:
-            hub = kind(server, backend, system, limits, state, event_store=event_store, task_store=task_store)
+        async with open_system(backend.name, mailboxes.settle, mailboxes.expendable) as system:
+            hub = kind(
+                backend,
+                system,
+                limits,
+                state,
+                sealer=sealer,
+                event_store=event_store,
+                task_store=task_store,
+            )
             tasks = hub.tasks
             await tasks.recover()
-            unlisten = server.features.on_change(hub._list_changed)  # noqa: SLF001 - its own opening
-            unguard = server.features.guard(hub.check_thread)
             try:
-                yield hub
-                if not hub._drained:  # noqa: SLF001
-                    await hub.drain(drain_seconds)
+                async with backend.open(hub):
+                    yield hub
+                    if not hub._drained:  # noqa: SLF001 - its own opening
+                        await hub.drain(drain_seconds)
             except Exception as error:  # noqa: BLE001 - raised again below, as it is and not in a group
                 raised = error
-            finally:
-                unlisten()
-                unguard()
     finally:
         if tasks is not None:
             await tasks.leave_store()

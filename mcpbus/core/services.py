@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from threading import get_ident
 from typing import Any
 
@@ -16,9 +16,12 @@ from mcpbus.core.parked_calls import ParkedCalls
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Broadcast, Ledger
 from mcpbus.core.topics import Topics
-from mcpbus.features.catalogue import Kind as FeatureKind
-from mcpbus.features.definition import Definition
+from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.jsonrpc import encode_notification
+from mcpbus.protocol.messages import ListName
+from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.results import Tail
+from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind
 
 
@@ -26,9 +29,9 @@ class Services:
     """What every actor of a bus may use. It knows no session, no call and no stream; see `Hub` for those.
 
     Attributes:
-        server: The server that was opened.
-        features: What it offers.
-        state: What its lifespan yielded.
+        auth: The resource server that lets clients in; None if there is none.
+        tails: What ends each result, by revision.
+        state: What the lifespan of what is served yielded.
         limits: What clients may use.
         system: Where the actors live.
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
@@ -41,9 +44,17 @@ class Services:
         parked_calls: The calls that wait for their client to come back.
     """
 
-    def __init__(self, server: Definition, system: System, limits: Limits, state: Any) -> None:
-        self.server = server
-        self.features = server.features
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        auth: Authorizer | None,
+        tails: Mapping[Revision, Tail],
+        sealer: Sealer,
+        system: System,
+        limits: Limits,
+        state: Any,
+    ) -> None:
+        self.auth = auth
+        self.tails = tails
         self.state = state
         self.limits = limits
         self.system = system
@@ -56,15 +67,14 @@ class Services:
         self.listens = Admission(limits.max_listens, self.budget, option="max_listens", reached=self.reached)
         self.topics = Topics()
         self.parked_calls: ParkedCalls[Any] = ParkedCalls(
-            server.sealer, limits.max_parked, limits.parked_timeout, self.reached
+            sealer, limits.max_parked, limits.parked_timeout, self.reached
         )
 
     def seconds_left(self, principal: Any) -> float:
         """Return how long a client may go on listening, whose token expires perhaps."""
-        auth = self.server.auth
-        if auth is None or principal is None or self.limits.stream_outlives_token:
+        if self.auth is None or principal is None or self.limits.stream_outlives_token:
             return math.inf
-        return auth.seconds_left(principal)
+        return self.auth.seconds_left(principal)
 
     def check_thread(self, call: str) -> None:
         """Refuse a call from a thread that trio does not run in, before anything is counted or changed.
@@ -98,7 +108,7 @@ class Services:
             receipts.append(receipt)
         return Broadcast(receipts)
 
-    def publish_list(self, kind: FeatureKind, recipients: Iterable[Address[object]]) -> Broadcast:
+    def publish_list(self, name: ListName, recipients: Iterable[Address[object]]) -> Broadcast:
         """Tell that a list has changed. For the bus."""
-        method = LIST_CHANGED[kind]
+        method = LIST_CHANGED[name]
         return self.publish(recipients, method, Kind.LIST_CHANGED, encode_notification(method), method)

@@ -7,7 +7,7 @@ its client has gone, in any of the ways in which that can happen.
 
 import enum
 import secrets
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -22,11 +22,10 @@ from mcpbus.core.receipt import Receipt
 from mcpbus.core.services import Services
 from mcpbus.core.stream import Stream
 from mcpbus.core.topics import weigh_uri
-from mcpbus.features.catalogue import Features
-from mcpbus.features.errors import RegistrationError
-from mcpbus.features.tool import Tool
+from mcpbus.features.session_features import SessionFeatures
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind, Reason, TransportKind
 
@@ -108,7 +107,7 @@ class LogThreshold:
         self.level = level
 
 
-class Session:
+class Session(SessionFeatures):
     """A legacy client, from its initialize on. Only the bus makes them.
 
     Attributes:
@@ -135,7 +134,6 @@ class Session:
     __slots__ = (
         "_asked",
         "_awaited",
-        "_own",
         "account",
         "address",
         "bus",
@@ -162,12 +160,12 @@ class Session:
     def __init__(
         self, bus: Services, session_id: str, transport: TransportKind, principal: object, owner: Hashable
     ) -> None:
+        super().__init__()
         self.bus = bus
         self.id = session_id
         self.transport = transport
         self.principal = principal
         self.owner = owner
-        self._own: Features | None = None
         self._asked = secrets.randbits(_ID_BITS)
         self._awaited: trio.Event | None = None
         self.revision: Revision | None = None
@@ -183,11 +181,6 @@ class Session:
         self.input_ended = False
         self.listening = False
         self.last_active = trio.current_time()
-
-    @property
-    def features(self) -> Features:
-        """What the client is offered: the server's features, with the session's own tools over them."""
-        return self.bus.features if self._own is None else self._own
 
     @property
     def log_level(self) -> LogLevel | None:
@@ -240,39 +233,14 @@ class Session:
             return said.receipt
         return self._say(said)
 
-    def add_tool(self, tool: Tool | Callable[..., Any], **fields: Any) -> Tool:
-        """Give this client a tool of its own; it takes the place of the server's of the same name.
+    def check_thread(self, call: str) -> None:
+        """Refuse a call from another thread than trio's; see `Services.check_thread`. For its features."""
+        self.bus.check_thread(call)
 
-        The client is told that its list of tools has changed, unless it is still registering.
-
-        Args:
-            tool: A function, or a tool made by `mcpbus.tool`.
-            **fields: As for `Server.tool`.
-
-        Raises:
-            RegistrationError: The session has a tool of that name, or the function cannot be one.
-        """
-        self.bus.check_thread("session.add_tool")
-        if self._own is None:
-            # Made only now: most sessions have no tools of their own.
-            self._own = self.bus.features.overlay()
-            self._own.on_change(lambda _: self._tools_changed())
-        return self._own.add_tool(tool, **fields)
-
-    def _tools_changed(self) -> None:
+    def list_changed(self, name: ListName) -> None:
+        """Tell the client that a list of its own has changed, unless it is still registering. For its features."""
         registered = self.stage in {Stage.REGISTERED, Stage.READY}
-        self.bus.publish_list("tools", [self.address] if registered else [])
-
-    def remove_tool(self, name: str) -> None:
-        """Take one of its own tools from this client, and tell it.
-
-        Raises:
-            RegistrationError: The session has no tool of that name of its own.
-        """
-        self.bus.check_thread("session.remove_tool")
-        if self._own is None:
-            raise RegistrationError(f"tool {name!r} is not one of this session's own; it has none")
-        self._own.remove_tool(name)
+        self.bus.publish_list(name, [self.address] if registered else [])
 
     def subscribe(self, uri: str) -> None:
         """Subscribe the client to a resource, so that it hears of what is said of it as soon as it knows. For the bus."""

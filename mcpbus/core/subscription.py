@@ -92,7 +92,7 @@ class SubscriptionActor:
 
     def _end(self, _message: End | InputEnded) -> None:
         """End the subscription in good order, with its result."""
-        tail = self._bus.server.tails[self._context.revision].with_meta(self._meta())
+        tail = self._bus.tails[self._context.revision].with_meta(self._meta())
         self._answer(encode_result(self._context.request.id, b"{" + tail.removeprefix(b",")))
         self._cell.stop()
 

@@ -1,7 +1,8 @@
 """The features of a server as a backend: what its author registered answers, by the table of methods."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Final
 
@@ -12,15 +13,20 @@ from mcpbus_actors import split_failure
 from mcpbus.core.backend import Listener
 from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
+from mcpbus.core.hub import hub_of
 from mcpbus.core.request_context import RequestContext
+from mcpbus.core.services import Services
 from mcpbus.core.session import Session
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.methods import METHODS, initialize_result
 from mcpbus.dispatch.runner import Runner
+from mcpbus.dispatch.scopes import needed_scopes
 from mcpbus.features.definition import Definition, NotificationHook
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
+from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import SubscriptionFilter, decode_params
+from mcpbus.protocol.meta import Routing
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.task_extension import declares, undeclared
 
@@ -42,12 +48,38 @@ class FeaturesBackend:
     Args:
         server: The server.
         runner: What calls its author's functions.
+
+    Attributes:
+        server: The server.
+        name: Its name.
+        auth: See `Backend`, as for the rest.
+        authenticate: See `Backend`.
+        tails: See `Backend`.
     """
 
     def __init__(self, server: Definition, runner: Runner) -> None:
-        self._server = server
+        self.server = server
+        self.name = server.name
+        self.auth = server.auth
+        self.authenticate = server.authenticate
+        self.tails = server.tails
         self._features = server.features
         self._runner = runner
+
+    @asynccontextmanager
+    async def open(self, bus: Services) -> AsyncIterator[None]:
+        """See `Backend.open`: what is registered meanwhile is told to clients."""
+        unlisten = self._features.on_change(hub_of(bus).list_changed)
+        unguard = self._features.guard(bus.check_thread)
+        try:
+            yield
+        finally:
+            unlisten()
+            unguard()
+
+    def open_to_all(self) -> None:
+        """See `Backend.open_to_all`."""
+        self._features.refuse_scopes()
 
     def offers(self, method: str, era: Era) -> bool:
         """See `Backend.offers`."""
@@ -86,22 +118,33 @@ class FeaturesBackend:
         params = decode_params(method.params, request.params)
         if method.prepare is None:
             assert method.answer is not None  # noqa: S101 - a method has the one or the other
-            return method.answer(params, context, features, self._server)
+            return method.answer(params, context, features, self.server)
         return method.prepare(params, context, features, self._runner)
+
+    def needed_scopes(
+        self, request: Request, routing: Routing, session: Session | None, principal: object
+    ) -> Iterable[str]:
+        """See `Backend.needed_scopes`."""
+        features = self._features if session is None else session.features
+        return needed_scopes(features, request, routing, principal)
+
+    def opened(self, session: Session) -> None:
+        """See `Backend.opened`: it is offered what the server has."""
+        session.features = self._features
 
     def initialize(self, revision: Revision, session: Session | None) -> bytes:
         """See `Backend.initialize`."""
         features = self._features if session is None else session.features
-        return initialize_result(self._server, features, revision, stateless=session is None)
+        return initialize_result(self.server, features, revision, stateless=session is None)
 
     @property
     def registers(self) -> bool:
         """See `Backend.registers`: whether there are hooks."""
-        return bool(self._server.session_hooks)
+        return bool(self.server.session_hooks)
 
     async def register(self, session: Session) -> None:
         """Run the hooks; see `Backend.register`."""
-        for hook in self._server.session_hooks:
+        for hook in self.server.session_hooks:
             try:
                 await hook(session)
             except BaseException as error:
@@ -112,8 +155,12 @@ class FeaturesBackend:
 
     def listener(self, method: str) -> Listener | None:
         """See `Backend.listener`: the server's hook."""
-        hook = self._server.notification_hooks.get(method)
+        hook = self.server.notification_hooks.get(method)
         return None if hook is None else partial(_run_hook, hook)
+
+    def may_subscribe(self, session: Session) -> bool:
+        """See `Backend.may_subscribe`."""
+        return session.features.offers("resources")
 
     def grant(self, asked: SubscriptionFilter, context: RequestContext) -> SubscriptionFilter:
         """See `Backend.grant`: what the server offers at all."""

@@ -140,7 +140,7 @@ def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> 
     of_session = _SESSION_METHODS.get(method)
     if of_session is None or session is None:
         raise method_not_found(method)
-    return of_session(session, context)
+    return of_session(bus, session, context)
 
 
 def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: OpenStream) -> Stream:
@@ -308,18 +308,18 @@ def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> Strea
     return stream
 
 
-def _set_level(session: Session, context: RequestContext) -> bytes:
+def _set_level(_bus: Hub, session: Session, context: RequestContext) -> bytes:
     session.threshold.level = decode_params(SetLevelParams, context.request.params).level
     return _EMPTY
 
 
-def _subscribe(session: Session, context: RequestContext) -> bytes:
-    if not session.features.offers("resources"):
+def _subscribe(bus: Hub, session: Session, context: RequestContext) -> bytes:
+    if not bus.backend.may_subscribe(session):
         raise method_not_found(context.request.method)
     uri = decode_params(SubscribeParams, context.request.params).uri
-    limit = session.bus.limits.max_subscriptions_per_session
+    limit = bus.limits.max_subscriptions_per_session
     if uri not in session.subscriptions and len(session.subscriptions) >= limit:
-        session.bus.reached.note("max_subscriptions_per_session", session.owner, "a subscription was refused")
+        bus.reached.note("max_subscriptions_per_session", session.owner, "a subscription was refused")
         raise PastShare(
             f"Too many subscriptions: at most {limit} in one session; unsubscribe from some first"
         )
@@ -327,14 +327,14 @@ def _subscribe(session: Session, context: RequestContext) -> bytes:
     return _EMPTY
 
 
-def _unsubscribe(session: Session, context: RequestContext) -> bytes:
-    if not session.features.offers("resources"):
+def _unsubscribe(bus: Hub, session: Session, context: RequestContext) -> bytes:
+    if not bus.backend.may_subscribe(session):
         raise method_not_found(context.request.method)
     session.unsubscribe(decode_params(SubscribeParams, context.request.params).uri)
     return _EMPTY
 
 
-_SESSION_METHODS: Mapping[str, Callable[[Session, RequestContext], bytes]] = {
+_SESSION_METHODS: Mapping[str, Callable[[Hub, Session, RequestContext], bytes]] = {
     "logging/setLevel": _set_level,
     "resources/subscribe": _subscribe,
     "resources/unsubscribe": _unsubscribe,

@@ -30,7 +30,7 @@ from mcpbus.protocol.revisions import LATEST
 async def place_order(item: str, ctx: Context) -> str:
     """Place an order; any replica may take it."""
     await ctx.progress(1, total=1, message="asking the warehouse")
-    return f"{item}: ordered at {ctx.bus.server.name}"
+    return f"{item}: ordered at {ctx.bus.name}"
 
 
 def make_replica(name: str) -> Server:

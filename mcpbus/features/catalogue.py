@@ -11,9 +11,8 @@ from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.resource import Resource, ResourceOptions, make_resource
 from mcpbus.features.tool import Tool, ToolOptions, Visible, tool
 from mcpbus.features.uris import is_template
+from mcpbus.protocol.messages import ListName
 
-Kind: TypeAlias = Literal["tools", "prompts", "resources"]
-"""What a change is about; the last part of the notification's name."""
 Capability: TypeAlias = Literal["tools", "prompts", "resources", "completions", "tasks"]
 
 _NOBODY_ASKS = "{}, which nobody asks for over HTTP: give the server auth=ResourceServer(...)"
@@ -44,7 +43,7 @@ class Features:
         self._mirrors = False
         self._scoped = False
         self._open_to_all = False
-        self._listeners: list[Callable[[Kind], object]] = []
+        self._listeners: list[Callable[[ListName], object]] = []
         self._guards: list[Callable[[str], object]] = []
         self.tools: Registry[Tool] = Registry(
             "tool", lambda: self._tell("tools"), None if base is None else base.tools
@@ -60,6 +59,11 @@ class Features:
             self.resources, self.templates, self.prompts = base.resources, base.templates, base.prompts
             self.completers = base.completers
 
+    @property
+    def overlaid(self) -> bool:
+        """Whether these lie over others, see `overlay`."""
+        return self._base is not None
+
     def overlay(self) -> "Features":
         """Features with room for tools of their own over these, which they follow in all else.
 
@@ -67,7 +71,7 @@ class Features:
         """
         return Features(visible=self._visible, declared=self._declared, base=self)
 
-    def on_change(self, listener: Callable[[Kind], object]) -> Callable[[], None]:
+    def on_change(self, listener: Callable[[ListName], object]) -> Callable[[], None]:
         """Have `listener` called after each addition and removal, and return what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -281,7 +285,7 @@ class Features:
         for check in tuple(self._guards):
             check(f"server.{name}")
 
-    def _tell(self, kind: Kind) -> None:
+    def _tell(self, kind: ListName) -> None:
         for listener in tuple(self._listeners):
             listener(kind)
 

@@ -20,6 +20,8 @@ Uri: TypeAlias = Annotated[str, msgspec.Meta(max_length=8192)]
 """A URI that a client names: matched against templates, and kept for as long as it is subscribed to."""
 TaskId: TypeAlias = Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
 Role: TypeAlias = Literal["user", "assistant"]
+ListName: TypeAlias = Literal["tools", "prompts", "resources"]
+"""A list whose changes clients are told of; part of the notification's name."""
 
 
 class _Wire(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):

@@ -1,12 +1,11 @@
 """Who is behind an HTTP request: the resource server or the author's function is asked here, for every transport over HTTP."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+from mcpbus.core.backend import Backend
 from mcpbus.core.containment import ExceptionsOnly
-from mcpbus.dispatch.scopes import needed_scopes
-from mcpbus.features.catalogue import Features
-from mcpbus.features.definition import Definition
+from mcpbus.core.session import Session
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.authentication import Authenticate, Unauthorized
 from mcpbus.protocol.http.messages import Answer, Head, refusal
@@ -14,12 +13,15 @@ from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.meta import Routing
 from mcpbus.protocol.owners import Peer
 
+Asked: TypeAlias = tuple[Request, Routing, Session | None]
+"""A request, what was read of its params, and the session of a legacy one, if it has one."""
 
-async def authorize(server: Definition, head: Head, peer: Peer) -> tuple[Any, Answer | None]:
+
+async def authorize(backend: Backend, head: Head, peer: Peer) -> tuple[Any, Answer | None]:
     """Ask who is behind a request.
 
     Args:
-        server: Whom it is for.
+        backend: Whom it is for.
         head: The request.
         peer: From where it came.
 
@@ -29,38 +31,36 @@ async def authorize(server: Definition, head: Head, peer: Peer) -> tuple[Any, An
     Raises:
         Exception: A function of the author's failed.
     """
-    auth = server.auth
+    auth = backend.auth
     if auth is not None:
         found = auth.recall(head, peer)
         if found is None:
             with ExceptionsOnly("auth"):
                 found = await auth.find(head)
         return (None, found) if isinstance(found, Answer) else (found, None)
-    return (None, None) if server.authenticate is None else await _authenticate(server.authenticate, head)
+    return (None, None) if backend.authenticate is None else await _authenticate(backend.authenticate, head)
 
 
-def lacking(
-    server: Definition, principal: Any, requests: Iterable[tuple[Features, Request, Routing]] = ()
-) -> Sequence[str]:
+def lacking(backend: Backend, principal: Any, requests: Iterable[Asked] = ()) -> Sequence[str]:
     """Return all that a token has to allow for some requests, if it does not: what they need, and what every one needs.
 
     Args:
-        server: Whom it is for.
+        backend: Whom it is for.
         principal: Whose token it is.
-        requests: What they ask for, with what is offered to each of them.
+        requests: What they ask for.
     """
-    auth = server.auth
+    auth = backend.auth
     if auth is None:
         return ()
     needed: dict[str, None] = {}
-    for features, request, routing in requests:
-        needed.update(dict.fromkeys(needed_scopes(features, request, routing, principal)))
+    for request, routing, session in requests:
+        needed.update(dict.fromkeys(backend.needed_scopes(request, routing, session, principal)))
     return auth.missing(principal, needed)
 
 
-def refuse_lacking(server: Definition, scopes: Sequence[str]) -> Answer | None:
+def refuse_lacking(backend: Backend, scopes: Sequence[str]) -> Answer | None:
     """Return what to answer whose token has to allow more, if that is so; see `lacking`."""
-    return server.auth.step_up(scopes) if scopes and server.auth is not None else None
+    return backend.auth.step_up(scopes) if scopes and backend.auth is not None else None
 
 
 async def _authenticate(authenticate: Authenticate, head: Head) -> tuple[Any, Answer | None]:

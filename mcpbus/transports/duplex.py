@@ -24,7 +24,6 @@ from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
 from mcpbus.dispatch.handshake import Registration
-from mcpbus.features.catalogue import Features
 from mcpbus.protocol.errors import (
     ProtocolError,
     insufficient_scope,
@@ -47,7 +46,7 @@ from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.owners import IN_PROCESS, Peer
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
 from mcpbus.protocol.routes import Kind, StreamKind, TransportKind
-from mcpbus.transports.authorizing import lacking
+from mcpbus.transports.authorizing import Asked, lacking
 
 _log = logging.getLogger("mcpbus")
 
@@ -229,8 +228,8 @@ class Channel:
         await self.take(data)
         await self.room()
 
-    def requests(self, data: bytes) -> Iterator[tuple[Features, Request, Routing]]:
-        """Return the requests in a message of the client that is not taken yet, with what is offered to them."""
+    def requests(self, data: bytes) -> Iterator[Asked]:
+        """Return the requests in a message of the client that is not taken yet, with the session of a legacy one."""
         try:
             members: Sequence[object] = [decode(data)]
         except Undecodable as fault:
@@ -247,7 +246,7 @@ class Channel:
                 except ProtocolError:
                     continue
                 modern = routing.meta.claims_modern
-                yield self._bus.features if modern else self.session.features, member, routing
+                yield member, routing, None if modern else self.session
 
     async def take(self, data: bytes, faults: list[bytes] | None = None, principal: object = None) -> None:
         """Take one message of the client; if it is a batch, wait between its parts.
@@ -383,7 +382,7 @@ class Channel:
                     self._used = True
                     self._bus.shares.establish(self.session)
                 session = self.session
-                self._check_scopes(self._bus.features, request, routing)
+                self._check_scopes(request, routing, None)
                 context = RequestContext(
                     request, routing, revision, _DUPLEX, self._peer, claim, session, self._principal
                 )
@@ -402,7 +401,7 @@ class Channel:
                 f"{request.method} came before initialize was answered; begin with initialize, "
                 f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
             )
-        self._check_scopes(self.session.features, request, routing)
+        self._check_scopes(request, routing, self.session)
         principal = self._principal
         context = RequestContext(
             request, routing, revision, _DUPLEX, self._peer, None, self.session, principal
@@ -421,7 +420,7 @@ class Channel:
         registration = Registration(self._bus, self.session, params, revision)
         return dispatcher.register(self._bus, context, registration, self._open)
 
-    def _check_scopes(self, features: Features, request: Request, routing: Routing) -> None:
+    def _check_scopes(self, request: Request, routing: Routing, session: Session | None) -> None:
         """Refuse what the client's token does not allow; one in the same process that has none may do everything.
 
         Raises:
@@ -429,7 +428,7 @@ class Channel:
         """
         if self._principal is None:
             return
-        needed = lacking(self._bus.server, self._principal, [(features, request, routing)])
+        needed = lacking(self._bus.backend, self._principal, [(request, routing, session)])
         if needed:
             raise insufficient_scope(needed)
 

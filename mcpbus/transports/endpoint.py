@@ -66,7 +66,7 @@ class Endpoint:
     """
 
     def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
-        auth = bus.server.auth
+        auth = bus.auth
         metadata = None
         if auth is not None:
             resource = urlsplit(auth.resource)
@@ -74,13 +74,15 @@ class Endpoint:
             # Where clients reach it is said there already. What its requests name changes nothing else.
             options = attrs.evolve(options, allowed_hosts=(*options.allowed_hosts, _host(resource)))
         else:
-            bus.features.refuse_scopes()
+            bus.backend.open_to_all()
         self.options = options
         self.exchange: Exchange[Session] = Exchange(options, Directory(bus), metadata)
         self.websockets = WebSockets(bus, self.exchange)
         self._proxied = self.exchange.proxies is not None
-        self._scoped = auth is not None
+        self._auth = auth
+        self._authenticates = bus.backend.authenticate is not None
         self._bus = bus
+        self._backend = bus.backend
         stateless = options.sessions == "stateless"
         self._responder = Responder(bus, response, stateless=stateless)
         self._sse = HttpSse(bus, self.exchange) if options.http_sse and not stateless else None
@@ -132,12 +134,12 @@ class Endpoint:
             if isinstance(verdict, Answer):
                 return verdict
         serve = self._post if cleared else self._judge_and_serve
-        server = self._bus.server
-        if server.auth is not None:
-            found = server.auth.recall(head, outlet.peer)
+        auth = self._auth
+        if auth is not None:
+            found = auth.recall(head, outlet.peer)
             if found is not None:
                 return found if isinstance(found, Answer) else serve(head, body, found, outlet)
-        elif server.authenticate is None:
+        elif not self._authenticates:
             return serve(head, body, None, outlet)
         eager = EagerTask(
             outlet.scope,
@@ -168,7 +170,7 @@ class Endpoint:
     ) -> None:
         """Ask who sends a request, and serve it."""
         try:
-            principal, refused = await authorize(self._bus.server, head, outlet.peer)
+            principal, refused = await authorize(self._backend, head, outlet.peer)
             result = serve(head, body, principal, outlet) if refused is None else refused
             if isinstance(result, Answer):
                 outlet.finish(result)
@@ -195,7 +197,7 @@ class Endpoint:
         verdict = _POST if http.cleared else self._judge(head)
         if isinstance(verdict, Answer):
             return verdict
-        principal, refused = await authorize(self._bus.server, head, http.peer)
+        principal, refused = await authorize(self._backend, head, http.peer)
         if refused is not None:
             return refused
         if verdict.verb == "POST":
@@ -235,7 +237,7 @@ class Endpoint:
         self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
     ) -> Answer | EagerTask | None:
         decision = self.exchange.judge_body(head, body, principal)
-        if self._scoped:
+        if self._auth is not None:
             decision = self._lacking(principal, decision) or decision
         peer = outlet.peer
         if self._proxied:
@@ -254,20 +256,13 @@ class Endpoint:
 
     def _lacking(self, principal: Any, decision: Decision | None = None) -> Answer | None:
         """Return why somebody may not do what they ask for, if their token has to allow more; a batch is refused as a whole."""
-        server = self._bus.server
-        if server.auth is None:
+        if self._auth is None:
             return None
         members: Sequence[object] = decision.members if isinstance(decision, Batch) else (decision,)
         requests = (
-            (
-                self._bus.features if asked.session is None else asked.session.features,
-                asked.request,
-                asked.routing,
-            )
-            for asked in members
-            if isinstance(asked, Serve)
+            (asked.request, asked.routing, asked.session) for asked in members if isinstance(asked, Serve)
         )
-        return refuse_lacking(server, lacking(server, principal, requests))
+        return refuse_lacking(self._backend, lacking(self._backend, principal, requests))
 
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
         refused = self._lacking(principal)
@@ -302,7 +297,7 @@ class Endpoint:
         if body is None:
             return self._refused(self.exchange.too_large, http.head, principal, http.peer)
         host, decision = http.host, self.exchange.judge_body(http.head, body, principal)
-        if self._scoped:
+        if self._auth is not None:
             decision = self._lacking(principal, decision) or decision
         desk = _Desk(None if host is None else host.scope)
         peer = self.exchange.origin(http.head, http.peer)

@@ -15,18 +15,16 @@ import trio
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
 from mcpbus.core.session import Session
-from mcpbus.features.catalogue import Features
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.http import origin
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
 from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
 from mcpbus.protocol.http.validation import Exchange
-from mcpbus.protocol.jsonrpc import Request, encode_error
-from mcpbus.protocol.meta import Routing
+from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.protocol.owners import owner_of
 from mcpbus.protocol.principals import is_same
 from mcpbus.transports import answers
-from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
+from mcpbus.transports.authorizing import Asked, authorize, lacking, refuse_lacking
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.response import HttpRequest, watch
 
@@ -59,7 +57,7 @@ class HttpSse:
         if refused is not None:
             await http.answer(refused)
             return
-        principal, refused = await authorize(self._bus.server, http.head, http.peer)
+        principal, refused = await authorize(self._bus.backend, http.head, http.peer)
         refused = refused or self._lacking(principal)
         if refused is not None:
             await http.answer(refused)
@@ -151,11 +149,9 @@ class HttpSse:
         fault = faults[0] if len(faults) == 1 else b"[%b]" % b",".join(faults)
         return answer(400, b"application/json", fault)
 
-    def _lacking(
-        self, principal: Any, requests: Iterable[tuple[Features, Request, Routing]] = ()
-    ) -> Answer | None:
-        server = self._bus.server
-        return refuse_lacking(server, lacking(server, principal, requests))
+    def _lacking(self, principal: Any, requests: Iterable[Asked] = ()) -> Answer | None:
+        backend = self._bus.backend
+        return refuse_lacking(backend, lacking(backend, principal, requests))
 
     def _find(self, head: Head, principal: Any) -> Channel | None:
         named = parse_qs(head.query).get(_NAME, ())

@@ -78,10 +78,10 @@ class WebSockets:
         Returns:
             The channel, whose block has to be left; or what the request is refused with. Then nothing was allocated.
         """
-        principal, refused = await authorize(self._bus.server, head, peer)
+        principal, refused = await authorize(self._bus.backend, head, peer)
         if refused is not None:
             return refused
-        refused = refuse_lacking(self._bus.server, lacking(self._bus.server, principal))
+        refused = refuse_lacking(self._bus.backend, lacking(self._bus.backend, principal))
         if refused is not None:
             return refused
         if offered and SUBPROTOCOL not in offered:

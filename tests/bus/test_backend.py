@@ -6,12 +6,17 @@ from contextlib import asynccontextmanager
 import pytest
 from staging import settle
 
-from mcpbus import Limits, Server
+from mcpbus import Limits, RegistrationError, Server, Unauthorized
 from mcpbus.bus import Bus
 from mcpbus.core.hub import open_hub
 from mcpbus.core.session import Stage
-from mcpbus.protocol.messages import SubscriptionFilter
-from mcpbus.testing import open_probe
+from mcpbus.protocol.messages import Implementation, SubscriptionFilter
+from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.results import tail_for
+from mcpbus.protocol.revisions import REVISIONS
+from mcpbus.testing import Issuer, open_bus, open_probe
+
+UPDATED = "notifications/resources/updated"
 
 
 class Echo:
@@ -22,16 +27,31 @@ class Echo:
     task_support = None
 
     async def run(self, call):
-        return json.dumps({"asked": json.loads(bytes(call.context.request.params))}).encode()
+        principal = repr(call.context.principal)
+        return json.dumps({"asked": json.loads(bytes(call.context.request.params)), "by": principal}).encode()
 
 
 class Acme:
     """Answers two methods of its own, and nothing else."""
 
+    name = "acme"
     registers = True
 
-    def __init__(self):
+    def __init__(self, auth=None, authenticate=None):
+        self.auth = auth
+        self.authenticate = authenticate
+        self.tails = {row: tail_for(Implementation("acme", "1"), row) for row in REVISIONS.values()}
         self.seen = []
+
+    @asynccontextmanager
+    async def open(self, bus):
+        self.seen.append("opened")
+        yield
+        self.seen.append(f"left with {bus.statistics().requests} requests")
+
+    def open_to_all(self):
+        if self.auth is not None:
+            raise RegistrationError("nobody would be asked")
 
     def offers(self, method, era):
         return method in {"acme/echo", "acme/now", "subscriptions/listen"}
@@ -50,12 +70,18 @@ class Acme:
                 return b'{"now":1}'
         return None
 
+    def needed_scopes(self, request, routing, session, principal):
+        return ("acme:now",) if request.method == "acme/now" else ()
+
+    def opened(self, session):
+        self.seen.append(session.stage)
+
     def initialize(self, revision, session):
         info = {"name": "acme", "version": "1"}
         return json.dumps({"protocolVersion": revision.name, "capabilities": {}, "serverInfo": info}).encode()
 
     async def register(self, session):
-        self.seen.append(session.stage)
+        self.seen.append(session.client_info["name"])
 
     def listener(self, method):
         async def hear(told):
@@ -63,18 +89,23 @@ class Acme:
 
         return hear
 
+    def may_subscribe(self, session):
+        return "deaf" not in session.client_capabilities
+
     def grant(self, asked, context):
-        return SubscriptionFilter(prompts_list_changed=asked.prompts_list_changed)
+        return SubscriptionFilter(
+            prompts_list_changed=asked.prompts_list_changed,
+            resource_subscriptions=asked.resource_subscriptions,
+        )
 
 
 @asynccontextmanager
-async def served():
-    backend = Acme()
+async def served(shell=None, **backend):
+    backend = Acme(**backend)
+    stores = {"event_store": None, "task_store": None}
     async with (
-        open_hub(
-            Bus, Server("acme"), backend, Limits(), None, event_store=None, task_store=None, drain_seconds=1
-        ) as bus,
-        open_probe(bus.asgi()) as probe,
+        open_hub(Bus, backend, Limits(), None, sealer=Sealer(()), **stores, drain_seconds=1) as bus,
+        open_probe(bus.asgi(), shell=shell) as probe,
     ):
         yield backend, bus, probe
 
@@ -90,20 +121,89 @@ async def test_its_own_methods_are_answered_and_no_others(era, autojump_clock):
             assert (await caller.request(method).reply())["error"]["code"] == code
 
 
-async def test_it_says_what_an_initialize_is_answered_and_hears_of_the_session_before(autojump_clock):
+async def test_it_is_opened_first_says_what_an_initialize_is_answered_and_is_left_after_the_drain(
+    autojump_clock,
+):
     async with served() as (backend, bus, probe):
         session = await probe.initialize()
         assert session.initialize_result["serverInfo"] == {"name": "acme", "version": "1"}
         await session.notify("notifications/acme").ended()
         await settle(bus)
-        assert backend.seen == [Stage.REGISTERING, "notifications/acme"]
+        assert backend.seen == ["opened", Stage.REGISTERING, "mcpbus test client", "notifications/acme"]
+    assert backend.seen[-1] == "left with 0 requests"
 
 
-async def test_it_says_what_a_listen_is_granted(autojump_clock):
-    async with served() as (_, _, probe):
-        wanted = {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}
-        granted = (await probe.request("subscriptions/listen", wanted).message())["params"]["notifications"]
-        assert granted == {"promptsListChanged": True}
+async def test_it_says_what_a_listen_is_granted_and_its_name_ends_the_result(autojump_clock):
+    async with served() as (_, bus, probe):
+        wanted = {
+            "toolsListChanged": True,
+            "promptsListChanged": True,
+            "resourceSubscriptions": ["acme://a"],
+        }
+        listen = probe.request("subscriptions/listen", {"notifications": wanted})
+        granted = (await listen.message())["params"]["notifications"]
+        assert granted == {"promptsListChanged": True, "resourceSubscriptions": ["acme://a"]}
+        bus.resource_updated("acme://a")
+        assert (await listen.message())["method"] == UPDATED
+        await bus.drain(0)
+        result = (await listen.message())["result"]
+        assert result["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "acme", "version": "1"}
+
+
+async def test_it_says_which_legacy_clients_may_subscribe(autojump_clock):
+    async with served() as (_, bus, probe):
+        session, stranger = await probe.initialize(), await probe.initialize(capabilities={"deaf": {}})
+        asked = {"uri": "acme://a"}
+        assert (await session.request("resources/subscribe", asked).reply())["result"] == {}
+        for method in ("resources/subscribe", "resources/unsubscribe"):
+            assert (await stranger.request(method, asked).reply())["error"]["code"] == -32601
+        stream = session.get()
+        assert len(bus.resource_updated("acme://a")) == 1
+        assert (await stream.message())["method"] == UPDATED
+
+
+@pytest.mark.parametrize("shell", ["asgi", "http1"])
+async def test_its_authenticate_is_asked_who_is_behind_a_request(shell, autojump_clock):
+    async def authenticate(head):
+        if head.headers.get("x-name") is None:
+            raise Unauthorized
+        return head.headers.get("x-name")
+
+    async with served(shell, authenticate=authenticate) as (_, _, probe):
+        assert (await probe.request("acme/echo").ended()).status == 401
+        answer = await probe.request("acme/echo", headers={"x-name": "ada"}).reply()
+        assert answer["result"]["by"] == "'ada'"
+
+
+async def test_its_auth_is_asked_for_tokens_and_it_says_which_scopes_are_needed(autojump_clock):
+    issuer = Issuer()
+    async with served(auth=issuer.protect(scopes=["acme"])) as (_, _, probe):
+        assert (await probe.request("acme/now").ended()).status == 401
+        token = issuer.bearer("ada", ["acme"])
+        echoed = await probe.request("acme/echo", headers=token).reply()
+        assert echoed["result"]["by"].startswith("Principal(issuer=")
+        refused = await probe.request("acme/now", headers=token).ended()
+        assert refused.status == 403
+        assert 'scope="acme acme:now"' in refused.headers["www-authenticate"]
+
+
+async def test_a_session_of_it_has_no_features(autojump_clock):
+    async with served() as (_, bus, probe):
+        session = bus.sessions[(await probe.initialize()).id]
+        with pytest.raises(RegistrationError, match=r"no mcpbus\.Server"):
+            session.add_tool(lambda: 1, name="a")
+        with pytest.raises(RegistrationError, match=r"no mcpbus\.Server"):
+            session.remove_tool("a")
+
+
+async def test_only_a_server_of_features_is_one(autojump_clock):
+    async with served() as (_, bus, _):
+        assert bus.name == "acme"
+        with pytest.raises(AttributeError, match=r"'acme' is not a mcpbus\.Server"):
+            _ = bus.server
+    server = Server("features")
+    async with open_bus(server) as bus:
+        assert (bus.name, bus.server) == ("features", server)
 
 
 async def test_a_state_and_answers_that_it_asked_for_itself_are_its_own_affair(autojump_clock):

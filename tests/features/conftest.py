@@ -61,7 +61,7 @@ class Client:
 
     async def run_raw(self, method: str, **params: Any) -> bytes:
         context, handler = self.begin(method, **params)
-        bus: Any = SimpleNamespace(server=self.server, clock=float, reached=ReachedLimits())
+        bus: Any = SimpleNamespace(tails=self.server.tails, clock=float, reached=ReachedLimits())
         return await handler.run(Call(None, bus=bus, context=context, handler=handler))
 
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:

@@ -283,8 +283,7 @@ async def test_a_handler_that_ends_its_own_session_is_cut_off_and_other_turns_ar
     async def authenticate(_):
         return "somebody"
 
-    async with open_house() as house:
-        house.server.authenticate = authenticate if known else None
+    async with open_house(authenticate=authenticate if known else None) as house:
         house.server.go_on.set()
         outcomes = []
 

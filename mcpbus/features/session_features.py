@@ -1,0 +1,72 @@
+"""What one client is offered: the features of the server, with tools of its own over them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from mcpbus.features.catalogue import Features
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.tool import Tool
+from mcpbus.protocol.messages import ListName
+
+
+class SessionFeatures(ABC):
+    """A session's part in what its client is offered. A backend that knows features gives it those of the server."""
+
+    __slots__ = ("_features",)
+
+    def __init__(self) -> None:
+        self._features: Features | None = None
+
+    @property
+    def features(self) -> Features:
+        """What the client is offered.
+
+        Raises:
+            RegistrationError: What is served was not made with mcpbus, and has no features.
+        """
+        if self._features is None:
+            raise RegistrationError("what is served here is no mcpbus.Server: a session has no features")
+        return self._features
+
+    @features.setter
+    def features(self, features: Features) -> None:
+        self._features = features
+
+    @abstractmethod
+    def check_thread(self, call: str) -> None:
+        """Raise if this is not the thread that the session belongs to."""
+
+    @abstractmethod
+    def list_changed(self, name: ListName) -> None:
+        """Tell the client that its list has changed."""
+
+    def add_tool(self, tool: Tool | Callable[..., Any], **fields: Any) -> Tool:
+        """Give this client a tool of its own; it takes the place of the server's of the same name.
+
+        The client is told that its list of tools has changed, unless it is still registering.
+
+        Args:
+            tool: A function, or a tool made by `mcpbus.tool`.
+            **fields: As for `Server.tool`.
+
+        Raises:
+            RegistrationError: The session has a tool of that name, or the function cannot be one.
+        """
+        self.check_thread("session.add_tool")
+        if not self.features.overlaid:
+            # Made only now: most sessions have no tools of their own.
+            self.features = self.features.overlay()
+            self.features.on_change(self.list_changed)
+        return self.features.add_tool(tool, **fields)
+
+    def remove_tool(self, name: str) -> None:
+        """Take one of its own tools from this client, and tell it.
+
+        Raises:
+            RegistrationError: The session has no tool of that name of its own.
+        """
+        self.check_thread("session.remove_tool")
+        if not self.features.overlaid:
+            raise RegistrationError(f"tool {name!r} is not one of this session's own; it has none")
+        self.features.remove_tool(name)

@@ -1,5 +1,6 @@
 """How issuers are asked: over HTTP, for short documents, and with no patience."""
 
+import ssl
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
@@ -38,16 +39,22 @@ class Web(Protocol):
 class HttpxWeb:
     """The web as it is. Redirects are not followed: an issuer's documents are where it says, and nowhere else."""
 
+    def __init__(self) -> None:
+        self._trusted: ssl.SSLContext | None = None
+
     async def request(
         self, verb: str, url: str, form: Mapping[str, str] | None = None, login: tuple[str, str] | None = None
     ) -> tuple[int, bytes]:
         """See `Web`."""
         auth = None if login is None else httpx2.BasicAuth(*login)
+        if self._trusted is None:
+            # To read all certificates takes tens of milliseconds, in which nobody else would be served.
+            self._trusted = await trio.to_thread.run_sync(httpx2.create_ssl_context)
         # What is packed may be far longer than it looks.
         headers = {"accept": "application/json", "accept-encoding": "identity"}
         try:
             async with (
-                httpx2.AsyncClient(follow_redirects=False, timeout=SECONDS) as client,
+                httpx2.AsyncClient(verify=self._trusted, follow_redirects=False, timeout=SECONDS) as client,
                 client.stream(verb, url, data=form, auth=auth, headers=headers) as response,
             ):
                 body = bytearray()

@@ -3,7 +3,9 @@
 import base64
 import gzip
 import json
+import threading
 
+import httpx2
 import pytest
 import trio
 
@@ -37,7 +39,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": answer})
 
 
-async def asked(path, *arguments):
+async def asked(path, *arguments, web=None):
     """Ask that issuer."""
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
@@ -45,7 +47,7 @@ async def asked(path, *arguments):
             [url] = await nursery.start(lambda task_status: serve(app, options, task_status=task_status))
             try:
                 return await ask(
-                    HttpxWeb(), arguments[0] if arguments else "GET", f"{url}{path}", *arguments[1:]
+                    web or HttpxWeb(), arguments[0] if arguments else "GET", f"{url}{path}", *arguments[1:]
                 )
             finally:
                 nursery.cancel_scope.cancel()
@@ -64,6 +66,22 @@ async def test_a_question_with_a_login():
     said = await asked("/said", "POST", {"token": "a b"}, ("files", "s3cret"))
     assert (said["verb"], said["body"]) == ("POST", "token=a+b")
     assert said["fields"]["authorization"] == "Basic " + base64.b64encode(b"files:s3cret").decode()
+
+
+async def test_whom_to_trust_is_read_once_and_beside_everything_else(monkeypatch):
+    readers = []
+
+    def read():
+        readers.append(threading.get_ident())
+        return create_ssl_context()
+
+    create_ssl_context = httpx2.create_ssl_context
+    monkeypatch.setattr(httpx2, "create_ssl_context", read)
+    web = HttpxWeb()
+    for _ in range(2):
+        await asked("/said", web=web)
+    [reader] = readers
+    assert reader != threading.get_ident()
 
 
 @pytest.mark.parametrize(

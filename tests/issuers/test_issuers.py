@@ -1,0 +1,125 @@
+"""Tokens of issuers that others wrote: a login from end to end, opaque tokens, and tokens that claim what they should not."""
+
+import json
+import time
+
+import httpx2
+import pytest
+import trio
+from signing_in import TOLERATED, Browser, Storage, free_ports, make_server, said, signed_in
+
+from mcpbus.auth import IntrospectionVerifier, JwtVerifier, ResourceServer
+from mcpbus.testing import open_bus, open_probe
+
+RESOURCE = "http://localhost/mcp"
+LOGIN = ("program", "secret")
+READ = ["files:read"]
+
+
+async def ask(url, form, auth=None):
+    """Ask an issuer for something."""
+    async with httpx2.AsyncClient() as client:
+        return (await client.post(url, data=form, auth=auth)).raise_for_status().text
+
+
+async def answer_to(server, token):
+    """What a server answers who calls it with a token."""
+    call = {"name": "read", "arguments": {}}
+    headers = {"authorization": f"Bearer {token}"}
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        return await probe.request("tools/call", call, headers=headers).ended()
+
+
+@TOLERATED
+async def test_the_official_client_logs_in_steps_up_and_refreshes_at_oidc_provider(issuers):
+    url, browser, storage = f"http://127.0.0.1:{free_ports()}/mcp", Browser(), Storage()
+    auth = ResourceServer(url, JwtVerifier(issuers["oidc"]), scopes=READ)
+    bind = httpx2.URL(url).netloc.decode()
+    with trio.fail_after(30):
+        async with make_server(auth).open() as bus, trio.open_nursery() as nursery:
+            await nursery.start(lambda task_status: bus.serve(bind=bind, task_status=task_status))
+            async with signed_in(url, browser, storage) as session:
+                assert await said(session, "read") == "ada"
+                assert [visit.params["scope"] for visit in browser.visited] == ["files:read"]
+
+                assert await said(session, "write") == "written"
+                assert set(browser.visited[1].params["scope"].split()) == {"files:read", "files:write"}
+
+                first = storage.tokens.access_token
+                await trio.sleep(storage.tokens.expires_in + 0.1)
+                assert await said(session, "write") == "written"
+                assert storage.tokens.access_token != first
+                assert len(browser.visited) == 2
+            nursery.cancel_scope.cancel()
+        auth.clock = lambda: time.time() + 60
+        late = await answer_to(make_server(auth), storage.tokens.access_token)
+        assert (late.status, "it has expired" in late.headers["www-authenticate"]) == (401, True)
+
+
+async def test_oidc_provider_is_asked_about_opaque_tokens(issuers):
+    issuer = issuers["oidc"]
+    form = {"grant_type": "client_credentials", "resource": RESOURCE, "scope": "files:read"}
+    token = json.loads(await ask(f"{issuer}/token", form, LOGIN))["access_token"]
+    assert "." not in token
+    verifier = IntrospectionVerifier(issuer, client_id=LOGIN[0], client_secret=LOGIN[1])
+    auth = ResourceServer(RESOURCE, verifier, scopes=READ)
+    server = make_server(auth)
+    found = await answer_to(server, token)
+    assert found.messages[-1]["result"]["content"][0]["text"] == "program"
+    await ask(f"{issuer}/token/revocation", {"token": token}, LOGIN)
+    assert (await answer_to(server, token)).status == 200
+    auth.clock = lambda: time.time() + 61
+    refused = await answer_to(server, token)
+    assert (refused.status, "it is not active" in refused.headers["www-authenticate"]) == (401, True)
+
+
+GOOD = [
+    {},
+    {"payload": {"aud": ["https://other.example", RESOURCE]}},
+    {"payload": {"scope": None, "scp": READ}},
+    {"header": {"kid": None}},
+]
+FORGED = {
+    "it was issued by somebody else": {"payload": {"iss": "https://evil.example"}},
+    "it was issued for another audience": {"payload": {"aud": "https://other.example"}},
+    "it never expires": {"payload": {"exp": None}},
+    "it has expired": {"payload": {"exp": 1_000_000_000}},
+    "it is not valid yet": {"payload": {"nbf": 4_000_000_000}},
+    "it does not say whose it is": {"payload": {"sub": 7}},
+    "it is signed with a key that the issuer does not have": {"header": {"kid": "another"}},
+    "it has critical extensions, of which none is known here": {"header": {"crit": ["b64"], "b64": True}},
+}
+
+
+async def forged(issuer, forge):
+    """A token that claims what one says."""
+    form = {"grant_type": "client_credentials", "scope": "files:read", "forge": json.dumps(forge)}
+    return json.loads(await ask(f"{issuer}/token", form, LOGIN))["access_token"]
+
+
+@pytest.mark.parametrize("forge", GOOD, ids=str)
+async def test_a_good_token_of_the_mock_server_is_good(issuers, forge):
+    server = make_server(ResourceServer(RESOURCE, JwtVerifier(issuers["mock"]), scopes=READ))
+    assert (await answer_to(server, await forged(issuers["mock"], forge))).status == 200
+
+
+@pytest.mark.parametrize(("why", "forge"), FORGED.items(), ids=FORGED)
+async def test_a_forged_token_of_the_mock_server_is_refused(issuers, why, forge):
+    server = make_server(ResourceServer(RESOURCE, JwtVerifier(issuers["mock"]), scopes=READ))
+    refused = await answer_to(server, await forged(issuers["mock"], forge))
+    assert (refused.status, f"the token is no good: {why}" in refused.headers["www-authenticate"]) == (
+        401,
+        True,
+    )
+    assert "evil" not in f"{refused.headers}{refused.body}"
+
+
+async def test_a_token_of_the_mock_server_that_allows_too_little_is_asked_for_more(issuers):
+    server = make_server(
+        ResourceServer(RESOURCE, JwtVerifier(issuers["mock"]), scopes=[*READ, "files:write"])
+    )
+    refused = await answer_to(server, await forged(issuers["mock"], {}))
+    assert (refused.status, 'scope="files:read files:write"' in refused.headers["www-authenticate"]) == (
+        403,
+        True,
+    )

@@ -191,7 +191,7 @@ class Server(Definition):
         if not trio.lowlevel.in_trio_run():
             raise RuntimeError(
                 "mcpbus runs on trio, and none runs here: start the program with trio.run(main), or with "
-                'anyio.run(main, backend="trio")'
+                'anyio.run(main, backend="trio"); under asyncio, serve mcpbus.asyncio.asgi(server)'
             )
         if limits is not None and not isinstance(limits, Limits):
             raise TypeError(f"limits is a Limits(...), not {limits!r}")

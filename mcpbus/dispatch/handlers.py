@@ -35,6 +35,9 @@ from mcpbus.protocol.task_extension import TaskSupport
 
 _log = logging.getLogger("mcpbus")
 
+_OF_ASYNCIO = ("no running event loop", "asyncio")
+_TO_ASYNCIO = ": handlers run on trio, and this one awaits what only asyncio can run; write await mcpbus.asyncio.to_asyncio(function, ...)"
+
 
 # None of these is kept from the garbage collector: what a tool has in its closure may know the contexts of its calls.
 class ToolCall(msgspec.Struct, frozen=True):
@@ -223,4 +226,10 @@ def _raise_translated(error: BaseException, label: str) -> Never:
 
 
 def _log_failure(label: str, error: BaseException) -> None:
-    _log.error("%s failed", label, exc_info=error)
+    hint = _TO_ASYNCIO if _awaits_asyncio(sole_cause(error)) else ""
+    _log.error("%s failed%s", label, hint, exc_info=error)
+
+
+def _awaits_asyncio(error: BaseException) -> bool:
+    """Tell an error that asyncio's functions raise where no asyncio runs, or trio's tasks where they wait for it."""
+    return isinstance(error, RuntimeError | TypeError) and any(word in str(error) for word in _OF_ASYNCIO)

@@ -18,7 +18,8 @@ HubT = TypeVar("HubT", bound=Hub)
 _log = logging.getLogger("mcpbus")
 
 NOT_TRIO = (
-    "mcpbus runs on trio: serve this application with `hypercorn -k trio module:app`, or with `mcpbus serve`"
+    "mcpbus runs on trio: serve this application with `hypercorn -k trio module:app`, or with `mcpbus serve`; under uvicorn, and "
+    "whatever else runs on asyncio, serve mcpbus.asyncio.asgi(server)"
 )
 NO_LIFESPAN = (
     "The ASGI lifespan of this application was not run, so its server is not open. Where another application mounts "
@@ -95,7 +96,7 @@ class LifespanApp(Generic[HubT]):
         else:
             why = NO_LIFESPAN if trio.lowlevel.in_trio_run() else NOT_TRIO
             _log.error(why)
-            await _refuse(scope, send, why)
+            await refuse(scope, send, why)
 
     async def drain(self, seconds: float) -> None:
         """End all that goes on, as `Bus.drain`."""
@@ -114,7 +115,8 @@ class LifespanApp(Generic[HubT]):
         await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _refuse(scope: Scope, send: Send, why: str) -> None:
+async def refuse(scope: Scope, send: Send, why: str) -> None:
+    """Answer a request, or a WebSocket, that comes while the server is not open; on whatever runs the application."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1011, "reason": "server not open"})
         return

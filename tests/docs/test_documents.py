@@ -77,6 +77,8 @@ def test_every_command_is_there(command):
             module, _, name = target.partition(":")
             assert module == "weather"
             assert callable(vars(read(ROOT / "docs/serving.md").module)[name])
+        case ["uvicorn", target, "--timeout-graceful-shutdown", "5"]:
+            assert callable(vars(read(ROOT / "docs/embedding.md").module)[target.removeprefix("weather:")])
         case _:
             pytest.fail(f"nobody has checked what {command!r} is")
 

@@ -1,0 +1,138 @@
+"""A server as an ASGI application for uvicorn, and any other ASGI host on asyncio."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Unpack
+
+import trio
+
+from mcpbus.asyncio.crossing import outlast, to_asyncio, to_trio
+from mcpbus.asyncio.guest import trio_guest
+from mcpbus.bus import Bus
+from mcpbus.core.limits import Limits
+from mcpbus.core.stores.protocol import EventStore, TaskStore
+from mcpbus.protocol.http.origin import HttpFields
+from mcpbus.server import Server
+from mcpbus.transports.asgi import Receive, Scope, Send
+from mcpbus.transports.lifespan import NO_LIFESPAN, LifespanApp, refuse
+from mcpbus.transports.responder import ResponseMode
+
+_log = logging.getLogger("mcpbus")
+
+NOT_ASYNCIO = "mcpbus.asyncio.asgi(server) is for ASGI hosts on asyncio: under trio, as with `hypercorn -k trio`, serve server.asgi()"
+
+
+class AsyncioApp:
+    """A server in an asyncio program: it runs on trio, which is a guest of the loop. Made by `asgi`.
+
+    Args:
+        app: The server as an application for trio.
+    """
+
+    def __init__(self, app: LifespanApp[Bus]) -> None:
+        self._app = app
+        self._open = False
+
+    @property
+    def bus(self) -> Bus:
+        """The open bus, whose plain functions may be called here, as in a route; what it has to await, through `to_trio`.
+
+        Raises:
+            RuntimeError: The lifespan has not begun, or has ended.
+        """
+        return self._app.bus
+
+    @asynccontextmanager
+    async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
+        """Open the server for as long as the block lasts: for the lifespan of an application that mounts this one.
+
+        When the block ends, what goes on is drained; when it raises or is cancelled, everything is cancelled at once.
+
+        Args:
+            _app: The outer application, which frameworks hand in.
+
+        Raises:
+            RuntimeError: No asyncio runs here, or the server is open already.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(NOT_ASYNCIO) from None
+        async with trio_guest():
+            opened, closing = loop.create_future(), trio.Event()
+
+            async def hold() -> None:
+                async with self._app.lifespan():
+                    opened.set_result(None)
+                    await closing.wait()
+
+            holding = loop.create_task(to_trio(hold))
+            try:
+                await asyncio.wait([opened, holding], return_when=asyncio.FIRST_COMPLETED)
+                if opened.done():
+                    self._open = True
+                    yield
+            except BaseException:
+                holding.cancel()
+                raise
+            finally:
+                self._open = False
+                closing.set()
+                await outlast(holding, holding.cancel)
+            holding.result()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's scope, as ASGI 3.0 has it."""
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+        elif self._open:
+            await to_trio(
+                self._app, scope, partial(to_asyncio, receive), lambda event: to_asyncio(send, event)
+            )
+        else:
+            why = NOT_ASYNCIO if trio.lowlevel.in_trio_task() else NO_LIFESPAN
+            _log.error(why)
+            await refuse(scope, send, why)
+
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        if trio.lowlevel.in_trio_task():
+            await send({"type": "lifespan.startup.failed", "message": NOT_ASYNCIO})
+            return
+        # What the author's lifespan raises is raised here: ASGI servers log it and do not start.
+        async with self.lifespan():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def asgi(
+    server: Server,
+    *,
+    limits: Limits | None = None,
+    event_store: EventStore | None = None,
+    task_store: TaskStore | None = None,
+    response: ResponseMode = "auto",
+    **http: Unpack[HttpFields],
+) -> AsyncioApp:
+    """Return a server as an ASGI application for ``uvicorn module:app`` and other hosts on asyncio.
+
+    It opens the server in the ASGI lifespan. An application that mounts it and runs no lifespan but its own enters
+    `AsyncioApp.lifespan` in that: ``FastAPI(lifespan=app.lifespan)``, then ``web.mount("/tools", app)``.
+
+    The handlers run on trio, in the loop's own thread; what only asyncio can await, they await through `to_asyncio`.
+
+    Args:
+        server: What is served.
+        limits: As for `Server.asgi`, like the others.
+        event_store: Keeps what legacy clients can come back for.
+        task_store: Keeps tasks.
+        response: The form of answers.
+        **http: The fields of `HttpOptions`.
+    """
+    return AsyncioApp(
+        server.asgi(limits=limits, event_store=event_store, task_store=task_store, response=response, **http)
+    )

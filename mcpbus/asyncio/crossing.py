@@ -1,0 +1,150 @@
+"""The two ways across: what asyncio runs is awaited in trio, and what trio runs in asyncio.
+
+Whoever waits is cancelled when the other side has ended, not before, as everywhere in trio: what was begun over there is never left
+to itself.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar, TypeVarTuple
+
+import trio
+
+from mcpbus.asyncio.loop_thread import start_loop
+from mcpbus.asyncio.pairs import loop_of_this_run, run_of
+from mcpbus.core.containment import ExceptionsOnly
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_ENDED = "the trio run beside this asyncio loop has ended"
+
+
+async def to_asyncio(function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+    """Await an async function of asyncio in a task of trio, such as a handler.
+
+    It runs in a task of the asyncio loop that the program runs on, where that serves `mcpbus.asyncio.asgi`; elsewhere in a loop in a
+    thread, which is started by the first call and ends with the trio run. So what belongs to a loop, as a pool of connections
+    does, is good for all calls. It has a copy of the caller's context variables.
+
+    A caller that is cancelled cancels the function, and waits for its end.
+
+    Args:
+        function: Is called there, and what it returns awaited.
+        *args: What it is called with.
+
+    Raises:
+        RuntimeError: No trio runs here, or the function was cancelled by somebody else, or has ended by what is no exception.
+        Exception: What the function raised.
+    """
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            "to_asyncio() is for what trio runs, such as a handler of a server; in a coroutine of asyncio await the function itself"
+        )
+    await trio.lowlevel.checkpoint_if_cancelled()
+    loop = loop_of_this_run() or start_loop()
+    wake = partial(
+        trio.lowlevel.current_trio_token().run_sync_soon,
+        trio.lowlevel.reschedule,
+        trio.lowlevel.current_task(),
+    )
+    running: asyncio.Task[T]
+
+    async def run() -> T:
+        try:
+            return await function(*args)
+        except SystemExit as error:  # it would end the loop
+            raise RuntimeError(f"{function!r} raised {error!r}") from error
+
+    def start() -> None:
+        nonlocal running
+        running = loop.create_task(run())
+        running.add_done_callback(lambda _: wake())
+
+    def abort(_: object) -> trio.lowlevel.Abort:
+        loop.call_soon_threadsafe(lambda: running.cancel())  # noqa: PLW0108 - it is there when that runs
+        return trio.lowlevel.Abort.FAILED
+
+    loop.call_soon_threadsafe(start, context=contextvars.copy_context())
+    await trio.lowlevel.wait_task_rescheduled(abort)
+    if running.cancelled():
+        await trio.lowlevel.checkpoint_if_cancelled()
+        raise RuntimeError(f"{function!r} was cancelled in asyncio")
+    return running.result()
+
+
+async def to_trio(function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+    """Await an async function of trio in a coroutine of asyncio.
+
+    For a route of the application that serves `mcpbus.asyncio.asgi`, and for what `to_asyncio` runs: with it, a callback of
+    asyncio can say something to the client, ``await to_trio(ctx.info, "half done")``.
+
+    A caller that is cancelled cancels the function, and waits for its end.
+
+    Args:
+        function: Is called there, and what it returns awaited.
+        *args: What it is called with.
+
+    Raises:
+        RuntimeError: No asyncio runs here, or no trio beside it, or that has ended.
+        Exception: What the function raised.
+    """
+    if trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            "to_trio() is for coroutines of asyncio; in a task of trio await the function itself"
+        )
+    loop = asyncio.get_running_loop()
+    trio_run = run_of(loop)
+    if trio_run is None:
+        raise RuntimeError(
+            "no trio runs beside this asyncio loop: there is one in the lifespan of mcpbus.asyncio.asgi(server), and in what "
+            "to_asyncio() runs"
+        )
+    done: asyncio.Future[T] = loop.create_future()
+    scope = trio.CancelScope()
+
+    async def run() -> None:
+        settle: Callable[[], object] = partial(done.set_exception, RuntimeError(_ENDED))
+        try:
+            with scope, ExceptionsOnly(f"{function!r}"):
+                result = await function(*args)
+                settle = partial(done.set_result, result)
+            if scope.cancelled_caught:
+                settle = done.cancel
+        except Exception as error:  # noqa: BLE001 - raised over there
+            settle = partial(done.set_exception, error)
+        finally:
+            loop.call_soon_threadsafe(settle)
+
+    trio_run.run_sync_soon(partial(trio.lowlevel.spawn_system_task, run, context=contextvars.copy_context()))
+
+    def cancel() -> None:
+        with suppress(trio.RunFinishedError):  # what came of it is on its way
+            trio_run.run_sync_soon(scope.cancel)
+
+    await outlast(done, cancel)
+    return done.result()
+
+
+async def outlast(future: asyncio.Future[T], cancel: Callable[[], object]) -> None:
+    """Wait in asyncio until a future is done, even if cancelled meanwhile.
+
+    Args:
+        future: What is waited for. What it raises is left in it.
+        cancel: Has it end soon; called when the caller is cancelled.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled, and the future has a result nevertheless.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            cancel()
+    if cancelled is not None and (future.cancelled() or future.exception() is None):
+        raise cancelled

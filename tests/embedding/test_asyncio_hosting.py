@@ -1,0 +1,386 @@
+"""A server in an asyncio program, under ASGI hosts that run on asyncio."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import fastapi
+import pytest
+import trio
+import uvicorn
+from mcp import Client
+
+from mcpbus import DELIVERED, Context, Server
+from mcpbus.asyncio import asgi, to_asyncio, to_trio
+from mcpbus.protocol.revisions import LATEST
+from mcpbus.testing import open_bus
+
+DEADLINE = 30
+
+
+def make_server(name="s", **options):
+    server = Server(name, **options)
+    server.waits, server.ended = asyncio.Event(), []
+
+    @server.tool
+    async def count(ctx: Context, to: int = 2) -> str:
+        for n in range(to):
+            await ctx.progress(n)
+        await trio.lowlevel.checkpoint()
+        return f"counted by {name}"
+
+    @server.tool
+    async def wait() -> str:
+        server.waits.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            server.ended.append("wait")
+
+    @server.tool
+    async def on_the_loop() -> bool:
+        async def running():
+            return asyncio.get_running_loop()
+
+        return await to_asyncio(running) is asyncio.get_running_loop()
+
+    @server.resource("x://a")
+    async def readable() -> str:
+        return ""
+
+    return server
+
+
+def run(function, *args):
+    return asyncio.run(asyncio.wait_for(function(*args), DEADLINE))
+
+
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 - nobody tells of it
+        await asyncio.sleep(0.001)
+
+
+class Exchange:
+    """One POST to an application, as a host on asyncio makes it; its client is there until `leave`."""
+
+    def __init__(self, app, method, params=None, path="/mcp"):
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": LATEST.name,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+            "progressToken": 1,
+        }
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**(params or {}), "_meta": meta}}
+        self.body = json.dumps(message).encode()
+        self.sent, self.read, self.left = [], False, asyncio.Event()
+        headers = {
+            "host": "localhost",
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+            "mcp-protocol-version": LATEST.name,
+            "mcp-method": method,
+            "mcp-name": (params or {}).get("name", ""),
+        }
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items() if value],
+            "client": ("127.0.0.1", 1),
+        }
+        self.task = asyncio.create_task(app(scope, self.receive, self.send))
+
+    async def receive(self):
+        if not self.read:
+            self.read = True
+            return {"type": "http.request", "body": self.body, "more_body": False}
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message):
+        await asyncio.sleep(0)
+        self.sent.append(message)
+
+    async def said(self):
+        """All messages of the answer, once it is whole."""
+        await self.task
+        body = b"".join(message.get("body", b"") for message in self.sent)
+        lines = [line[5:] for line in body.splitlines() if line.startswith(b"data:") and line[5:].strip()]
+        return [json.loads(line) for line in lines or [body]]
+
+
+def call(app, name, **arguments):
+    return Exchange(app, "tools/call", {"name": name, "arguments": arguments})
+
+
+async def text_of(exchange):
+    return (await exchange.said())[-1]["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_it_is_open_for_its_lifespan(times):
+    async def main():
+        app = asgi(make_server())
+        for _ in range(times):
+            async with app.lifespan():
+                said = await call(app, "count").said()
+                assert [each.get("method", "reply") for each in said] == [
+                    "notifications/progress",
+                    "notifications/progress",
+                    "reply",
+                ]
+            with pytest.raises(RuntimeError, match="the server is not open"):
+                _ = app.bus
+
+    run(main)
+
+
+def test_what_a_handler_awaits_of_asyncio_runs_in_the_hosts_loop():
+    async def main():
+        app = asgi(make_server())
+        async with app.lifespan():
+            assert await text_of(call(app, "on_the_loop")) == "true"
+
+    run(main)
+
+
+def test_several_servers_share_the_loop_and_come_and_go_as_they_like():
+    async def main():
+        first, second = asgi(make_server("first")), asgi(make_server("second"))
+        async with first.lifespan():
+            lifespan = second.lifespan()
+            await lifespan.__aenter__()
+            assert await text_of(call(first, "count")) == "counted by first"
+        assert await text_of(call(second, "count")) == "counted by second"
+        await lifespan.__aexit__(None, None, None)
+
+    run(main)
+
+
+def test_an_asgi_host_opens_it():
+    async def main():
+        app, sent = asgi(make_server()), []
+        events = asyncio.Queue()
+
+        async def send(event):
+            sent.append(event["type"])
+
+        host = asyncio.create_task(app({"type": "lifespan"}, events.get, send))
+        events.put_nowait({"type": "lifespan.startup"})
+        await until(lambda: sent)
+        assert await text_of(call(app, "count")) == "counted by s"
+        events.put_nowait({"type": "lifespan.shutdown"})
+        await host
+        assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+    run(main)
+
+
+def test_a_lifespan_that_fails_is_told_and_the_loop_is_as_before():
+    @asynccontextmanager
+    async def lifespan(server):
+        await trio.lowlevel.checkpoint()
+        raise KeyError("no such database")
+        yield
+
+    async def main():
+        with pytest.raises(KeyError, match="no such database"):
+            async with asgi(make_server(lifespan=lifespan)).lifespan():
+                pytest.fail("it is open")
+        app = asgi(make_server())
+        async with app.lifespan():
+            assert await text_of(call(app, "count")) == "counted by s"
+
+    run(main)
+
+
+def test_what_fails_at_the_end_is_told():
+    @asynccontextmanager
+    async def lifespan(server):
+        yield
+        raise KeyError("not saved")
+
+    async def main():
+        with pytest.raises(KeyError, match="not saved"):
+            async with asgi(make_server(lifespan=lifespan)).lifespan():
+                pass
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", ["its client leaves", "its host gives it up"])
+def test_a_call_is_cancelled_when(way):
+    async def main():
+        server = make_server()
+        app = asgi(server)
+        async with app.lifespan():
+            waiting = call(app, "wait")
+            await server.waits.wait()
+            if way == "its client leaves":
+                waiting.left.set()
+                await waiting.task
+            else:
+                waiting.task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting.task
+            assert server.ended == ["wait"]
+            assert await text_of(call(app, "count")) == "counted by s"
+
+    run(main)
+
+
+def test_a_lifespan_that_is_cancelled_drains_nothing():
+    async def main():
+        server = make_server()
+        app = asgi(server)
+
+        async def hold():
+            async with app.lifespan():
+                waiting.append(call(app, "wait"))
+                await asyncio.Event().wait()
+
+        waiting = []
+        holding = asyncio.create_task(hold())
+        await server.waits.wait()
+        began = asyncio.get_running_loop().time()
+        holding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        assert server.ended == ["wait"]
+        assert asyncio.get_running_loop().time() - began < 4  # a drain takes five seconds
+        with pytest.raises(RuntimeError, match="has ended"):
+            await waiting[0].task
+
+    run(main)
+
+
+def test_a_route_pushes_and_learns_what_became_of_it():
+    async def main():
+        app = asgi(make_server())
+        async with app.lifespan():
+            listening = Exchange(
+                app, "subscriptions/listen", {"notifications": {"resourceSubscriptions": ["x://a"]}}
+            )
+            await until(
+                lambda: any(b"acknowledged" in message.get("body", b"") for message in listening.sent)
+            )
+            broadcast = app.bus.resource_updated("x://a")
+            assert await to_trio(lambda: broadcast.settled(timeout=5)) == {DELIVERED: 1}
+            listening.left.set()
+            await listening.task
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+def test_where_nobody_opened_it_each_client_and_the_log_are_told_how(kind, caplog):
+    async def main():
+        sent = []
+
+        async def send(event):
+            sent.append(event)
+
+        await asgi(make_server())({"type": kind}, None, send)
+        return sent
+
+    first, *_ = run(main)
+    assert first.get("status") == 500 or first["type"] == "websocket.close"
+    assert "lifespan=app.lifespan" in caplog.text
+
+
+async def test_under_trio_it_says_what_is_for_trio(caplog):
+    app, sent = asgi(make_server()), []
+
+    async def receive():
+        return {"type": "lifespan.startup"}
+
+    async def send(event):
+        sent.append(event)
+
+    await app({"type": "lifespan"}, receive, send)
+    assert (sent[0]["type"], "serve server.asgi()" in sent[0]["message"]) == ("lifespan.startup.failed", True)
+    with pytest.raises(RuntimeError, match=r"serve server.asgi\(\)"):
+        async with app.lifespan():
+            pass
+    await app({"type": "http"}, receive, send)
+    assert "serve server.asgi()" in caplog.text
+
+
+def test_what_is_for_trio_says_under_asyncio_what_is_for_asyncio():
+    async def main():
+        with pytest.raises(RuntimeError, match=r"serve mcpbus.asyncio.asgi\(server\)"):
+            async with make_server().asgi().lifespan():
+                pass
+        with pytest.raises(RuntimeError, match=r"serve mcpbus.asyncio.asgi\(server\)"):
+            async with open_bus(make_server()):
+                pass
+
+    run(main)
+
+
+def test_a_websocket_is_a_session():
+    async def main():
+        app, events, sent = asgi(make_server()), asyncio.Queue(), []
+
+        async def send(event):
+            sent.append(event)
+
+        scope = {
+            "type": "websocket",
+            "path": "/mcp",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+            "subprotocols": ["mcp"],
+            "client": ("127.0.0.1", 1),
+        }
+        async with app.lifespan():
+            channel = asyncio.create_task(app(scope, events.get, send))
+            events.put_nowait({"type": "websocket.connect"})
+            events.put_nowait(
+                {"type": "websocket.receive", "text": '{"jsonrpc": "2.0", "id": 1, "method": "ping"}'}
+            )
+            await until(lambda: len(sent) == 2)
+            assert sent[0]["type"] == "websocket.accept"
+            assert json.loads(sent[1].get("text") or sent[1]["bytes"])["id"] == 1
+            events.put_nowait({"type": "websocket.disconnect", "code": 1000})
+            await channel
+
+    run(main)
+
+
+def test_in_fastapi_under_uvicorn():
+    """With the client of the official SDK, beside a route of its own."""
+    app = asgi(make_server())
+    web = fastapi.FastAPI(lifespan=app.lifespan)
+
+    @web.get("/refresh")
+    async def refresh() -> None:
+        app.bus.resource_updated("x://a")
+
+    web.mount("/tools", app)
+
+    async def main():
+        host = uvicorn.Server(uvicorn.Config(web, port=0, log_level="error", timeout_graceful_shutdown=5))
+        serving = asyncio.create_task(host.serve())
+        await until(lambda: host.started)
+        port = host.servers[0].sockets[0].getsockname()[1]
+        said = []
+
+        async def on_progress(progress, total, message):
+            said.append(progress)
+
+        async with Client(f"http://127.0.0.1:{port}/tools/mcp") as client:
+            result = await client.call_tool("count", {"to": 3}, progress_callback=on_progress)
+            assert (result.content[0].text, said) == ("counted by s", [0, 1, 2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /refresh HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b"200 OK" in await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        host.should_exit = True
+        await serving
+
+    run(main)

@@ -33,6 +33,7 @@ from mcpbus.core.sync_context import SyncContext
 from mcpbus.dispatch.runner import CallNext, Invocation, Middleware
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
+from mcpbus.features.depends import Depends
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
 from mcpbus.features.tool import Tool, tool
 from mcpbus.protocol.errors import ProtocolError
@@ -82,6 +83,7 @@ __all__ = [
     "ContentBlock",
     "Context",
     "Declined",
+    "Depends",
     "Elicit",
     "ElicitUrl",
     "EmbeddedResource",

@@ -1,6 +1,7 @@
 """Runs what authors wrote: coroutines in place, plain functions in worker threads, both under middleware and a timeout."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -11,6 +12,8 @@ from mcpbus.core.call import Call
 from mcpbus.core.context import Context
 from mcpbus.core.sync_context import SyncContext
 from mcpbus.core.threads import Threads
+from mcpbus.dispatch.providing import provide, provide_plainly
+from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.function import Function
 
@@ -81,7 +84,7 @@ class Runner:
             CallTimeoutError: the function did not end in time; the time that it waits for the client is included.
             Exception: whatever the function raises.
         """
-        if self._middleware or function.timeout is not None:
+        if self._middleware or function.wrapped:
             invocation = Invocation(Context(call), method, name, arguments)
             return self._call_wrapped(function, call, invocation)
         signature = function.signature
@@ -89,7 +92,7 @@ class Runner:
             arguments = _with_context(function, arguments, Context(call))
         if signature.asynchronous:
             return signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
-        return self._call_plain(function, call, arguments)
+        return self._in_thread(call, partial(signature.function, **arguments), thread=function.thread)
 
     async def _call_wrapped(self, function: Function, call: Call, invocation: Invocation) -> Any:
         step: CallNext = partial(self._call_invoked, function, call)
@@ -104,16 +107,34 @@ class Runner:
 
     def _call_invoked(self, function: Function, call: Call, invocation: Invocation) -> Awaitable[Any]:
         arguments = _with_context(function, invocation.arguments, invocation.context)
-        if function.signature.asynchronous:
-            return function.signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
-        return self._call_plain(function, call, arguments)
-
-    async def _call_plain(self, function: Function, call: Call, arguments: Mapping[str, Any]) -> Any:
         run = partial(function.signature.function, **arguments)
-        if self.inline or not function.thread:
+        plan, asynchronous = function.signature.dependencies, function.signature.asynchronous
+        if plan is not None and (asynchronous or not plan.runs_within(function.thread)):
+            return self._call_depending(plan, function, call, run, invocation.context)
+        if asynchronous:
+            return run()  # type: ignore[no-any-return]  # it is asynchronous
+        if plan is not None:
+            run = partial(_run_depending, plan, function, run, invocation.context)
+        return self._in_thread(call, run, thread=function.thread)
+
+    async def _call_depending(
+        self, plan: Plan, function: Function, call: Call, run: Callable[..., Any], context: Context
+    ) -> Any:
+        in_thread: Any = partial(self._in_thread, call)
+        async with AsyncExitStack() as stack:
+            run = partial(run, **await provide(plan, context, stack, in_thread))
+            return await (
+                run() if function.signature.asynchronous else in_thread(run, thread=function.thread)
+            )
+        raise _swallowed(function)
+
+    async def _in_thread(
+        self, call: Call, run: Callable[[], Any], *, thread: bool, abandon: bool = True
+    ) -> Any:
+        if self.inline or not thread:
             return run()
         place: Any = self.workers().place(call.context.owner, call.bus.reached)
-        return await trio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=place)
+        return await trio.to_thread.run_sync(run, abandon_on_cancel=abandon, limiter=place)
 
     def workers(self) -> Threads:
         """Return the threads of this trio run."""
@@ -123,6 +144,18 @@ class Runner:
             threads = Threads(self._threads)
             self._places.set(threads)
             return threads
+
+
+def _run_depending(plan: Plan, function: Function, run: Callable[..., Any], context: Context) -> Any:
+    with ExitStack() as stack:
+        return run(**provide_plainly(plan, context, stack))
+    raise _swallowed(function)
+
+
+def _swallowed(function: Function) -> RuntimeError:
+    return RuntimeError(
+        f"{function.signature.owner} raised, and one of its dependencies has caught that; let it pass, with try and finally"
+    )
 
 
 def _with_context(function: Function, arguments: Mapping[str, Any], context: Context) -> Mapping[str, Any]:

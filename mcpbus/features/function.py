@@ -20,12 +20,18 @@ class Function:
     """Whether a plain function runs in a worker thread."""
     timeout: float | None = None
     """Seconds after which a call is cancelled and `CallTimeoutError` is raised; None for no limit."""
+    wrapped: bool = attrs.field(init=False)
+    """Whether there is more to do than to call it: to end it in time, or to make what it depends on."""
     waits: bool = attrs.field(init=False)
     """Whether a call may wait for something. One of an async function without an ``await`` cannot."""
 
+    @wrapped.default
+    def _wrapped(self) -> bool:
+        return self.timeout is not None or self.signature.dependencies is not None
+
     @waits.default
     def _waits(self) -> bool:
-        return self.timeout is not None or _may_wait(self.signature.function)
+        return self.wrapped or _may_wait(self.signature.function)
 
 
 def _may_wait(function: Callable[..., Any]) -> bool:

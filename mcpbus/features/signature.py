@@ -9,15 +9,23 @@ import operator
 import re
 import types
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import attrs
 import msgspec
 
+from mcpbus.features.annotations import (
+    check_context,
+    check_nearly_context,
+    code_of,
+    hints_of,
+    innermost,
+    is_context,
+)
 from mcpbus.features.asking.input_required import InputRequired
+from mcpbus.features.dependencies import Plan, find_dependency, make_plan
 from mcpbus.features.docstrings import read_docstring
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.handler_context import HandlerContext
 from mcpbus.features.schemas import jsontypes
 
 MISSING: Any = inspect.Parameter.empty
@@ -63,6 +71,8 @@ class Signature:
     asynchronous: bool
     description: str | None
     """What the docstring says, but for what it says of parameters."""
+    dependencies: Plan | None = None
+    """What fills the parameters that `Depends` on something."""
 
     @property
     def only_parameter(self) -> Parameter:
@@ -126,16 +136,16 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
         RegistrationError: a parameter that cannot be given by name, an annotation that cannot be resolved, an
             async generator, a method without its instance, or a context of the wrong kind or without an annotation.
     """
-    code = _code_of(function)
+    code = code_of(function)
     if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
         raise RegistrationError(
             f"{owner}: a generator cannot be served; return the result, report progress with ctx"
         )
     asynchronous = inspect.iscoroutinefunction(code)
-    hints = _hints(code, owner)
-    docstring = read_docstring(_innermost(function))
+    hints = hints_of(code, owner)
+    docstring = read_docstring(innermost(function))
     parameters = []
-    context = None
+    context, dependencies = None, {}
     for given in inspect.signature(function).parameters.values():
         if given.kind in {given.VAR_POSITIONAL, given.VAR_KEYWORD, given.POSITIONAL_ONLY}:
             raise RegistrationError(
@@ -144,21 +154,32 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
         if given.name not in hints:
             _check_bare(given.name, function, owner, asynchronous=asynchronous)
         annotation = hints.get(given.name, Any)
-        if _is_context(annotation):
+        place = f"{owner}, parameter {given.name!r}"
+        dependency = find_dependency(annotation, given.default, place)
+        if dependency is not None:
+            dependencies[given.name] = dependency
+        elif is_context(annotation):
             if context is not None:
                 raise RegistrationError(
                     f"{owner}: asks for the context twice, as {context!r} and {given.name!r}"
                 )
-            _check_context(annotation, owner, asynchronous=asynchronous)
+            check_context(annotation, owner, asynchronous=asynchronous)
             context = given.name
         else:
-            _check_nearly_context(annotation, given.name, owner)
+            check_nearly_context(annotation, given.name, owner)
             annotation = _with_description(annotation, docstring.parameters.get(given.name))
-            annotation = _gather_meta(annotation, f"{owner}, parameter {given.name!r}")
+            annotation = _gather_meta(annotation, place)
             parameters.append(Parameter(given.name, annotation, given.default))
     returns = _final(hints.get("return", MISSING))
     return Signature(
-        function, owner, tuple(parameters), context, returns, asynchronous, docstring.description
+        function,
+        owner,
+        tuple(parameters),
+        context,
+        returns,
+        asynchronous,
+        docstring.description,
+        make_plan(dependencies, owner),
     )
 
 
@@ -190,50 +211,13 @@ def check_convertible(signature: Signature) -> None:
 
 def describe(function: Callable[..., Any]) -> str | None:
     """What the docstring of `function` says, or None."""
-    return inspect.getdoc(_innermost(function)) or None
+    return inspect.getdoc(innermost(function)) or None
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """The name under which `function` is registered if its author gives no other."""
-    inner = _innermost(function)
+    inner = innermost(function)
     return str(getattr(inner, "__name__", type(inner).__name__))
-
-
-def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
-def _code_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, or the ``__call__`` of an object that is called like one."""
-    inner = _innermost(function)
-    if inspect.isroutine(inner) or inspect.isclass(inner):
-        return inner
-    return type(inner).__call__
-
-
-def _hints(code: Callable[..., Any], owner: str) -> dict[str, Any]:
-    try:
-        return get_type_hints(code, include_extras=True)
-    except NameError as error:
-        raise RegistrationError(
-            f"{owner}: an annotation cannot be resolved ({error}); annotations are read at run time, so what they "
-            f"name must be importable from the module's top level and not only under TYPE_CHECKING"
-        ) from error
-    except TypeError as error:
-        raise RegistrationError(f"{owner}: an annotation cannot be read: {error}") from error
-
-
-def _bare(annotation: Any) -> Any:
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    return get_origin(annotation) or annotation
-
-
-def _is_context(annotation: Any) -> bool:
-    # Not whatever derives from a context: a handler is given no such thing.
-    return HandlerContext in getattr(_bare(annotation), "__bases__", ())
 
 
 def _check_bare(name: str, function: Callable[..., Any], owner: str, *, asynchronous: bool) -> None:
@@ -250,31 +234,6 @@ def _check_bare(name: str, function: Callable[..., Any], owner: str, *, asynchro
             f"{owner}: {name!r} has no annotation, and clients would have to give it; write {name}: {kind} "
             f"for the context, or its type if it is an argument"
         )
-
-
-def _check_nearly_context(annotation: Any, name: str, owner: str) -> None:
-    """Refuse an annotation that is meant to ask for the context, and does not."""
-    for part in (_bare(annotation), *map(_bare, get_args(annotation))):
-        if _is_context(part):
-            raise RegistrationError(f"{owner}: {name!r} is always given; write {name}: {part.__name__}")
-        module = getattr(part, "__module__", "")
-        if getattr(part, "__name__", "") == "Context" and module.partition(".")[0] in {"mcp", "fastmcp"}:
-            raise RegistrationError(
-                f"{owner}: {name!r} is a {module}.Context; write from mcpbus import Context"
-            )
-
-
-def _check_context(annotation: Any, owner: str, *, asynchronous: bool) -> None:
-    if _bare(annotation).asynchronous is asynchronous:
-        return
-    if asynchronous:
-        raise RegistrationError(
-            f"{owner}: is async and takes a SyncContext, which would block; annotate Context"
-        )
-    raise RegistrationError(
-        f"{owner}: is a plain function and takes a Context, whose methods it cannot await; "
-        f"annotate SyncContext, or write async def"
-    )
 
 
 def _with_description(annotation: Any, description: str | None) -> Any:

@@ -1,0 +1,169 @@
+"""What is made for a function before it is called: a plan of providers, in order, each of them once.
+
+Read once, at registration, from what the parameters of the function say, and those of its providers.
+"""
+
+import enum
+import inspect
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Annotated, Any, get_args, get_origin
+
+import attrs
+
+from mcpbus.features.annotations import (
+    check_context,
+    check_nearly_context,
+    code_of,
+    hints_of,
+    innermost,
+    is_context,
+)
+from mcpbus.features.depends import Dependency
+from mcpbus.features.errors import RegistrationError
+
+
+class Kind(enum.Enum):
+    """What calling a provider gives."""
+
+    VALUE = "the value"
+    COROUTINE = "what is awaited for the value"
+    MANAGER = "what is entered for the value, and left in the end"
+    ASYNC_MANAGER = "the same, asynchronously"
+
+
+@attrs.frozen
+class Step:
+    """One provider, and what it takes."""
+
+    provider: Callable[..., Any]
+    """Gives what `kind` says; a generator function has been made one that gives a context manager."""
+    kind: Kind
+    thread: bool
+    """Whether a plain one runs in a worker thread."""
+    context: str | None
+    """The name of its parameter that receives the context."""
+    needs: Mapping[str, int]
+    """The numbers of the steps that fill its other parameters."""
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether it is async, and takes a `Context`; a plain one takes a `SyncContext`."""
+        return self.kind in {Kind.COROUTINE, Kind.ASYNC_MANAGER}
+
+
+@attrs.frozen
+class Plan:
+    """The providers of a function."""
+
+    steps: tuple[Step, ...]
+    """In the order in which they are called."""
+    needs: Mapping[str, int]
+    """The numbers of the steps that fill the function's own parameters."""
+
+    def runs_within(self, thread: bool) -> bool:
+        """Whether all of them are plain, and run where a plain function with this option does: then they run with it, in one go."""
+        return all(not step.asynchronous and step.thread is thread for step in self.steps)
+
+
+def find_dependency(annotation: Any, default: Any, owner: str) -> Dependency | None:
+    """What a parameter depends on, by its annotation or its default.
+
+    Raises:
+        RegistrationError: it is meant to depend on something, and does not.
+    """
+    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    found = None
+    for written in (*extras, default):
+        if isinstance(written, Dependency):
+            found = written
+        elif type(written).__name__ == "Depends":
+            module = type(written).__module__.partition(".")[0]
+            raise RegistrationError(
+                f"{owner}: this is a Depends of {module}; write from mcpbus import Depends"
+            )
+    if found is not None and not callable(found.provider):
+        raise RegistrationError(
+            f"{owner}: Depends takes the function that makes it, without parentheses, not {found.provider!r}"
+        )
+    return found
+
+
+def make_plan(dependencies: Mapping[str, Dependency], owner: str) -> Plan | None:
+    """The plan that fills these parameters; None if there are none.
+
+    Raises:
+        RegistrationError: a provider takes what nobody fills, or depends on itself.
+    """
+    if not dependencies:
+        return None
+    steps: dict[Hashable, Step] = {}
+    needs = {name: _add(dependency, steps, (), owner) for name, dependency in dependencies.items()}
+    return Plan(tuple(steps.values()), needs)
+
+
+def _add(
+    dependency: Dependency,
+    steps: dict[Hashable, Step],
+    above: tuple[Hashable, ...],
+    owner: str,
+) -> int:
+    """Add a provider to the steps, after all that it needs itself, unless it is there; return its number."""
+    provider = dependency.provider
+    key = _key(provider)
+    owner = f"{owner}, {_name(provider)!r}"
+    if key in above:
+        raise RegistrationError(f"{owner}: depends on itself")
+    if key not in steps:
+        code = code_of(provider)
+        hints = hints_of(code.__init__ if inspect.isclass(code) else code, owner)
+        kind, factory = _kind(provider, code)
+        asynchronous = kind in {Kind.COROUTINE, Kind.ASYNC_MANAGER}
+        context, needs = None, {}
+        for given in inspect.signature(provider).parameters.values():
+            annotation = hints.get(given.name, Any)
+            found = find_dependency(annotation, given.default, f"{owner}, parameter {given.name!r}")
+            if is_context(annotation):
+                check_context(annotation, owner, asynchronous=asynchronous)
+                context = given.name
+            elif found is not None:
+                needs[given.name] = _add(found, steps, (*above, key), owner)
+            else:
+                check_nearly_context(annotation, given.name, owner)
+                _check_filled(given, owner)
+        steps[key] = Step(factory, kind, dependency.thread, context, needs)
+    return list(steps).index(key)
+
+
+def _kind(provider: Callable[..., Any], code: Callable[..., Any]) -> tuple[Kind, Callable[..., Any]]:
+    """What calling a provider gives, and what is called: a context manager is made of a generator."""
+    if inspect.isasyncgenfunction(code):
+        return Kind.ASYNC_MANAGER, asynccontextmanager(provider)
+    if inspect.isgeneratorfunction(code):
+        return Kind.MANAGER, contextmanager(provider)
+    if inspect.iscoroutinefunction(code):
+        return Kind.COROUTINE, provider
+    # What contextlib's decorators have made of a generator.
+    wrapped = inspect.unwrap(code)
+    if inspect.isasyncgenfunction(wrapped):
+        return Kind.ASYNC_MANAGER, provider
+    return (Kind.MANAGER if inspect.isgeneratorfunction(wrapped) else Kind.VALUE), provider
+
+
+def _check_filled(given: inspect.Parameter, owner: str) -> None:
+    optional = given.kind in {given.VAR_POSITIONAL, given.VAR_KEYWORD} or given.default is not given.empty
+    if given.kind is given.POSITIONAL_ONLY or not optional:
+        raise RegistrationError(
+            f"{owner}: nobody fills its parameter {given.name!r}; give it a default, or Depends(...), "
+            f"and take what the client says in the handler itself"
+        )
+
+
+def _key(provider: object) -> Hashable:
+    """What tells it from others; a bound method is the same each time it is looked up."""
+    return id(provider) if type(provider).__hash__ is None else provider
+
+
+def _name(provider: Callable[..., Any]) -> str:
+    inner = innermost(provider)
+    return str(getattr(inner, "__name__", type(inner).__name__))

@@ -103,6 +103,12 @@ class Backend(Protocol):
             ProtocolError: What to answer instead.
         """
 
+    def farewell(self, session: Session, /) -> Callable[[], Awaitable[object]] | None:
+        """What is to run, in a task of its own, now that a session has ended that was registered; None for nothing.
+
+        It ends in time by itself, and raises nothing of an author's.
+        """
+
     def listener(self, method: str, /) -> Listener | None:
         """What is to run for a client's notification of this method, in a task of its own; None for nothing.
 

@@ -16,9 +16,10 @@ from mcpbus.core import mailboxes
 from mcpbus.core.admission import overloaded
 from mcpbus.core.backend import Backend
 from mcpbus.core.event_log import EventLog
+from mcpbus.core.farewell import FarewellActor
 from mcpbus.core.limits import Limits
 from mcpbus.core.notification import RESOURCE_UPDATED
-from mcpbus.core.open_streams import OpenStreams
+from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.services import Services
@@ -83,7 +84,8 @@ class Hub(Services):
         self._sessions: dict[str, Session] = {}
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
         self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
-        self._streams = OpenStreams()
+        self._streams = OpenCount()
+        self._farewells = OpenCount()
         self._drained = False
 
     # -- telling clients -------------------------------------------------------------------------
@@ -201,11 +203,14 @@ class Hub(Services):
 
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""
-        self._sessions.pop(session.id, None)
+        registered = self._sessions.pop(session.id, None) is not None
         self.shares.leave(session)
         self.topics.remove(session.address, uris=session.subscriptions)
         if session.streams.close() and self._forgetting is not None and not self.system.closed:
             self._forgetting.add(session.id)
+        farewell = self.backend.farewell(session) if registered else None
+        if farewell is not None and not self.system.closed:
+            self.system.spawn(FarewellActor, self._farewells, farewell)
 
     def open_stream(self, kind: StreamKind, session: Session | None = None) -> Stream:
         """Open a stream. For transports.
@@ -268,7 +273,8 @@ class Hub(Services):
 
         Args:
             seconds: How long requests and tasks may go on; the rest is then answered with an error, and reported
-                failed. What is said last has a quarter of a second more, at most, to be written and stored.
+                failed. What is said last has a quarter of a second more, at most, to be written and stored; and what runs at the
+                end of sessions has as long once more.
         """
         self._drained = True
         self.admission.closed = self.listens.closed = True
@@ -293,6 +299,8 @@ class Hub(Services):
         with trio.move_on_after(_FLUSH_SECONDS):
             await self._streams.wait_none()
             await self.tasks.wait_none()
+        with trio.move_on_after(seconds):
+            await self._farewells.wait_none()
 
 
 def hub_of(services: Services) -> Hub:

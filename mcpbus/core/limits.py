@@ -17,7 +17,7 @@ class Limits:
         idle_timeout: Seconds without a request in flight or an open stream after which a session ends.
         initialize_timeout: Seconds within which a client must send ``initialized``; and within which it must say
             anything at all over WebSocket or HTTP+SSE.
-        on_session_timeout: Seconds that the `on_session` hooks have, all together.
+        on_session_timeout: Seconds that the `on_session` hooks have, all together; and those of `on_session_end`.
         max_requests: Requests in flight on the whole bus, listens apart.
         max_listens: Listens on the whole bus.
         max_requests_per_session: Requests in flight in one session, or on one shared channel, with its listens.

@@ -134,6 +134,7 @@ class Session(SessionFeatures):
     __slots__ = (
         "_asked",
         "_awaited",
+        "_state",
         "account",
         "address",
         "bus",
@@ -168,6 +169,7 @@ class Session(SessionFeatures):
         self.owner = owner
         self._asked = secrets.randbits(_ID_BITS)
         self._awaited: trio.Event | None = None
+        self._state: dict[str, Any] | None = None
         self.revision: Revision | None = None
         self.client_info: dict[str, Any] = {}
         self.client_capabilities: dict[str, Any] = {}
@@ -181,6 +183,13 @@ class Session(SessionFeatures):
         self.input_ended = False
         self.listening = False
         self.last_active = trio.current_time()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What handlers keep for this client, as long as the session lasts. Nobody but them reads or writes it."""
+        if self._state is None:
+            self._state = {}
+        return self._state
 
     @property
     def log_level(self) -> LogLevel | None:

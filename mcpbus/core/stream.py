@@ -16,7 +16,7 @@ from mcpbus_actors import Address, Cell, Failed, LazyActor, Stopped, StopReason,
 from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.event_log import EventLog, ResumableStreams
 from mcpbus.core.limits import Limits
-from mcpbus.core.open_streams import OpenStreams
+from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate, settle_all
@@ -81,7 +81,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     limits: Limits
     budget: Budget
     outbox: Outbox
-    _open: OpenStreams
+    _open: OpenCount
     log: EventLog | None = None
     registry: "ResumableStreams[Stream] | None" = None
     returns_to: Address[object] | None = None

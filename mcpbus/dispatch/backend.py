@@ -1,7 +1,7 @@
 """The features of a server as a backend: what its author registered answers, by the table of methods."""
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Final
@@ -21,7 +21,7 @@ from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.methods import METHODS, initialize_result
 from mcpbus.dispatch.runner import Runner
 from mcpbus.dispatch.scopes import needed_scopes
-from mcpbus.features.definition import Definition, NotificationHook
+from mcpbus.features.definition import Definition, NotificationHook, SessionHook
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import Request
@@ -153,6 +153,11 @@ class FeaturesBackend:
                 _log.exception("on_session hook %r failed; the session is refused", hook)
                 raise ProtocolError(INTERNAL_ERROR, "The session could not be registered") from error
 
+    def farewell(self, session: Session) -> Callable[[], Awaitable[None]] | None:
+        """See `Backend.farewell`: the server's hooks, one after the other."""
+        hooks = self.server.session_end_hooks
+        return partial(_run_end_hooks, hooks, session) if hooks else None
+
     def listener(self, method: str) -> Listener | None:
         """See `Backend.listener`: the server's hook."""
         hook = self.server.notification_hooks.get(method)
@@ -178,6 +183,22 @@ class FeaturesBackend:
         if not uris and not tasks:
             return lists
         return msgspec.structs.replace(lists, resource_subscriptions=uris, task_ids=tasks)
+
+
+async def _run_end_hooks(hooks: Sequence[SessionHook], session: Session) -> None:
+    limit = session.bus.limits.on_session_timeout
+    with trio.move_on_after(limit) as scope:
+        for hook in hooks:
+            try:
+                await hook(session)
+            except BaseException as error:
+                if split_failure(error)[1] is not None:
+                    raise
+                _log.exception("on_session_end hook %r failed", hook)
+    if scope.cancelled_caught:
+        session.bus.reached.note(
+            "on_session_timeout", session.owner, "what ran at a session's end was cancelled"
+        )
 
 
 async def _run_hook(hook: NotificationHook, told: ClientNotification) -> None:

@@ -1,8 +1,8 @@
 """What an author describes: who the server is, what it has, and how it tells that. Nothing of it runs."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, Unpack, overload
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar, Unpack, overload
 
 import attrs
 import msgspec
@@ -24,6 +24,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OF_THE_BUS = frozenset({"notifications/initialized", "notifications/cancelled"})
 
 
+SessionHook: TypeAlias = Callable[[Any], Awaitable[object]]
+
+
 @attrs.frozen
 class NotificationHook:
     """What runs for a client's notification, and for how long at most, in seconds."""
@@ -38,6 +41,7 @@ class Definition:
     Attributes:
         features: Its tools, resources, prompts and completions.
         session_hooks: What runs while a legacy session registers.
+        session_end_hooks: What runs when one has ended.
         notification_hooks: What runs when a client sends a notification, by its method.
         tails: What ends each of its results, by revision.
         sealer: Seals what clients carry between the rounds of a request.
@@ -77,7 +81,8 @@ class Definition:
         self.page_size = page_size
         self.list_ttl = list_ttl
         self.features = Features(visible=visible, declared=frozenset(capabilities))
-        self.session_hooks: list[Callable[[Any], Any]] = []
+        self.session_hooks: list[SessionHook] = []
+        self.session_end_hooks: list[SessionHook] = []
         self.notification_hooks: dict[str, NotificationHook] = {}
         self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
         # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
@@ -189,6 +194,20 @@ class Definition:
         if not inspect.iscoroutinefunction(hook):
             raise RegistrationError(f"on_session: {hook!r} is not an async function")
         self.session_hooks.append(hook)
+        return hook
+
+    def on_session_end(self, hook: F) -> F:
+        """Have `hook`, an async function of the session, run when a legacy session has ended, in whatever way.
+
+        It runs for each session that was registered. Its `state` is there still; nothing can be said to the client any more. It is
+        cancelled after `Limits.on_session_timeout`, which all hooks have together; where the whole server is cancelled it does not run.
+
+        Raises:
+            RegistrationError: it is not async.
+        """
+        if not inspect.iscoroutinefunction(hook):
+            raise RegistrationError(f"on_session_end: {hook!r} is not an async function")
+        self.session_end_hooks.append(hook)
         return hook
 
     def on_notification(self, method: str, *, timeout: float = 10.0) -> Callable[[F], F]:

@@ -83,6 +83,12 @@ class Acme:
     async def register(self, session):
         self.seen.append(session.client_info["name"])
 
+    def farewell(self, session):
+        async def wave():
+            self.seen.append(f"{session.client_info['name']} has gone")
+
+        return wave
+
     def listener(self, method):
         async def hear(told):
             self.seen.append(told.method)
@@ -130,7 +136,7 @@ async def test_it_is_opened_first_says_what_an_initialize_is_answered_and_is_lef
         await session.notify("notifications/acme").ended()
         await settle(bus)
         assert backend.seen == ["opened", Stage.REGISTERING, "mcpbus test client", "notifications/acme"]
-    assert backend.seen[-1] == "left with 0 requests"
+    assert backend.seen[-2:] == ["mcpbus test client has gone", "left with 0 requests"]
 
 
 async def test_it_says_what_a_listen_is_granted_and_its_name_ends_the_result(autojump_clock):

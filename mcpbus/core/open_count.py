@@ -1,10 +1,10 @@
-"""How many streams a bus has open."""
+"""How many things of one kind a bus has open, such as streams."""
 
 import trio
 
 
-class OpenStreams:
-    """How many streams a bus has open, for whoever waits until the last one has written what it had."""
+class OpenCount:
+    """How many are open, for whoever waits until the last one has done what it had to."""
 
     __slots__ = ("_count", "_none")
 
@@ -16,17 +16,17 @@ class OpenStreams:
         return self._count
 
     def opened(self) -> None:
-        """Count a stream."""
+        """Count one."""
         self._count += 1
 
     def ended(self) -> None:
-        """Count a stream no longer."""
+        """Count one no longer."""
         self._count -= 1
         if not self._count and self._none is not None:
             self._none.set()
 
     async def wait_none(self) -> None:
-        """Wait until no stream is open."""
+        """Wait until none is open."""
         while self._count:
             if self._none is None:
                 self._none = trio.Event()

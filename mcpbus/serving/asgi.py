@@ -39,7 +39,11 @@ class Noting(Protocol):
 
 
 class Endpoint(Protocol):
-    """What serves HTTP requests without ASGI in between; see `mcpbus.transports.Endpoint`."""
+    """What serves HTTP requests without ASGI in between; see `mcpbus.transports.Endpoint`.
+
+    What it says of a head, it says of all that have the same path and verb, and the same fields among `JUDGED`, as long as
+    their bodies are no longer than `max_body_bytes`.
+    """
 
     @property
     def limits(self) -> Limits:
@@ -48,6 +52,10 @@ class Endpoint(Protocol):
     @property
     def websockets(self) -> WebSockets | None:
         """Who opens WebSockets; None: the application does, through ASGI."""
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The longest body of a request that is served."""
 
     def cors_headers(self, head: Head, /) -> list[tuple[bytes, bytes]]:
         """The fields that are added to the answer, whatever it is, today and whenever this head comes again."""

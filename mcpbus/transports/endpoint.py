@@ -97,6 +97,11 @@ class Endpoint:
         """Where it is counted what waits for clients."""
         return self._bus.budget
 
+    @property
+    def max_body_bytes(self) -> int:
+        """The longest body of a request that is served."""
+        return self.options.max_body_bytes
+
     def cors_headers(self, head: Head) -> HeaderList:
         """Return the fields that a shell adds to the answer, whatever it is."""
         return self.exchange.cors_headers(head)

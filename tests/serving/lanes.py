@@ -53,6 +53,7 @@ class Endpoint:
 
     websockets = None
     limits = Limits()
+    max_body_bytes = LIMIT
     budget = Budget(math.inf, ReachedLimits())
 
     def is_immediate(self, head):

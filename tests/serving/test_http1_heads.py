@@ -4,6 +4,8 @@ Where llhttp alone would let something pass, our own look at the bytes does not;
 version of llhttp which is more lenient fails here or changes nothing.
 """
 
+from contextlib import suppress
+
 import pytest
 
 from mcpbus.serving.http1.head import (
@@ -11,10 +13,10 @@ from mcpbus.serving.http1.head import (
     LONGEST_LINE,
     MOST_FIELDS,
     PREFACE,
-    Heads,
     RequestError,
     read_head,
 )
+from mcpbus.serving.http1.heads import Heads
 
 LIMIT = 32 * 1024
 
@@ -205,8 +207,47 @@ def test_fields_are_as_they_came():
     assert head.judged.verb == "POST"
 
 
+@pytest.mark.parametrize("data", [row[0] for row in REFUSED.values()], ids=REFUSED)
+def test_what_is_refused_is_refused_whatever_was_read_before(data):
+    heads = Heads(LIMIT)
+    for known in (post(), post(b"Content-Length: 5"), post(b"Transfer-Encoding: chunked"), PREFACE):
+        heads.read(known)
+    with pytest.raises(RequestError) as anew:
+        read_head(data, LIMIT)
+    with pytest.raises(RequestError) as read:
+        heads.read(data)
+    assert (read.value.status, read.value.text) == (anew.value.status, anew.value.text)
+
+
 PLAIN = [b"Host: a", b"Accept: */*", b"Content-Length: 3"]
-CREDENTIALS = [
+APART = [
+    [],
+    [b"X-Request-Id: 1"],
+    [b"X:"],
+    [b"X: "],
+    [b"X:\t a \t"],
+    [b"X: a", b"Y: b", b"x: c"],
+    [b"X: caf\xc3\xa9"],
+    [b"X : a"],
+    [b" X: a"],
+    [b"X\xe4: a"],
+    [b": a"],
+    [b"X"],
+    [b"X: a", b"\tb"],
+    [b"X: a\nContent-Length: 5"],
+    [b"X: a\x00"],
+    [b"X: a\x7f"],
+    [b"Host: b"],
+    [b"Content-Length: 5"],
+    [b"content-length: 3 "],
+    [b"Content-Length: 0 "],
+    [b"Content-Length:"],
+    [b"X: a", b"Transfer-Encoding: identity"],
+    [b"X: a", b"Connection: upgrade", b"Upgrade: websocket"],
+    [b"X: a", b"Connection: close"],
+    [b"X: a", b"Accept: text/plain"],
+    [b"X: a", b"Origin: b"],
+    [b"Mcp-Session-Id: a", b"Last-Event-Id: b"],
     [b"Authorization: Bearer abc"],
     [b"authorization: Bearer " + b"x" * 1000],
     [b"AUTHORIZATION: Bearer abc"],
@@ -238,12 +279,16 @@ CREDENTIALS = [
 ]
 
 
-@pytest.mark.parametrize("fields", CREDENTIALS, ids=lambda fields: repr(fields[:2])[:60])
+@pytest.mark.parametrize("fields", APART, ids=lambda fields: repr(fields[:2])[:60])
 @pytest.mark.parametrize("at", [0, 1, 3])
-def test_a_head_with_credentials_is_read_as_it_would_be_anew(fields, at):
-    lines = [*PLAIN[:at], *fields, *PLAIN[at:]]
-    data = b"POST /mcp?a=b HTTP/1.1\r\n" + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
+@pytest.mark.parametrize("line", [b"POST /mcp?a=b HTTP/1.1", b"GET /mcp HTTP/1.1", b"PRI * HTTP/2.0"])
+def test_a_head_is_read_as_it_would_be_anew_whatever_was_read_before(fields, at, line):
+    lines = [line, *PLAIN[:at], *fields, *PLAIN[at:]] if line[:3] != b"PRI" else [line, *fields]
+    data = b"".join(line + b"\r\n" for line in lines) + b"\r\n"
     heads = Heads(8192)
+    for known in ([line, *PLAIN], [line, *PLAIN[:2]]):
+        with suppress(RequestError):
+            heads.read(b"".join(line + b"\r\n" for line in known) + b"\r\n")
 
     def outcome(read):
         try:
@@ -259,11 +304,30 @@ def test_a_head_with_credentials_is_read_as_it_would_be_anew(fields, at):
     assert [outcome(lambda: heads.read(data)) for _ in range(2)] == [anew, anew]
 
 
-def test_what_differs_in_its_credentials_alone_is_read_once():
+def test_what_differs_in_what_nobody_looks_at_is_read_once():
     heads = Heads(8192)
     read = [
-        heads.read(b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %d\r\n\r\n" % n) for n in range(3)
+        heads.read(
+            b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %d\r\nX: %d\r\nContent-Length: %d\r\n\r\n"
+            % (n, n, n)
+        )
+        for n in range(3)
     ]
     assert [head.judged.headers["authorization"] for head in read] == ["Bearer 0", "Bearer 1", "Bearer 2"]
+    assert [head.length for head in read] == [0, 1, 2]
     assert read[0].plain is read[1].plain is read[2].plain
-    assert read[0].plain.judged.headers.get("authorization") is None
+    assert list(read[0].plain.judged.headers) == ["host"]
+
+
+def test_a_mapping_of_fields_has_those_that_are_looked_at_late():
+    def read():
+        return Heads(8192).read(post(b"X-Word: a", b"Y: b", b"x-word: c")).judged.headers
+
+    assert list(read()) == ["host", "x-word", "y"]
+    assert len(read()) == 3
+    assert read().all("X-Word") == ["a", "c"]
+    assert "y" in read()
+    assert list(read().without(b"y")) == ["host", "x-word"]
+    assert repr(read()) == "<Headers host, x-word, y>"
+    assert read().get("z") is None
+    assert dict(read()) == {"host": "localhost", "x-word": "a, c", "y": "b"}

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.serving.http1.head import LONGEST_LINE, Heads, RequestError
+from mcpbus.serving.http1.head import LONGEST_LINE, RequestError
+from mcpbus.serving.http1.heads import Heads
 from mcpbus.serving.http1.parser import Requests
 
 LIMIT = 32 * 1024

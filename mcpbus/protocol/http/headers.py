@@ -23,6 +23,38 @@ _REMEMBERED_BYTES: Final = 256
 T = TypeVar("T")
 
 
+Values = bytes | tuple[bytes, ...]
+"""What a field says: its value, or all of its values if it came several times."""
+
+
+class _Fields(dict[bytes, Values]):
+    """Fields by their names in lower case, of which some are not looked at before one is asked for that is not there.
+
+    Attributes:
+        late: Gives those.
+    """
+
+    __slots__ = ("late",)
+
+    late: Callable[[], Iterable[tuple[bytes, bytes]]]
+
+    def __missing__(self, name: bytes) -> Values | None:
+        """Enter them, and return what the one says that is asked for; None if it is not among them."""
+        late, self.late = self.late, tuple
+        _enter(self, late())
+        return self.get(name)
+
+
+def _enter(kept: dict[bytes, Values], fields: Iterable[tuple[bytes, bytes]]) -> None:
+    """Add fields whose names are in lower case, in the order in which they arrived."""
+    for name, value in fields:
+        earlier = kept.get(name)
+        if earlier is None:
+            kept[name] = value
+        else:
+            kept[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
+
+
 class Headers(Mapping[str, str]):
     """The header fields of one request, as a mapping that nobody changes: ``headers["Authorization"]``.
 
@@ -38,39 +70,44 @@ class Headers(Mapping[str, str]):
 
     __slots__ = ("_fields", "accepted", "raw")
 
-    raw: Callable[[bytes], bytes | tuple[bytes, ...] | None]
+    raw: Callable[[bytes], Values | None]
 
     def __init__(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Take the fields in the order in which they arrived, as ASGI gives them."""
-        kept: dict[bytes, bytes | tuple[bytes, ...]] = {}
-        for name, value in fields:
-            name = name.lower()  # noqa: PLW2901 - on the hot path
-            if name not in kept:
-                kept[name] = value
-                continue
-            earlier = kept[name]
-            kept[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
+        kept: dict[bytes, Values] = {}
+        _enter(kept, ((name.lower(), value) for name, value in fields))
         self._take(kept)
 
     @classmethod
-    def of(cls, fields: dict[bytes, bytes | tuple[bytes, ...]]) -> "Headers":
+    def of(cls, fields: dict[bytes, Values]) -> "Headers":
         """Make one of a mapping from names in lower case, which is not copied, to values; several of them as a tuple."""
         headers = cls.__new__(cls)
         headers._take(fields)  # noqa: SLF001  # its own kind
         return headers
 
-    def _take(self, fields: dict[bytes, bytes | tuple[bytes, ...]]) -> None:
+    def _take(self, fields: dict[bytes, Values]) -> None:
         self._fields = fields
         self.raw = fields.get
         self.accepted = _read_accept(fields.get(b"accept"))
 
-    def plus(self, name: bytes, value: bytes) -> "Headers":
-        """Return the same with one field more, which is not among them, nor one that says what the client accepts."""
+    def plus(self, late: Callable[[], Iterable[tuple[bytes, bytes]]]) -> "Headers":
+        """Return the same with more fields, none of which is among these, nor says what the client accepts.
+
+        Args:
+            late: Gives them, their names in lower case. Called when a field is asked for that is not among these.
+        """
+        fields = _Fields(self._fields)
+        fields.late = late
         headers = Headers.__new__(Headers)
-        headers._fields = {**self._fields, name: value}
-        headers.raw = headers._fields.get
+        headers._fields = fields
+        headers.raw = fields.__getitem__
         headers.accepted = self.accepted
         return headers
+
+    def _all(self) -> dict[bytes, Values]:
+        """All fields, also those that are looked at late."""
+        self.raw(b"")
+        return self._fields
 
     def all(self, name: str | bytes) -> list[str]:
         """Every copy of a field, without the blanks around it."""
@@ -107,25 +144,25 @@ class Headers(Mapping[str, str]):
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names, in lower case."""
-        return (name.decode("latin-1") for name in self._fields)
+        return (name.decode("latin-1") for name in self._all())
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self._all())
 
     def without(self, name: bytes) -> "Headers":
         """The same without a field, whose name is in lower case."""
-        return Headers.of({other: value for other, value in self._fields.items() if other != name})
+        return Headers.of({other: value for other, value in self._all().items() if other != name})
 
-    def _find(self, name: str | bytes) -> bytes | tuple[bytes, ...] | None:
-        values = self._fields.get(name)  # type: ignore[arg-type]  # text is not there, and read as bytes below
+    def _find(self, name: str | bytes) -> Values | None:
+        values = self.raw(name)  # type: ignore[arg-type]  # text is not there, and read as bytes below
         if values is None:
             # Only ASCII is folded: to str.lower, a Kelvin sign would be a k.
             name = name.encode(errors="replace") if isinstance(name, str) else name
-            values = self._fields.get(name.lower())
+            values = self.raw(name.lower())
         return values
 
     def __repr__(self) -> str:
-        return f"<Headers {', '.join(name.decode('latin-1') for name in self._fields)}>"
+        return f"<Headers {', '.join(self)}>"
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):

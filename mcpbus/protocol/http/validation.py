@@ -58,6 +58,22 @@ from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import LATEST, Era
 
+JUDGED: Final = frozenset(
+    {
+        b"host",
+        b"origin",
+        b"sec-fetch-site",
+        b"access-control-request-method",
+        b"access-control-request-headers",
+        b"content-length",
+        b"content-type",
+        b"accept",
+        b"last-event-id",
+        mirrored_headers.VERSION_HEADER,
+    }
+)
+"""The fields by which the head of a request is judged, in lower case. What the others say is not looked at before it is authorized."""
+
 _CALL: Final = "tools/call"
 _MODERN: Final = Era.MODERN
 _LISTEN: Final = "subscriptions/listen"

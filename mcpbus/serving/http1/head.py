@@ -4,15 +4,14 @@ Whoever reads a message in another way than the proxy before it can be made to s
 is not exactly as the standard has it is refused, also where the standard would let us guess.
 """
 
-import functools
 import re
 from typing import Final
 from urllib.parse import unquote
 
 import attrs
 import httptools
+import msgspec
 
-from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.head_facts import HeadFacts
@@ -23,15 +22,11 @@ CHUNKED: Final = -1
 LONGEST_LINE: Final = 8 * 1024
 """Bytes of a request line; what is longer is refused with 414."""
 
-LONGEST_RECALLED: Final = 2 * 1024
-"""Bytes of a head that is remembered: most of a long one are a token, with which its client comes again and again."""
-
-MOST_RECALLED: Final = 1024
-"""How many such heads are remembered: each user of a server has another one."""
-
 MOST_FIELDS: Final = 128
 """Header fields of one request; more are refused with 431."""
 
+SHORT_BYTES: Final = 4 * MOST_FIELDS
+"""Bytes of a head that cannot have more fields than that."""
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\n"
 """What an HTTP/2 client with prior knowledge says first, as far as it looks like a request."""
@@ -47,12 +42,9 @@ _FAULTS: Final = {
     "lf": "a line of the head ends in a line feed without a carriage return",
     "fold": "a header field is folded over several lines",
 }
-_CREDENTIALS: Final = b"uthorization: "
-_VISIBLE: Final = bytes(range(0x20, 0x7F))
 _LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d\.\d)")
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
 _MOST_DIGITS: Final = 18
-_FIELDS_IN_DOUBT: Final = 4 * MOST_FIELDS
 
 
 class RequestError(Exception):
@@ -71,8 +63,7 @@ class RequestError(Exception):
         self.limit = limit
 
 
-@attrs.define(eq=False)
-class RequestHead:
+class RequestHead(msgspec.Struct, eq=False):
     """A request before its body. One that is not long is remembered: clients send the same few for ever.
 
     Attributes:
@@ -84,7 +75,8 @@ class RequestHead:
         keeps: Whether its client will send another one on this connection.
         expects: Whether its client waits for a `100 Continue` before it sends the body.
         leaves: Whether its client wants to leave HTTP/1.1, for a WebSocket or for HTTP/2.
-        plain: The same without credentials, which other clients send as well; None if there are none. Of both is said the same.
+        plain: The same without what it alone says, such as credentials or the length of its body; None if that is all of it. Of both
+            is said the same, but for what depends on the length.
         facts: What the endpoint that served the last request with it said of them; None before that.
     """
 
@@ -169,7 +161,7 @@ def read_head(data: bytes, longest: int) -> RequestHead:
             raise RequestError(400, "the request line begins with a blank")
     if data == PREFACE:
         return RequestHead(Head("PRI", "*", Headers(())), 0, PREFACE, modern=True, keeps=False, leaves=True)
-    if len(data) > _FIELDS_IN_DOUBT and data.count(b"\n") > MOST_FIELDS + 2:
+    if len(data) > SHORT_BYTES and data.count(b"\n") > MOST_FIELDS + 2:
         raise RequestError(431, f"the head has more than {MOST_FIELDS} fields")
     line = _read_line(data[: data.index(b"\r\n")])
     fields = _read_fields(data)
@@ -184,59 +176,6 @@ def read_head(data: bytes, longest: int) -> RequestHead:
     return RequestHead(
         head, length, data, line.modern, keeps, _read_expectation(head) and line.modern, leaves
     )
-
-
-class Heads:
-    """Reads the heads of all requests of one server, and remembers those that came last and are not long.
-
-    They are compared by all of their bytes, so one that is remembered is read as it would be anew. What many clients send alike but
-    for their credentials is read once for all of them.
-
-    Args:
-        longest: How many bytes a head may be.
-
-    Attributes:
-        longest: The same.
-        recall: Reads one that is not long, as `read_head`.
-    """
-
-    __slots__ = ("_recall_plain", "longest", "recall")
-
-    def __init__(self, longest: int) -> None:
-        self.longest = longest
-        remembering = functools.lru_cache(maxsize=MOST_REMEMBERED)
-        self._recall_plain = remembering(functools.partial(read_head, longest=longest))
-        self.recall = functools.lru_cache(maxsize=MOST_RECALLED)(self._read)
-
-    def read(self, data: bytes) -> RequestHead:
-        """Read a whole head, as `read_head`."""
-        return self._read(data) if len(data) > LONGEST_RECALLED else self.recall(data)
-
-    def _read(self, data: bytes) -> RequestHead:
-        """Read a head, whose rest may be known, if it brings credentials: one line, and written as nearly all clients do."""
-        name = data.find(_CREDENTIALS)
-        if name < 0 or data[name - 3 : name] not in {b"\r\nA", b"\r\na"}:
-            return read_head(data, self.longest)
-        start = name + len(_CREDENTIALS)
-        end = data.index(b"\r\n", start)
-        value, plain = data[start:end], data[: name - 1] + data[end + 2 :]
-        usual = (
-            len(data) <= self.longest
-            and len(plain) <= LONGEST_REMEMBERED
-            and value
-            and value == value.strip()
-        )
-        if not usual or value.translate(None, _VISIBLE) or data.count(b"\n") > MOST_FIELDS + 2:
-            return read_head(data, self.longest)
-        known = self._recall_plain(plain)
-        judged = known.judged
-        if judged.headers.raw(b"authorization") is not None:
-            return read_head(data, self.longest)
-        headers = judged.headers.plus(b"authorization", value)
-        head = Head(judged.verb, judged.path, headers, judged.query, judged.root)
-        return RequestHead(
-            head, known.length, data, known.modern, known.keeps, known.expects, known.leaves, known
-        )
 
 
 def _read_fields(data: bytes) -> dict[bytes, bytes | tuple[bytes, ...]]:

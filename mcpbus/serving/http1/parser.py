@@ -4,7 +4,8 @@ However the bytes were cut on their way, the same requests come out, or the same
 """
 
 from mcpbus.serving.http1.body import Body, Chunked, Sized
-from mcpbus.serving.http1.head import CHUNKED, LONGEST_RECALLED, Heads, RequestHead, find_fault
+from mcpbus.serving.http1.head import CHUNKED, RequestHead, find_fault
+from mcpbus.serving.http1.heads import LONGEST_RECALLED, Heads
 
 _END = b"\r\n\r\n"
 _END_BYTES = len(_END)
@@ -49,7 +50,7 @@ class Requests:
         self._start = 0
 
     def take_whole(self, data: bytes) -> tuple[RequestHead, bytes] | None:
-        """Read a request that came in one piece, as nearly all do, with nothing before and nothing after it, and no long head.
+        """Read a request that came in one piece, as nearly all do, with nothing before and nothing after it.
 
         Returns:
             Its head and its body; None if it is otherwise, and then nothing was taken.
@@ -57,10 +58,10 @@ class Requests:
         Raises:
             RequestError: It is no request, or none that is served.
         """
-        end = data.find(_END, 1, LONGEST_RECALLED) + _END_BYTES
+        end = data.find(_END, 1) + _END_BYTES
         if end < _END_BYTES or data[0] == _CR or self._data or self.body is not None:
             return None
-        head = self._recall(data[:end])
+        head = self._recall(data[:end]) if end <= LONGEST_RECALLED else self._heads.read(data[:end])
         return (head, data[end:]) if head.length == len(data) - end else None
 
     def next_head(self) -> RequestHead | None:

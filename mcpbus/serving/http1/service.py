@@ -11,7 +11,8 @@ from mcpbus.serving.asgi import DirectApp, Noting
 from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.deadlines import Deadlines
-from mcpbus.serving.http1.head import Heads, RequestHead
+from mcpbus.serving.http1.head import RequestHead
+from mcpbus.serving.http1.heads import Heads
 from mcpbus.serving.http1.reactor import AVAILABLE, Reactor
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.write_coalescer import WriteCoalescer
@@ -74,10 +75,13 @@ class Http1Service:
         if endpoint is None or head.leaves:
             return None
         plain = head.plain or head
-        if plain.facts is None or plain.facts.endpoint is not endpoint:
-            plain.facts = HeadFacts.of(endpoint, plain.judged)
-        head.facts = plain.facts
-        return head.facts
+        facts = plain.facts
+        if facts is None or facts.endpoint is not endpoint:
+            facts = plain.facts = HeadFacts.of(endpoint, plain.judged)
+        if head.length > endpoint.max_body_bytes:
+            facts = HeadFacts.of(endpoint, head.judged)
+        head.facts = facts
+        return facts
 
     def websockets(self, head: RequestHead) -> WebSockets | None:
         """Who opens the WebSocket that a request asks for; None if it asks for none, or the application opens it through ASGI."""

@@ -1,0 +1,106 @@
+"""The heads of all requests of one server, of which what comes again and again is read once.
+
+Requests that ask for the same differ in much that nobody looks at before they are served: what proxies add, credentials, the name
+of a session, the length of a body. So a head is cut in two. The lines by which it is judged are few, and read as a whole head; of
+the others it is enough to know that each is well-formed, and what they say is looked up once somebody asks.
+"""
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
+from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.validation import JUDGED
+from mcpbus.serving.http1.head import MOST_FIELDS, SHORT_BYTES, RequestError, RequestHead, read_head
+
+LONGEST_RECALLED: Final = 2 * 1024
+"""Bytes of a head that is remembered as it is: most of a long one are a token, with which its client comes again and again."""
+
+MOST_RECALLED: Final = 1024
+"""How many such heads are remembered, each user of a server having another one; and how many without what they alone say."""
+
+# Besides what is judged: by whom a connection goes on, and which tool is called, which tells how long it may take.
+_LOOKED_AT: Final = JUDGED | {
+    b"transfer-encoding",
+    b"connection",
+    b"upgrade",
+    b"expect",
+    b"mcp-method",
+    b"mcp-name",
+}
+_NAMES: Final = b"|".join(sorted(map(re.escape, _LOOKED_AT)))
+# A line that says how long the body is, and any other that nobody looks at. What is not exactly so stays where it is.
+_APART: Final = re.compile(
+    rb"\r\n(?:(?i:content-length):[\t ]*+([0-9]{1,18})"
+    rb"|(?!(?i:" + _NAMES + rb"):)([!#$%&'*+.^_`|~0-9A-Za-z-]++):[\t ]*+([\t -~\x80-\xff]*+))(?=\r\n)"
+)
+_GROUPS: Final = 3
+_PARTS: Final = 1 + _GROUPS
+
+
+class Heads:
+    """Reads heads, and remembers those that came last and are not long.
+
+    They are compared by all of their bytes, or by all of their lines that are looked at, so one that is remembered is read as it
+    would be anew.
+
+    Args:
+        longest: How many bytes a head may be.
+
+    Attributes:
+        longest: The same.
+        recall: Reads one that is not long, as `read`.
+    """
+
+    __slots__ = ("_recall_plain", "_short", "longest", "recall")
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self._short = min(longest, SHORT_BYTES)
+        remembering = functools.lru_cache(maxsize=MOST_RECALLED)
+        self._recall_plain = remembering(functools.partial(read_head, longest=longest))
+        self.recall = functools.lru_cache(maxsize=MOST_RECALLED)(self.read)
+
+    def read(self, data: bytes) -> RequestHead:
+        """Read a whole head, as `read_head`."""
+        return self._read_like_others(data) or read_head(data, self.longest)
+
+    def _read_like_others(self, data: bytes) -> RequestHead | None:
+        """Read a head by what is known of others that are like it; None if it is to be looked at as a whole."""
+        if len(data) > self._short and (len(data) > self.longest or data.count(b"\n") > MOST_FIELDS + 2):
+            return None
+        parts = _APART.split(data)
+        plain = b"".join(parts[::_PARTS])
+        if len(plain) > LONGEST_REMEMBERED:
+            return None
+        try:
+            known = self._recall_plain(plain)
+        except RequestError:
+            return None  # what is wrong with all of it may be something else
+        if len(parts) == 1:
+            return known
+        judged, length, framed = known.judged, known.length, False
+        lengths = [*filter(None, parts[1::_PARTS])]
+        if lengths:
+            length = int(lengths[0])
+            framed = (
+                known.length != 0 or len(lengths) > 1 or judged.headers.raw(b"content-length") is not None
+            )
+        if (
+            framed or known.leaves
+        ):  # its body is measured twice, or what looks like a request of HTTP/2 may be none
+            return None
+        headers = judged.headers.plus(functools.partial(_rest, parts))
+        head = Head(judged.verb, judged.path, headers, judged.query, judged.root)
+        return RequestHead(head, length, data, known.modern, known.keeps, known.expects, plain=known)
+
+
+def _rest(parts: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the fields between what was cut: their names in lower case."""
+    for length, name, value in zip(*[parts[group::_PARTS] for group in range(1, _PARTS)], strict=True):
+        if length is not None:
+            yield b"content-length", length
+        else:
+            yield name.lower(), value

@@ -72,7 +72,7 @@ $(CORE): pyproject.toml
 	}
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(INSTALL) .
+	@$(INSTALL) '.[asking]'
 	@touch $@
 
 $(TOKENS): $(CORE)

@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-import click
-
 from mcpbus.blocked import blocks_told
 from mcpbus.core.nursery import background
 from mcpbus.serving import shutdown_on_signals
@@ -32,7 +30,7 @@ async def until_signalled(name: str, serve: Callable[..., Any]) -> None:
     with log_aside(), blocks_told():
         async with shutdown_on_signals() as shutdown, background() as nursery:
             for url in await nursery.start(partial(serve, shutdown=shutdown)):
-                click.echo(f"{name} is served at {url} (Ctrl-C to stop)", err=True)
+                print(f"{name} is served at {url} (Ctrl-C to stop)", file=sys.stderr, flush=True)  # noqa: T201 - a program says so
             _tune_collector()
 
 

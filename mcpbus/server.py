@@ -4,7 +4,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import trio
 
@@ -27,8 +27,10 @@ from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.messages import Icon
 from mcpbus.serving import ServeOptions, ServingError
-from mcpbus.transports.lifespan import LifespanApp
-from mcpbus.transports.responder import ResponseMode
+
+if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
+    from mcpbus.transports.lifespan import LifespanApp
+    from mcpbus.transports.responder import ResponseMode
 
 Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
@@ -224,9 +226,9 @@ class Server(Definition):
         limits: Limits | None = None,
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
-        response: ResponseMode = "auto",
+        response: "ResponseMode" = "auto",
         **http: Unpack[HttpFields],
-    ) -> LifespanApp[Bus]:
+    ) -> "LifespanApp[Bus]":
         """Return the server as an ASGI application for ``hypercorn -k trio module:app``.
 
         It opens the server in the ASGI lifespan. An application that mounts it and runs no lifespan but its own enters
@@ -239,6 +241,8 @@ class Server(Definition):
             response: The form of answers: "auto" chooses late for each one, "json" and "sse" fix it.
             **http: The fields of `HttpOptions`.
         """
+        from mcpbus.transports.lifespan import LifespanApp  # noqa: PLC0415 - as said above
+
         read_http_options("server.asgi()", http)  # complains now, not at the start
         opening = partial(self.open, limits=limits, event_store=event_store, task_store=task_store)
         return LifespanApp(opening, lambda bus: bus.asgi(response=response, **http))
@@ -250,7 +254,7 @@ class Server(Definition):
         limits: Limits | None = None,
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
-        response: ResponseMode = "auto",
+        response: "ResponseMode" = "auto",
         options: ServeOptions | None = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,

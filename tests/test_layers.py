@@ -32,8 +32,8 @@ ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* examples* http_key
 DOORS = {
     "asyncio": ["mcpbus.asyncio.*"],
     "attrs": ["*"],
-    "click": ["mcpbus.cli", "mcpbus.cli.*", "mcpbus.program"],
-    "cryptography": ["mcpbus.protocol.request_state"],
+    "click": ["mcpbus.cli", "mcpbus.cli.*"],
+    "cryptography": ["mcpbus.protocol.cipher"],
     "docstring_parser": ["mcpbus.features.docstrings"],
     "h11": ["serving", "mcpbus.examples.client"],
     "h2": ["serving", "mcpbus.testing.over_http2"],

@@ -240,7 +240,8 @@ class Context(Asking, HandlerContext):
         """Make questions ready to be asked. For the bus.
 
         Raises:
-            CannotAskError: The revision does not have one of them, or the client did not declare that it can be asked.
+            CannotAskError: The revision does not have one of them, the client did not declare that it can be asked, or what
+                asking needs is not installed.
             TypeError: One of them holds what is not JSON.
         """
         context = self._call.context
@@ -254,6 +255,9 @@ class Context(Asking, HandlerContext):
                 required[name] = required.get(name, {}) | needed
         if required:
             raise undeclared(required, context.revision)
+        missing = self._bus.parked_calls.sealer.missing
+        if missing is not None and not self._call.direct:
+            raise cannot_ask(missing)
         return Ask(questions, context.revision)
 
     async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109

@@ -1,6 +1,6 @@
 """The state that a client carries from one round of a request to the next: sealed, so that it can only be brought back.
 
-Sealed with AES-256-GCM (RFC 5116), and bound to what it was made for: the principal, the method, a digest of the
+Sealed, see `cipher`, and bound to what it was made for: the principal, the method, a digest of the
 parameters, and a time (2026-07-28, Multi Round-Trip Requests, "Server Requirements", 5). What does not fit is
 refused, and the client is not told which of these it was.
 """
@@ -11,22 +11,22 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.principals import Owner
 
+if TYPE_CHECKING:
+    from mcpbus.protocol.cipher import Cipher
+
 _PURPOSE = b"mcpbus request state 1"
-_NONCE_BYTES = 12
 _SECRET_BYTES = 16
 
 
@@ -106,8 +106,21 @@ class Sealer:
         secrets = [key.encode() if isinstance(key, str) else key for key in keys] or [os.urandom(32)]
         if any(len(secret) < _SECRET_BYTES for secret in secrets):
             raise ValueError(f"a key that seals is a secret of at least {_SECRET_BYTES} bytes")
-        self._ciphers = [AESGCM(_derive(secret)) for secret in secrets]
+        self._secrets = secrets
         self.now = clock
+
+    @cached_property
+    def missing(self) -> str | None:
+        """What has to be installed before anything can be sealed, in a sentence; None if nothing has."""
+        if find_spec("cryptography") is not None:
+            return None
+        return "what it carries from round to round is sealed by cryptography: pip install 'mcpbus-server[asking]'"
+
+    @cached_property
+    def _ciphers(self) -> "list[Cipher]":
+        from mcpbus.protocol.cipher import Cipher  # noqa: PLC0415 - most servers ask nothing
+
+        return [Cipher(secret, _PURPOSE) for secret in self._secrets]
 
     def seal(
         self,
@@ -133,9 +146,7 @@ class Sealer:
         expires = self.now() + lifetime
         owner = Owner(binding.principal).digest
         state = RoundState(call, name, binding.method, binding.digest, owner, expires, answers, author, again)
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._ciphers[0].encrypt(nonce, _encode(state), _PURPOSE)
-        return name, base64.urlsafe_b64encode(nonce + sealed).decode()
+        return name, base64.urlsafe_b64encode(self._ciphers[0].seal(_encode(state))).decode()
 
     def open(
         self, text: object, binding: Binding, owner_of: Callable[[str], Owner | None] = lambda _: None
@@ -159,25 +170,17 @@ class Sealer:
         return state
 
     def _unseal(self, text: object) -> RoundState | None:
-        if not isinstance(text, str):
+        if not isinstance(text, str) or self.missing is not None:
             return None
         try:
             data = base64.b64decode(text.encode(), altchars=b"-_", validate=True)
         except (binascii.Error, UnicodeError):
             return None
-        for cipher in self._ciphers:
-            try:
-                return _decode(cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _PURPOSE))
-            except (InvalidTag, ValueError):
-                continue
-        return None
+        opened = (cipher.open(data) for cipher in self._ciphers)
+        return next((_decode(state) for state in opened if state is not None), None)
 
 
 def _unusable() -> ProtocolError:
     return invalid_params(
         "it is not a state of this request, or it has lapsed; begin anew - at `params.requestState`"
     )
-
-
-def _derive(secret: bytes) -> bytes:
-    return HKDF(SHA256(), 32, salt=None, info=_PURPOSE).derive(secret)

@@ -10,13 +10,15 @@ Source: requirements F-2 to F-4 (SEP-1613, SEP-2106).
 """
 
 from collections.abc import Mapping
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 import attrs
-import jsonschema_rs
 import msgspec
 
 from mcpbus.features.schemas.errors import RegistrationError
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 HandWritten = Mapping[str, Any] | bool | str | bytes
 
@@ -32,7 +34,7 @@ class JsonSchema:
     """The schema as a list shows it, on one line."""
     document: Any
     """The schema, decoded."""
-    _validator: jsonschema_rs.Validator = attrs.field(repr=False)
+    _validator: "jsonschema_rs.Validator" = attrs.field(repr=False)
 
     def faults(self, value: Any) -> str | None:
         """What keeps `value` from conforming, each fault with the place it is at, or None when it conforms."""
@@ -58,8 +60,15 @@ def compile_schema(schema: HandWritten, owner: str, *, formats: bool = False) ->
 
     Raises:
         RegistrationError: the text is not JSON, the schema is not valid in its dialect, the dialect is unknown,
-            or a ``$ref`` leads outside the schema.
+            a ``$ref`` leads outside the schema, or what enforces schemas is not installed.
     """
+    try:
+        import jsonschema_rs  # noqa: PLC0415 - most servers have no schema by hand
+    except ImportError:
+        raise RegistrationError(
+            f"{owner}: jsonschema-rs enforces JSON Schemas, and mcpbus itself does without: "
+            f"pip install 'mcpbus-server[schemas]'"
+        ) from None
     text = _one_line(schema, owner)
     document = msgspec.json.decode(text)
     if not isinstance(document, dict | bool):

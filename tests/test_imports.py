@@ -1,0 +1,119 @@
+"""What a server imports: on stdio nothing that it does not need, since a desktop client waits for its start."""
+
+import json
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from mcpbus import Context, ProtocolError, RegistrationError, Server
+from mcpbus.protocol.revisions import LATEST
+from mcpbus.testing import open_bus, open_client
+
+PROGRAM = """
+import sys
+from mcpbus import Context, Server
+
+server = Server("quick")
+
+@server.tool
+async def forecast(city: str, ctx: Context, days: int = 3) -> list[str]:
+    await ctx.progress(1)
+    return [city] * days
+
+server.run("stdio")
+print(*sys.modules, file=sys.stderr)
+"""
+
+NEEDLESS = {
+    *("h2", "h11", "hpack", "httptools", "hypercorn", "wsproto"),  # HTTP
+    *("cryptography", "jsonschema_rs", "docstring_parser", "joserfc", "httpx2"),
+    *("asyncio", "click", "json", "multiprocessing", "pydantic", "sqlite3"),
+    *(f"mcpbus.{room}" for room in ("auth", "cli", "examples", "testing")),
+    *(f"mcpbus.serving.{part}" for part in ("http1", "http2", "run", "websocket")),
+    *(f"mcpbus.transports.{part}" for part in ("asgi", "asgi_websocket", "endpoint", "http_sse", "lifespan")),
+}
+
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {
+        "name": "forecast",
+        "arguments": {"city": "Oslo"},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    },
+}
+
+
+def test_a_call_over_stdio_needs_nothing_of_http():
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input=json.dumps(CALL), capture_output=True, text=True, check=True
+    )
+    assert json.loads(ended.stdout)["result"]["structuredContent"] == ["Oslo"] * 3
+    imported = set(ended.stderr.split())
+    assert "mcpbus.transports.stdio" in imported
+    assert imported & NEEDLESS == set()
+
+
+class Who(msgspec.Struct):
+    name: str
+
+
+@pytest.fixture
+def missing(monkeypatch):
+    """Have libraries not be installed."""
+    for name in ("cryptography", "jsonschema_rs"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "mcpbus.protocol.cipher", raising=False)
+
+
+def test_a_schema_by_hand_says_what_to_install(missing):
+    server = Server("s")
+    with pytest.raises(RegistrationError, match=r"pip install 'mcpbus-server\[schemas\]'$"):
+        server.tool(input_schema={"type": "object"}, name="raw")(lambda arguments: arguments)
+
+
+@asynccontextmanager
+async def asking(revision):
+    """A client who is asked by the tool that it calls, and answers."""
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return type(await ctx.elicit("Who?", Who)).__name__
+
+    async def accept(method, params):
+        return {"action": "accept", "content": {"name": "ada"}}
+
+    capabilities = {"elicitation": {"form": {}}}
+    async with (
+        open_bus(server) as bus,
+        bus.connect(revision=revision, capabilities=capabilities, on_question=accept) as client,
+    ):
+        yield client
+
+
+async def test_a_question_in_the_newest_revision_says_what_to_install(missing, autojump_clock):
+    async with asking(LATEST.name) as client:
+        with pytest.raises(ProtocolError, match=r"pip install 'mcpbus-server\[asking\]'"):
+            await client.call_tool("ask")
+
+
+async def test_a_session_is_asked_without_it(missing, autojump_clock):
+    async with asking("2025-11-25") as client:
+        assert (await client.call_tool("ask"))["content"][0]["text"] == "Accepted"
+
+
+async def test_a_state_that_nobody_can_have_sealed_is_refused(missing, autojump_clock):
+    server = Server("s")
+    server.tool(lambda: "", name="ask")
+    async with open_client(server) as client:
+        with pytest.raises(ProtocolError, match="it is not a state of this request"):
+            await client.request("tools/call", {"name": "ask", "requestState": "Zm9yZ2Vk"})

@@ -1,13 +1,15 @@
 """Tokens that only their issuer can read: it is asked about each of them (RFC 7662)."""
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Final
 
 import trio
 
 from mcpbus.auth.addresses import read_address
 from mcpbus.auth.discovery import find_endpoint
 from mcpbus.auth.jwt import check_claims, read_audience, read_principal
+from mcpbus.auth.question import Question
 from mcpbus.auth.verifier import InvalidTokenError, UnavailableError, Verified
 from mcpbus.auth.web import HttpxWeb, Web, ask
 
@@ -17,7 +19,7 @@ _AT_ONCE: Final = 32
 
 
 class IntrospectionVerifier:
-    """Verifies tokens by asking their issuer.
+    """Verifies tokens by asking their issuer, once for all requests that bring the same one at the same time.
 
     Args:
         issuer: Who issues them.
@@ -52,20 +54,17 @@ class IntrospectionVerifier:
         self._login = client_id, client_secret
         self._audience = read_audience(audience)
         self._address = address
+        self._asking: dict[str, Question[Mapping[str, Any]]] = {}
         # Whoever makes tokens up does not have the issuer flooded with questions.
         self._limiter = trio.CapacityLimiter(_AT_ONCE)
 
     async def verify(self, token: str, resource: str, now: float) -> Verified:
         """See `TokenVerifier`."""
-        async with self._limiter:
-            address = self._address
-            if address is None:
-                address = await find_endpoint(self.web, self.issuer, "introspection_endpoint")
-                self._address = address
-            form = {"token": token, "token_type_hint": "access_token"}
-            claims = await ask(self.web, "POST", address, form, self._login)
-        if claims is None:
-            raise UnavailableError(f"{address} answered 404")
+        question = self._asking.get(token)
+        if question is None:
+            question = Question(partial(self._ask, token), f"a token of {self.issuer}")
+            self._asking[token] = question
+        claims = await question.answer()
         if claims.get("active") is not True:
             raise InvalidTokenError("it is not active")
         if claims.get("iss", self.issuer) != self.issuer:
@@ -76,3 +75,23 @@ class IntrospectionVerifier:
         found = check_claims(timed, self.issuer, self._audience or (resource,), now)
         expires = found.principal.expires if "exp" in claims else None
         return Verified(read_principal(claims, self.issuer, expires), min(believed, found.until))
+
+    async def _ask(self, token: str) -> Mapping[str, Any]:
+        """Return what the issuer says of a token.
+
+        Raises:
+            UnavailableError: It cannot be asked.
+        """
+        try:
+            async with self._limiter:
+                address = self._address
+                if address is None:
+                    address = await find_endpoint(self.web, self.issuer, "introspection_endpoint")
+                    self._address = address
+                form = {"token": token, "token_type_hint": "access_token"}
+                claims = await ask(self.web, "POST", address, form, self._login)
+        finally:
+            del self._asking[token]
+        if claims is None:
+            raise UnavailableError(f"{address} answered 404")
+        return claims

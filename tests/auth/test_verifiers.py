@@ -53,6 +53,51 @@ async def test_an_issuer_is_asked_about_a_token_once_a_minute(autojump_clock):
         )
 
 
+async def test_it_is_asked_once_for_all_requests_that_bring_the_same_new_token(autojump_clock):
+    async with guarded(verifier=introspecting) as it:
+        it.issuer.delay = 3
+        good, bad = it.issuer.bearer("ada", GOOD), bearing("made-up")
+        statuses = []
+
+        async def send(headers):
+            statuses.append((await it.send("modern", headers)).status)
+
+        async with trio.open_nursery() as nursery:
+            for headers in [good, bad] * 50:
+                nursery.start_soon(send, headers)
+        assert sorted(statuses) == [200] * 50 + [401] * 50
+        assert questions(it.issuer) == 2
+
+
+async def test_who_asks_first_may_leave_and_the_others_get_the_answer(autojump_clock):
+    issuer = Issuer()
+    verifier, token, issuer.delay = introspecting(issuer), issuer.token("ada"), 3
+    found = []
+
+    async def wait():
+        found.append(await verifier.verify(token, RESOURCE, issuer.now()))
+
+    async with trio.open_nursery() as nursery:
+        with trio.move_on_after(1):
+            nursery.start_soon(wait)
+            await verifier.verify(token, RESOURCE, issuer.now())
+    assert (len(found), questions(issuer)) == (1, 1)
+    await verifier.verify(token, RESOURCE, issuer.now())
+    assert questions(issuer) == 2
+
+
+async def test_a_failure_that_nobody_foresaw_is_told_to_all_who_asked(autojump_clock):
+    class Broken:
+        async def request(self, *_):
+            raise ZeroDivisionError
+
+    verifier = introspecting(Issuer())
+    verifier.web = Broken()
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="ZeroDivisionError"):
+            await verifier.verify("abc", RESOURCE, 0.0)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -1,0 +1,46 @@
+"""Questions to an issuer that several want answered at the same time, and that are put once."""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import trio
+
+from mcpbus.auth.verifier import UnavailableError
+
+T = TypeVar("T")
+
+
+class Question(Generic[T]):
+    """A question that is being put; whoever waits for its answer may leave, and the others get it.
+
+    Args:
+        put: Puts it, and returns the answer.
+        name: What it is about, for who looks at trio's tasks.
+    """
+
+    def __init__(self, put: Callable[[], Awaitable[T]], name: str) -> None:
+        self._ended = trio.Event()
+        self._answer: T | UnavailableError
+        trio.lowlevel.spawn_system_task(self._run, put, name=name)
+
+    async def _run(self, put: Callable[[], Awaitable[T]]) -> None:
+        try:
+            self._answer = await put()
+        except UnavailableError as failure:
+            self._answer = failure
+        except Exception as failure:  # noqa: BLE001 - it ends all of trio otherwise
+            self._answer = UnavailableError(f"asking failed: {failure!r}")
+        finally:
+            self._ended.set()
+
+    async def answer(self) -> T:
+        """Wait for the answer.
+
+        Raises:
+            UnavailableError: There is none.
+        """
+        await self._ended.wait()
+        if isinstance(self._answer, UnavailableError):
+            # Each who waits has one of their own, which tells of their own way only.
+            raise UnavailableError(str(self._answer), self._answer.retry_after)
+        return self._answer

@@ -32,6 +32,7 @@ _VERBS: Final = b"GET, POST"
 _NAME: Final = "session_id"
 # What both official SDKs answer; the transport's text leaves it open (rule H-4).
 _ACCEPTED: Final = answer(202, b"text/plain", b"Accepted")
+_NO_STREAM: Final = refusal(406, invalid_request("a GET opens a stream; Accept must name text/event-stream"))
 
 
 class HttpSse:
@@ -85,13 +86,14 @@ class HttpSse:
             return answer(405, b"text/plain", b"Open a session with GET.\n", (b"allow", b"GET"))
         if head.verb not in {"GET", "POST"}:
             return answer(405, b"text/plain", b"GET or POST.\n", (b"allow", _VERBS))
-        if head.verb == "GET" and not head.headers.accepted.sse:
-            return refusal(406, invalid_request("a GET opens a stream; Accept must name text/event-stream"))
         return None
 
     # -- GET -------------------------------------------------------------------------------------
 
     async def _open(self, http: HttpRequest, principal: Any) -> None:
+        if not http.head.headers.accepted.sse:
+            await http.answer(_NO_STREAM)
+            return
         try:
             channel = Channel(self._bus, principal, self._exchange.origin(http.head, http.peer))
         except Overloaded as error:

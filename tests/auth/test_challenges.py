@@ -74,7 +74,7 @@ async def test_while_the_issuer_cannot_be_asked_a_token_may_be_good(way, autojum
         assert "www-authenticate" not in answer.headers
 
 
-@pytest.mark.parametrize("way", ["modern", "legacy"])
+@pytest.mark.parametrize("way", ["modern", "legacy", "get", "sse"])
 async def test_host_and_origin_come_first_and_the_body_comes_last(way, autojump_clock):
     async with guarded() as it:
         assert (await it.send(way, {"origin": "https://evil.example"})).status == 403

@@ -165,7 +165,7 @@ def read_principal(claims: Mapping[str, Any], issuer: str, expires: float | None
     """Return whose a token is.
 
     Raises:
-        InvalidTokenError: It does not say.
+        InvalidTokenError: It does not say, or what it says cannot be kept.
     """
     subject = claims.get("sub")
     client = next((claims[name] for name in ("client_id", "azp") if claims.get(name) is not None), subject)
@@ -173,7 +173,10 @@ def read_principal(claims: Mapping[str, Any], issuer: str, expires: float | None
     subject = client if subject is None else subject
     if not isinstance(subject, str) or not isinstance(client, str) or not subject:
         raise InvalidTokenError("it does not say whose it is")
-    return Principal(issuer, subject, client, read_scopes(claims), claims, expires)
+    try:
+        return Principal(issuer, subject, client, read_scopes(claims), claims, expires)
+    except RecursionError:
+        raise InvalidTokenError("its claims are nested too deeply") from None
 
 
 def read_scopes(claims: Mapping[str, Any]) -> frozenset[str]:

@@ -1,6 +1,6 @@
-"""Helpers of the transports' tests are used here, too."""
+"""Helpers of the transports' tests, and of serving, are used here, too."""
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent.parent / "transport"))
+sys.path += [str(Path(__file__).parent.parent / folder) for folder in ("transport", "serving")]

@@ -161,6 +161,20 @@ async def test_a_batch_that_needs_more_is_refused_whole(way, autojump_clock):
         assert (refused.status, challenge_of(refused)["scope"]) == (403, "files:read files:write secrets")
 
 
+async def test_over_a_websocket_each_of_a_batch_is_answered_by_itself(autojump_clock):
+    async with guarded() as it:
+        poor = it.issuer.bearer("ada", ["files:read"])
+        async with ws(it.app, "2025-03-26", **poor) as client:
+            client.say(BATCH)
+            replies = {reply["id"]: reply for reply in [await client.message() for _ in range(3)]}
+            needed = {key: reply.get("error", {}).get("data") for key, reply in replies.items()}
+            assert needed == {
+                1: None,
+                2: {"requiredScopes": ["files:read", "files:write"]},
+                3: {"requiredScopes": ["files:read", "secrets"]},
+            }
+
+
 async def test_over_http_sse_each_request_has_the_scopes_of_its_own_token(autojump_clock):
     async with guarded() as it:
         poor, rich = (it.issuer.bearer("ada", scopes) for scopes in (["files:read"], ["files:admin"]))

@@ -1,140 +1,32 @@
 """Which tokens are good, and what is said of the others."""
 
-import base64
-import hmac
 import json
 
 import pytest
 import trio
+from bad_tokens import nested
 from guarded import RESOURCE, bearing, challenge_of, guarded
-from joserfc import jwe, jws
+from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from mcpbus.auth import AnyOf, InvalidTokenError, JwtVerifier, Principal
 from mcpbus.auth.jwt import read_scopes
 from mcpbus.testing import Issuer, probe
 
-HS256 = b'{"alg":"HS256","kid":"key 1"}'
 GOOD = ["files:read"]
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
 
 
-def b64(data):
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+LONG = {"1 MB": lambda _: "x" * 1_000_000, "nested claims of 100 kB": nested(50_000)}
 
 
-def made(header, payload=None):
-    """A token of a header and some claims that nobody has signed."""
-    return f"{b64(header)}.{b64(b'{}') if payload is None else payload.decode()}.AAAA"
-
-
-def unsigned(issuer):
-    payload = issuer.token("ada", GOOD).split(".")[1]
-    return f"{b64(json.dumps({'alg': 'none'}).encode())}.{payload}."
-
-
-def signed_with_the_public_key(issuer):
-    """What some libraries took for good: the public key, as the secret of an HMAC."""
-    payload = base64.urlsafe_b64decode(issuer.token("ada", GOOD).split(".")[1] + "==")
-    start = f"{b64(HS256)}.{b64(payload)}"
-    return f"{start}.{b64(hmac.digest(issuer.keys[-1].as_pem(private=False), start.encode(), 'sha256'))}"
-
-
-def encrypted(issuer):
-    key = RSAKey.generate_key(2048)
-    header = {"alg": "RSA-OAEP", "enc": "A128CBC-HS256"}
-    return jwe.encrypt_compact(header, b"{}", key)
-
-
-def forged(issuer):
-    return issuer.sign(b'{"iss":"https://issuer.test"}', key=ECKey.generate_key("P-256", {"kid": "key 1"}))
-
-
-def altered(issuer):
-    header, payload, signature = issuer.token("ada", GOOD).split(".")
-    claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
-    return f"{header}.{b64(json.dumps({**claims, 'sub': 'root'}).encode())}.{signature}"
-
-
-def deep(issuer):
-    return issuer.sign(b'{"a":' * 3000 + b"1" + b"}" * 3000)
-
-
-NO_TOKEN = "it is not a signed token"
-UNADMITTED = "it is not signed with an algorithm that is admitted here"
-UNKNOWN_KEY = "it is signed with a key that the issuer does not have"
-BAD = {
-    "one part": (lambda _: "abc", NO_TOKEN),
-    "three parts of nothing": (lambda _: "a.b.c", NO_TOKEN),
-    "four parts": (lambda i: i.token("ada", GOOD) + ".x", NO_TOKEN),
-    "a header that is a list": (lambda _: made(b"[]"), NO_TOKEN),
-    "a header that is a number": (lambda _: made(b"1"), NO_TOKEN),
-    "a header that is no JSON": (lambda _: made(b"\xff"), NO_TOKEN),
-    "a header without alg": (lambda _: made(b"{}"), NO_TOKEN),
-    "an alg that is a list": (lambda _: made(b'{"alg":[]}'), NO_TOKEN),
-    "an alg that is nothing": (lambda _: made(b'{"alg":null}'), NO_TOKEN),
-    "a kid that is a number": (lambda _: made(b'{"alg":"ES256","kid":7}'), NO_TOKEN),
-    "a long header": (lambda _: made(b'{"alg":"ES256","x5c":["%b"]}' % (b"x" * 9000)), NO_TOKEN),
-    "alg twice": (
-        lambda i: made(b'{"alg":"ES256","alg":"none"}', i.token().split(".")[1].encode()),
-        UNADMITTED,
-    ),
-    "too long": (lambda i: i.token("ada", GOOD, padding="x" * 16_384), "it is too long"),
-    "nested": (deep, "it is too long"),
-    "claims that are a list": (lambda i: i.sign(b"[]"), NO_TOKEN),
-    "claims that are no JSON": (lambda i: i.sign(b"\xff"), NO_TOKEN),
-    "encrypted": (encrypted, NO_TOKEN),
-    "alg none": (unsigned, UNADMITTED),
-    "HS256 with the public key": (signed_with_the_public_key, UNADMITTED),
-    "another key of that name": (forged, "its signature is wrong"),
-    "altered": (altered, "its signature is wrong"),
-    "unknown kid": (lambda i: i.token("ada", GOOD, header={"kid": "other"}), UNKNOWN_KEY),
-    "crit": (
-        lambda _: made(b'{"alg":"ES256","crit":["exp"],"exp":1}'),
-        "it has critical extensions, of which none is known here",
-    ),
-    "other issuer": (
-        lambda i: i.token("ada", GOOD, iss="https://evil.example"),
-        "it was issued by somebody else",
-    ),
-    "no issuer": (lambda i: i.token("ada", GOOD, iss=None), "it was issued by somebody else"),
-    "issuer with a slash more": (lambda i: i.token(iss=f"{i.url}/"), "it was issued by somebody else"),
-    "other audience": (
-        lambda i: i.token("ada", GOOD, aud="https://other.example"),
-        "it was issued for another audience",
-    ),
-    "other audiences": (
-        lambda i: i.token(aud=["https://other.example", 7]),
-        "it was issued for another audience",
-    ),
-    "no audience": (lambda i: i.token("ada", GOOD, aud=None), "it was issued for another audience"),
-    "no exp": (lambda i: i.token("ada", GOOD, exp=None), "it never expires"),
-    "exp that is text": (lambda i: i.token("ada", GOOD, exp="tomorrow"), "its exp is no time"),
-    "exp that is true": (lambda i: i.token("ada", GOOD, exp=True), "its exp is no time"),
-    "exp in a million years": (lambda i: i.token("ada", GOOD, exp=1e14), "its exp is no time"),
-    "expired": (lambda i: i.token("ada", GOOD, lifetime=-31), "it has expired"),
-    "not yet valid": (lambda i: i.token("ada", GOOD, nbf=i.now() + 31), "it is not valid yet"),
-    "issued in the future": (lambda i: i.token("ada", GOOD, iat=i.now() + 31), "it is not valid yet"),
-    "nobody's": (lambda i: i.token(sub=None, client_id=None), "it does not say whose it is"),
-    "whose name is a number": (lambda i: i.token(sub=7), "it does not say whose it is"),
-    "whose name is empty": (lambda i: i.token(sub=""), "it does not say whose it is"),
-}
-
-
-@pytest.mark.parametrize(("make", "why"), BAD.values(), ids=BAD)
-async def test_a_bad_token_is_refused_and_its_client_told_why(make, why, autojump_clock):
+@pytest.mark.parametrize("make", LONG.values(), ids=LONG)
+async def test_a_token_that_is_far_too_long_is_refused_before_it_is_looked_at(make, autojump_clock):
     async with guarded() as it:
-        answer = await it.send("modern", bearing(make(it.issuer)))
-        said = challenge_of(answer)
-        assert (answer.status, said["error"]) == (401, "invalid_token")
-        assert said["error_description"] == f"the token is no good: {why}"
-
-
-async def test_a_megabyte_of_a_token_is_refused_before_it_is_looked_at(autojump_clock):
-    # Over HTTP/2 a connection ends that sends so much, and to pack it takes the client of this test minutes.
-    size = 40_000 if probe.DEFAULT_SHELL == "http2" else 1_000_000
-    async with guarded() as it:
-        assert (await it.send("modern", bearing("x" * size))).status in {401, 431}
+        # Over HTTP/2 a connection ends that sends so much, and to pack it takes the client of this test minutes.
+        token = make(it.issuer)[: 40_000 if probe.DEFAULT_SHELL == "http2" else None]
+        assert (await it.send("modern", bearing(token))).status in {401, 431}
+        assert it.issuer.asked == []
 
 
 @pytest.mark.parametrize(

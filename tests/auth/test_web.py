@@ -28,10 +28,12 @@ async def app(scope, receive, send):
     match scope["path"]:
         case "/long":
             answer = b" " * (LONGEST_DOCUMENT + 1)
+        case "/10-MB":
+            answer = b" " * 10_000_000
         case "/packed":
             headers, answer = [(b"content-encoding", b"gzip")], gzip.compress(b"{}")
         case "/elsewhere":
-            status, headers = 302, [(b"location", b"/said")]
+            status, headers = 302, [(b"location", b"http://elsewhere.invalid/said")]
         case "/said":
             said = {"verb": scope["method"], "body": body.decode(), "fields": fields}
             answer = json.dumps(said).encode()
@@ -88,6 +90,7 @@ async def test_whom_to_trust_is_read_once_and_beside_everything_else(monkeypatch
     ("path", "why"),
     [
         ("/long", "is longer than"),
+        ("/10-MB", "is longer than"),
         ("/elsewhere", "answered 302"),
         ("/packed", "is not JSON"),
         ("/\x00", "cannot be asked"),

@@ -262,15 +262,16 @@ class WsClient:
 async def ws(app, revision=None, *, path="/mcp", subprotocols=("mcp",), extensions=True, **headers):
     """Connect over WebSocket; initialized, if a revision is given."""
     fields = {"host": "localhost", **headers}
+    path, _, query = path.partition("?")
     scope = {
         "type": "websocket",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
         "scheme": "ws",
         "path": path,
-        "query_string": b"",
+        "query_string": query.encode(),
         "root_path": "",
-        "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()],
         "subprotocols": list(subprotocols),
         "extensions": {"websocket.http.response": {}} if extensions else {},
     }

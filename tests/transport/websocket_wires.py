@@ -203,7 +203,7 @@ async def wire_ws(app, revision=None, *, turns, path="/mcp", subprotocols=("mcp"
     fields = {"host": "localhost", **headers}
     if subprotocols:
         fields["sec-websocket-protocol"] = ", ".join(subprotocols)
-    lines = [f"{name}: {value}".encode() for name, value in fields.items()]
+    lines = [f"{name}: {value}".encode("latin-1") for name, value in fields.items()]
     async with open_wire(app, turns=turns, **(options or {})) as client:
         client.send_bytes(upgrade(*lines, path=path))
         await client.answered()

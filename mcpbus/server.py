@@ -17,9 +17,9 @@ from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability
-from mcpbus.features.definition import Definition, check_functions, check_lists
+from mcpbus.features.definition import Definition, check_functions
 from mcpbus.features.function import sole_cause
-from mcpbus.features.keywords import check_keywords
+from mcpbus.features.keywords import check_keywords, check_lists
 from mcpbus.features.tool import Visible
 from mcpbus.http_keywords import read_http_options
 from mcpbus.program import until_input_ends, until_signalled

@@ -1,11 +1,12 @@
 """All that a server offers: its tools, resources, templates, prompts and completions, and who sees which tool."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias, Unpack
 
 from mcpbus.features.completion import Completer, make_completer
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.keywords import check_lists
 from mcpbus.features.prompt import Prompt, PromptOptions, make_prompt
 from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.resource import Resource, ResourceOptions, make_resource
@@ -126,6 +127,36 @@ class Features:
         """
         self._check("remove_tool")
         return self.tools.remove(name)
+
+    def enable_tools(self, names: Iterable[str] | None, tags: Iterable[str] | None) -> None:
+        """Let clients see tools again; see `Definition.enable`."""
+        self._check("enable")
+        self.tools.bring_back(self._matching("enable", names, tags))
+
+    def disable_tools(self, names: Iterable[str] | None, tags: Iterable[str] | None) -> None:
+        """Hide tools from clients; see `Definition.disable`."""
+        self._check("disable")
+        self.tools.put_aside(self._matching("disable", names, tags))
+
+    def _matching(self, what: str, names: Iterable[str] | None, tags: Iterable[str] | None) -> list[str]:
+        """The names of the tools that are among `names` and have one of `tags`, as far as these are given."""
+        if names is None and tags is None:
+            raise TypeError(f"server.{what}() does not say which tools: write names=[...] or tags=[...]")
+        check_lists(names=names or (), tags=tags or ())
+        found = self.tools.registered()
+        if names is not None:
+            names = tuple(names)
+            for name in names:
+                self.tools.check(name)
+            found = [tool for tool in found if tool.name in names]
+        if tags is not None:
+            tags = frozenset(tags)
+            known = {tag for tool in self.tools.registered() for tag in tool.tags}
+            if unknown := tags - known:
+                there = ", ".join(sorted(known)) or "none"
+                raise RegistrationError(f"no tool has the tag {min(unknown)!r}; there is {there}")
+            found = [tool for tool in found if tags & tool.tags]
+        return [tool.name for tool in found]
 
     def add_resource(
         self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]

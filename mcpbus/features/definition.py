@@ -9,6 +9,7 @@ import msgspec
 
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.keywords import check_lists
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
 from mcpbus.features.tool import Tool, ToolOptions, Visible, check_timeout
@@ -255,6 +256,32 @@ class Definition:
         """
         return self.features.remove_tool(name)
 
+    def enable(self, *, names: Iterable[str] | None = None, tags: Iterable[str] | None = None) -> None:
+        """Let clients see tools again that `disable` has hidden, in their places; at run time, clients are told.
+
+        Args:
+            names: the tools of these names; each must be registered.
+            tags: those that have one of these tags, each of which a tool must have. With `names`, those of these.
+
+        Raises:
+            RegistrationError: there is no such tool, or no such tag.
+        """
+        self.features.enable_tools(names, tags)
+
+    def disable(self, *, names: Iterable[str] | None = None, tags: Iterable[str] | None = None) -> None:
+        """Hide tools from all clients, to whom they are unknown then; at run time, clients are told.
+
+        Calls that run already go on. Tools that are registered later are not hidden, whatever their tags.
+
+        Args:
+            names: as for `enable`.
+            tags: as for `enable`.
+
+        Raises:
+            RegistrationError: there is no such tool, or no such tag.
+        """
+        self.features.disable_tools(names, tags)
+
     def add_resource(
         self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]
     ) -> Resource:
@@ -299,17 +326,6 @@ def check_functions(**options: Any) -> None:
     for option, function in options.items():
         if function is not None and not callable(function):
             raise TypeError(f"{option} is a function, not {function!r}")
-
-
-def check_lists(**options: Any) -> None:
-    """Refuse a single thing for the options that are lists.
-
-    Raises:
-        TypeError: the message says what to write; not the value, which may be a secret.
-    """
-    for option, several in options.items():
-        if isinstance(several, str | bytes) or not isinstance(several, Iterable):
-            raise TypeError(f"{option} is a list: write {option}=[...]")
 
 
 def _check_auth(auth: Any, authenticate: Any) -> None:

@@ -1,7 +1,8 @@
-"""Keywords that are not known: one sentence for each, that says what to write instead."""
+"""Keywords that are not known, or have values of the wrong kind: one sentence for each, that says what to write instead."""
 
 import difflib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 
 def check_keywords(
@@ -28,3 +29,14 @@ def check_keywords(
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
             raise TypeError(f"{owner} has no option {name!r}; {hint}")
+
+
+def check_lists(**options: Any) -> None:
+    """Refuse a single thing for the options that are lists.
+
+    Raises:
+        TypeError: the message says what to write; not the value, which may be a secret.
+    """
+    for option, several in options.items():
+        if isinstance(several, str | bytes) or not isinstance(several, Iterable):
+            raise TypeError(f"{option} is a list: write {option}=[...]")

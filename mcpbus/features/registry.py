@@ -4,7 +4,7 @@ A registry may be laid over another one. Its own items then stand before those o
 stay what they are for everybody else: so a session has tools of its own.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import count
 from operator import attrgetter
 from typing import Generic, TypeVar
@@ -41,6 +41,7 @@ class Registry(Generic[T]):
     """
 
     __slots__ = (
+        "_aside",
         "_base",
         "_changed",
         "_entries",
@@ -57,6 +58,7 @@ class Registry(Generic[T]):
         self._changed = changed
         self._base = base
         self._entries: dict[str, Entry[T]] = {}
+        self._aside: dict[str, Entry[T]] = {}
         self._positions: count[int] = count(1) if base is None else base._positions  # noqa: SLF001  # its own kind
         self._used = False
         self._version = 0
@@ -79,7 +81,7 @@ class Registry(Generic[T]):
         Raises:
             RegistrationError: the key is taken.
         """
-        if key in self._entries:
+        if key in self._entries or key in self._aside:
             raise RegistrationError(
                 f"{self._noun} {key!r} is registered already; give this one another name, or remove the other first"
             )
@@ -93,12 +95,41 @@ class Registry(Generic[T]):
         Raises:
             RegistrationError: nothing is, or only underneath.
         """
-        if key not in self._entries:
-            there = ", ".join(self._entries) or "none"
-            raise RegistrationError(f"{self._noun} {key!r} is not registered here; there is {there}")
+        if key in self._aside:
+            return self._aside.pop(key).item  # nobody saw it
+        self.check(key)
         entry = self._entries.pop(key)
         self._note_change()
         return entry.item
+
+    def check(self, key: str) -> None:
+        """Refuse a key under which nothing is registered, or only underneath.
+
+        Raises:
+            RegistrationError: the message says what there is.
+        """
+        if key not in self._entries and key not in self._aside:
+            there = ", ".join([*self._entries, *self._aside]) or "none"
+            raise RegistrationError(f"{self._noun} {key!r} is not registered here; there is {there}")
+
+    def registered(self) -> list[T]:
+        """All items that were registered here, those that are put aside included."""
+        return [entry.item for entry in (*self._entries.values(), *self._aside.values())]
+
+    def put_aside(self, keys: Iterable[str]) -> None:
+        """Keep items where nobody sees them; to everybody else it is as if they were not there."""
+        self._move(keys, self._entries, self._aside)
+
+    def bring_back(self, keys: Iterable[str]) -> None:
+        """Put items that were put aside back into their places."""
+        self._move(keys, self._aside, self._entries)
+
+    def _move(self, keys: Iterable[str], here: dict[str, Entry[T]], there: dict[str, Entry[T]]) -> None:
+        moved = [here.pop(key) for key in keys if key in here]
+        if moved:
+            there.update((entry.key, entry) for entry in moved)
+            self._entries = dict(sorted(self._entries.items(), key=lambda pair: pair[1].position))
+            self._note_change()
 
     def get(self, key: str) -> T | None:
         """The item of this key, or None."""

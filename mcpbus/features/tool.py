@@ -11,7 +11,7 @@ from mcpbus.features.arguments import Arguments, read_arguments
 from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_keywords
+from mcpbus.features.keywords import check_keywords, check_lists
 from mcpbus.features.output import NonConformingResultError, Output, read_output
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten
@@ -40,6 +40,8 @@ class ToolOptions(TypedDict, total=False):
     """The docstring if left out."""
     annotations: wire.ToolAnnotations
     icons: Iterable[wire.Icon]
+    tags: Iterable[str]
+    """Words of the author's, for `Server.enable`, `Server.disable` and `visible`; clients are not shown them."""
     meta: wire.MetaObject
     input_schema: HandWritten
     """A JSON Schema by hand; the function then takes one parameter besides the context: all arguments, as one dict."""
@@ -84,6 +86,8 @@ class Tool:
     """How its calls become tasks; None if they do not."""
     scopes: tuple[str, ...] = ()
     """What a token has to allow for it."""
+    tags: frozenset[str] = frozenset()
+    """Words of the author's, by which tools are told apart."""
 
     def describe(self, revision: Revision) -> wire.Tool:
         """The tool as a list of `revision` shows it."""
@@ -155,6 +159,7 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
             f"tool {name!r}: a name is 1 to 64 letters, digits, '_', '-' or '.', which every client takes; give name="
         )
     owner = f"tool {name!r}"
+    check_lists(tags=options.get("tags", ()))
     annotations = options.get("annotations")
     if annotations is not None and not isinstance(annotations, wire.ToolAnnotations):
         raise RegistrationError(
@@ -179,6 +184,7 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         _mirrored(arguments.document, owner),
         _task_support(options.get("task"), owner),
         check_scopes(options.get("scopes", ()), owner),
+        frozenset(options.get("tags", ())),
     )
 
 

@@ -18,6 +18,7 @@ CALLS = {
     "session.close": lambda _, session: session.close(),
     "server.add_tool": lambda stage, _: stage.server.add_tool(another),
     "server.remove_tool": lambda stage, _: stage.server.remove_tool("quick"),
+    "server.disable": lambda stage, _: stage.server.disable(names=["quick"]),
     "server.add_resource": lambda stage, _: stage.server.add_resource("res://c", another),
     "server.remove_resource": lambda stage, _: stage.server.remove_resource("res://a/b"),
     "server.add_prompt": lambda stage, _: stage.server.add_prompt(another),

@@ -1,4 +1,4 @@
-"""What one legacy request asks its client: requests of the server's own, each until it is answered or withdrawn."""
+"""What one legacy request asks its client, or a program outside any: requests of the server's own, each until it is answered or withdrawn."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,7 +6,6 @@ from functools import partial
 import msgspec
 from mcpbus_actors import Address
 
-from mcpbus.core.call import Call
 from mcpbus.core.outbox import Outgoing, Withdrawal
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.receipt import Receipt
@@ -22,24 +21,35 @@ INPUT_ENDED = "it has ended its input"
 
 
 class ClientQuestions:
-    """The questions of one request.
+    """The questions of one request, or those of a session that no request asks.
 
     Args:
         session: Whose client is asked.
         asker: Who is told what it answers.
-        call: For which it is asked.
-        send: Sends a message on the stream of the request.
+        send: Sends a message on the stream of the request, or that of the session.
+        used: Where the answers are kept, encoded, by key; None for nowhere.
+        question: What kind of message a question is.
+        withdrawal: What kind of message withdraws it.
     """
 
-    __slots__ = ("_asker", "_call", "_open", "_send", "_session")
+    __slots__ = ("_asker", "_open", "_question", "_send", "_session", "_used", "_withdrawal")
 
     def __init__(
-        self, session: Session, asker: Address[object], call: Call, send: Callable[[Outgoing], None]
+        self,
+        session: Session,
+        asker: Address[object],
+        send: Callable[[Outgoing], None],
+        *,
+        used: dict[str, bytes] | None = None,
+        question: Kind = Kind.QUESTION,
+        withdrawal: Kind = Kind.WITHDRAWAL,
     ) -> None:
         self._session = session
         self._asker = asker
-        self._call = call
         self._send = send
+        self._used = used
+        self._question = question
+        self._withdrawal = withdrawal
         self._open: dict[RequestId, tuple[Ask, str, Receipt]] = {}
 
     def __len__(self) -> int:
@@ -55,12 +65,12 @@ class ClientQuestions:
                 return  # one of them was refused, and with it all
             method = ask.questions[key].method
             question_id = self._session.next_question_id()
-            receipt = self._call.bus.ledger.enter(method)
+            receipt = self._session.bus.ledger.enter(method)
             self._open[question_id] = (ask, key, receipt)
             self._session.questions[question_id] = self._asker
             data = encode_request(question_id, method, ask.params[key])
             refused = partial(self._refused, question_id)
-            self._send(Outgoing(Kind.QUESTION, Era.LEGACY, data, receipt, refused=refused))
+            self._send(Outgoing(self._question, Era.LEGACY, data, receipt, refused=refused))
 
     def answered(self, response: Response) -> None:
         """Take an answer; one that nobody waits for any more is dropped."""
@@ -75,9 +85,16 @@ class ClientQuestions:
                 raise ClientRefusedError(error.code, error.message, data)
             answer = decode_large(msgspec.json.decode, response.result or b"null")
             ask.answer(key, answer)
-            self._call.used[key] = jsontypes.encode(answer)
+            if self._used is not None:
+                self._used[key] = jsontypes.encode(answer)
         except AskError as error:
             self.give_up(ask, error)
+
+    def end(self, why: str) -> None:
+        """Fail all that was asked, of a client that hears nothing any more."""
+        for question_id, (ask, *_) in tuple(self._open.items()):
+            self._forget(question_id)
+            ask.fail(cannot_ask(why))
 
     def give_up_all(self, why: str) -> None:
         """Fail all that was asked."""
@@ -96,8 +113,8 @@ class ClientQuestions:
                 self._forget(question_id)
                 params = {"requestId": question_id, "reason": "The answer is no longer needed"}
                 data = encode_notification("notifications/cancelled", params)
-                receipt = self._call.bus.ledger.enter("notifications/cancelled")
-                self._send(Withdrawal(Kind.WITHDRAWAL, Era.LEGACY, data, receipt, question=question))
+                receipt = self._session.bus.ledger.enter("notifications/cancelled")
+                self._send(Withdrawal(self._withdrawal, Era.LEGACY, data, receipt, question=question))
 
     def _refused(self, question_id: RequestId, reason: Reason) -> None:
         asked = self._forget(question_id)

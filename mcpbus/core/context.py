@@ -1,6 +1,7 @@
 """What a handler is given: who asks, and how to speak to them while it runs."""
 
 from collections.abc import Awaitable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,12 +12,12 @@ from mcpbus.core import notification
 from mcpbus.core.call import Call
 from mcpbus.core.hub import Hub, hub_of
 from mcpbus.core.notification import Emission, Params, Progress
-from mcpbus.core.pending_questions import Ask, Withdraw
+from mcpbus.core.pending_questions import Ask, Withdraw, answered_within, make_ask
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.signals import CloseConnection
 from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS
-from mcpbus.features.asking.errors import cannot_ask, timed_out, undeclared
+from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.interface import Asking
 from mcpbus.features.asking.questions import Question
 from mcpbus.features.handler_context import HandlerContext
@@ -247,38 +248,26 @@ class Context(Asking, HandlerContext):
         context = self._call.context
         if context.revision.era is Era.MODERN and not self._call.handler.rounds:
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
-        required: dict[str, Any] = {}
-        for question in questions.values():
-            if (foreign := question.foreign(context.revision)) is not None:
-                raise cannot_ask(f"revision {context.revision.name} has no {foreign}")
-            for name, needed in question.lacks(context.client_capabilities, context.revision).items():
-                required[name] = required.get(name, {}) | needed
-        if required:
-            raise undeclared(required, context.revision)
+        ask = make_ask(questions, context.client_capabilities, context.revision)
         missing = self._bus.parked_calls.sealer.missing
         if missing is not None and not self._call.direct:
             raise cannot_ask(missing)
-        return Ask(questions, context.revision)
+        return ask
 
     async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
         call, context = self._call, self._call.context
         modern = context.revision.era is Era.MODERN
         ask = self.prepare({call.unique(key or q.label): q for key, q in questions.items()})
         call.fill(ask)
-        ceiling = self._bus.limits.ask_timeout
-        seconds = ceiling if timeout is None else min(timeout, ceiling)
+        bound = nullcontext() if modern else answered_within(self._bus, context.owner, timeout)
         try:
-            with trio.fail_after(float("inf") if modern else seconds):
+            with bound:
                 if context.legacy_session is not None:
                     await context.legacy_session.until_initialized()
                 if ask.open and not call.engage(ask):
                     await trio.lowlevel.checkpoint_if_cancelled()  # its client has gone, as a rule
                     raise cannot_ask("its request has ended")
                 return list((await ask.wait()).values())
-        except trio.TooSlowError:
-            if seconds == ceiling:
-                self._bus.reached.note("ask_timeout", context.owner, "a question was withdrawn")
-            raise timed_out(seconds) from None
         finally:
             if ask.open:
                 call.engage(Withdraw(ask))

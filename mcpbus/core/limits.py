@@ -40,7 +40,7 @@ class Limits:
             refused with 503.
         outbox_items: Notifications that may wait for one stream.
         outbox_bytes: Bytes of notifications that may wait for one stream.
-        held_items: Notifications that a session holds for a stream that is not open.
+        held_items: Messages that a session holds for a stream that is not open.
         held_timeout: Seconds for which it holds them.
         keep_alive: Seconds of silence after which a comment is sent on an SSE stream; an answer that has not
             begun by then begins as one.

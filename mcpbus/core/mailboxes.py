@@ -44,7 +44,7 @@ def settle(letter: DeadLetter) -> None:
             if message.receipt.fate is None:
                 message.receipt.discard(reason)
         case Ask():
-            message.fail(cannot_ask("its request has ended"))
+            message.fail(cannot_ask("its request, or its session, has ended"))
         case TakeOver():
             message.writer.grant()
     for unsent in message.waiting if isinstance(message, Returned) else [message]:

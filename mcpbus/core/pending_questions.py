@@ -1,12 +1,14 @@
-"""What a handler waits for: questions that go out together, until the last one is answered."""
+"""What a handler, or a program, waits for: questions that go out together, until the last one is answered."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 import trio
 
-from mcpbus.features.asking.errors import AskError
+from mcpbus.core.services import Services
+from mcpbus.features.asking.errors import AskError, cannot_ask, timed_out, undeclared
 from mcpbus.features.asking.questions import Question
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import quoted
@@ -20,7 +22,7 @@ MOST_ANSWERS: Final = 1_000
 
 
 class Ask:
-    """Questions of one handler by key, and their answers as they come.
+    """Questions by key, and their answers as they come.
 
     Args:
         questions: The questions.
@@ -86,6 +88,42 @@ class Ask:
         return {key: self._answers[key] for key in self.questions}
 
 
+def make_ask(questions: Mapping[str, Question], capabilities: Mapping[str, Any], revision: Revision) -> Ask:
+    """Make questions ready to be asked a client that declared these capabilities.
+
+    Raises:
+        CannotAskError: The revision does not have one of them, or the client did not declare that it can be asked.
+        TypeError: One of them holds what is not JSON.
+    """
+    required: dict[str, Any] = {}
+    for question in questions.values():
+        if (foreign := question.foreign(revision)) is not None:
+            raise cannot_ask(f"revision {revision.name} has no {foreign}")
+        for name, needed in question.lacks(capabilities, revision).items():
+            required[name] = required.get(name, {}) | needed
+    if required:
+        raise undeclared(required, revision)
+    return Ask(questions, revision)
+
+
+@contextmanager
+def answered_within(services: Services, owner: Hashable, timeout: float | None) -> Iterator[None]:
+    """Bound how long a legacy client has for its answers: so many seconds, and at most as many as the bus allows.
+
+    Raises:
+        AnswerTimeoutError: They are over.
+    """
+    ceiling = services.limits.ask_timeout
+    seconds = ceiling if timeout is None else min(timeout, ceiling)
+    try:
+        with trio.fail_after(seconds):
+            yield
+    except trio.TooSlowError:
+        if seconds == ceiling:
+            services.reached.note("ask_timeout", owner, "a question was withdrawn")
+        raise timed_out(seconds) from None
+
+
 class Required(msgspec.Struct, frozen=True):
     """What a handler wants to ask before it is run again.
 
@@ -99,6 +137,6 @@ class Required(msgspec.Struct, frozen=True):
 
 
 class Withdraw(msgspec.Struct, frozen=True):
-    """Told when a handler no longer waits for what it asked."""
+    """Told when whoever asked no longer waits for it."""
 
     ask: Ask

@@ -7,7 +7,7 @@ its client has gone, in any of the ways in which that can happen.
 
 import enum
 import secrets
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -18,16 +18,20 @@ from mcpbus.core import notification
 from mcpbus.core.admission import InFlight
 from mcpbus.core.event_log import ResumableStreams
 from mcpbus.core.notification import Emission, Params
+from mcpbus.core.pending_questions import Withdraw, answered_within, make_ask
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.services import Services
 from mcpbus.core.stream import Stream
 from mcpbus.core.topics import weigh_uri
+from mcpbus.features.asking.errors import cannot_ask
+from mcpbus.features.asking.interface import Asking
+from mcpbus.features.asking.questions import Question
 from mcpbus.features.session_features import SessionFeatures
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Kind, Reason, TransportKind
+from mcpbus.protocol.routes import Kind, Reason, StreamState, TransportKind
 
 _ID_BITS: Final = 30
 """A session's questions are numbered from anywhere on, so that one process repeats no id of another's to a client that they share.
@@ -107,8 +111,13 @@ class LogThreshold:
         self.level = level
 
 
-class Session(SessionFeatures):
+class Session(SessionFeatures, Asking):
     """A legacy client, from its initialize on. Only the bus makes them.
+
+    What it asks belongs to no request. It goes out on the client's GET stream, or on its connection, once the client has
+    been initialized; where there is no such stream it is held, within the bus's limits, and refused if none opens in time.
+    The specification up to 2025-11-25 allows such questions, but newer clients may refuse them: ask with `Context` where a request is what
+    makes you ask. In revision 2026-07-28 there are no sessions, and nobody is asked anything but in answer to a request.
 
     Attributes:
         id: Names the session in HTTP headers; unguessable, and no proof of who the client is.
@@ -266,8 +275,24 @@ class Session(SessionFeatures):
             self.bus.topics.remove(self.address, uris=[uri])
             self.address.tell(Unsubscribed())
 
+    async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
+        if self.revision is None or self.stage is Stage.REGISTERING:
+            raise cannot_ask("its initialize has not been answered; have another task ask, once that is done")
+        named = {key or question.label: question for key, question in questions.items()}
+        ask = make_ask(named, self.client_capabilities, self.revision)
+        try:
+            with answered_within(self.bus, self.owner, timeout):
+                await self.until_initialized()
+                if self.address.stopped:
+                    raise cannot_ask(StreamState.ENDED.value)
+                self.address.tell(ask)
+                return list((await ask.wait()).values())
+        finally:
+            if ask.open:
+                self.address.tell(Withdraw(ask))
+
     async def until_initialized(self) -> None:
-        """Wait until the client has sent initialized, or says nothing more. For the bus.
+        """Wait until the client has sent initialized, or says nothing more.
 
         Until then a client should be sent no requests (2025-11-25, Lifecycle, "Initialization"), yet over HTTP
         its first call may overtake what it said before.

@@ -7,8 +7,11 @@ import msgspec
 import trio
 from mcpbus_actors import Cell, Stopped, StopReason, Timer
 
+from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
 from mcpbus.core.notification import Emission
-from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing
+from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
+from mcpbus.core.pending_questions import Ask, Withdraw
+from mcpbus.core.receipt import Place
 from mcpbus.core.session import (
     CancelRequest,
     Close,
@@ -23,6 +26,7 @@ from mcpbus.core.session import (
 )
 from mcpbus.core.signals import (
     Abort,
+    Answered,
     Cancel,
     Drop,
     End,
@@ -36,6 +40,7 @@ from mcpbus.core.signals import (
 from mcpbus.core.stash import Stash
 from mcpbus.core.stream import Returned, Stream
 from mcpbus.core.topics import covers
+from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import ABSENT, CHANGES, Hold, Kind, Reason, StreamKind, StreamState, absent, route
 
@@ -86,6 +91,7 @@ class SessionActor:
         self._timed = timed
         self._opened = session.last_active
         self._stash: Stash | None = None
+        self._questions: ClientQuestions | None = None
         self._expiring = False
         self._why: str | None = None
         self._expiry: Timer | None = None
@@ -164,6 +170,8 @@ class SessionActor:
             self._get.address.tell(Abort(Ending.SESSION_ENDED, Reason.SESSION_ENDED) if silent else Finish())
         if self._shared is not None:
             self._shared.address.tell(Finish())
+        if self._questions is not None:
+            self._questions.end(StreamState.ENDED.value)
         if self._stash is not None:
             self._stash.discard(Reason.SESSION_ENDED)
         session.account.close()
@@ -177,6 +185,8 @@ class SessionActor:
         self._session.end_input()
         for request in self._session.in_flight.addresses():
             request.tell(message)
+        if self._questions is not None:
+            self._questions.give_up_all(INPUT_ENDED)
 
     def _unsubscribed(self, _message: Unsubscribed) -> None:
         if self._stash is not None:
@@ -251,6 +261,34 @@ class SessionActor:
         else:
             self._send(Outgoing(said.kind, Era.LEGACY, said.data, said.receipt, key=said.key))
 
+    def _ask(self, ask: Ask) -> None:
+        if self._questions is None:
+            self._questions = ClientQuestions(
+                self._session,
+                self._cell.address,
+                self._put_question,
+                question=Kind.SESSION_QUESTION,
+                withdrawal=Kind.SESSION_WITHDRAWAL,
+            )
+        self._questions.ask(ask)
+
+    def _put_question(self, message: Outgoing) -> None:
+        """Send a question, or what withdraws one; one that is still held is taken back instead, and its client sees neither."""
+        if isinstance(message, Withdrawal) and message.question.place is Place.HELD:
+            assert self._stash is not None  # noqa: S101 - there it is held
+            self._stash.discard(Reason.FINISHED, lambda held: held.receipt is message.question)
+            message.discard(Reason.FINISHED)
+        else:
+            self._send(message)
+
+    def _answered(self, message: Answered) -> None:
+        if self._questions is not None:
+            self._questions.answered(message.response)
+
+    def _withdraw(self, message: Withdraw) -> None:
+        if self._questions is not None:
+            self._questions.give_up(message.ask, cannot_ask("the question was withdrawn"))
+
     def _send(self, message: Outgoing) -> None:
         way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.transport)
         if self._newer is not None and way is StreamKind.STANDALONE:
@@ -269,7 +307,7 @@ class SessionActor:
                 message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER
             )
         if isinstance(way, Reason):
-            message.receipt.discard(way)
+            message.discard(way)
         elif way is Hold.HOLD or stream is None:
             self._hold(message)
         else:
@@ -305,6 +343,9 @@ class SessionActor:
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         Emission: _emit,
+        Ask: _ask,
+        Answered: _answered,
+        Withdraw: _withdraw,
         OpenGet: _open_get,
         EndGet: _end_get,
         Returned: _returned,

@@ -47,18 +47,18 @@ class Stash:
             The option whose bound was reached, so that a message was discarded; None as a rule.
         """
         if self._limit == 0:
-            message.receipt.discard(Reason.NO_STREAM)
+            message.discard(Reason.NO_STREAM)
             return None
         if message.key is not None:
             self.discard(Reason.SUPERSEDED, lambda held: held.key == message.key)
         size = _size(message)
         if size > self._max_bytes:
-            message.receipt.discard(Reason.OVERFLOW)
+            message.discard(Reason.OVERFLOW)
             return "outbox_bytes"
         full = None
         while (crowd := len(self._queue) >= self._limit) or self._bytes + size > self._max_bytes:
             full = "held_items" if crowd else "outbox_bytes"
-            self._pop().receipt.discard(Reason.OVERFLOW)
+            self._pop().discard(Reason.OVERFLOW)
         message.receipt.move(Place.HELD)
         self._queue.append((now + self._timeout, message))
         self._bytes += size
@@ -76,20 +76,17 @@ class Stash:
         """Discard what has been kept for too long, and return whether there was any."""
         expired = False
         while self._queue and self._queue[0][0] <= now:
-            self._pop().receipt.discard(Reason.EXPIRED)
+            self._pop().discard(Reason.EXPIRED)
             expired = True
         return expired
 
     def discard(self, reason: Reason, unwanted: Callable[[Outgoing], bool] = lambda _: True) -> None:
         """Discard what is `unwanted`; everything, unless told otherwise."""
-        kept: deque[tuple[float, Outgoing]] = deque()
-        for entry in self._queue:
-            if unwanted(entry[1]):
-                entry[1].receipt.discard(reason)
-                self._give_back(_size(entry[1]))
-            else:
-                kept.append(entry)
-        self._queue = kept
+        gone = [message for _, message in self._queue if unwanted(message)]
+        self._queue = deque(entry for entry in self._queue if not unwanted(entry[1]))
+        for message in gone:
+            self._give_back(_size(message))
+            message.discard(reason)  # whoever asked may discard more
 
     def _pop(self) -> Outgoing:
         oldest = self._queue.popleft()[1]

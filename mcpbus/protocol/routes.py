@@ -24,6 +24,8 @@ class Kind(Symbol):
     CUSTOM = "custom notification in a request"
     QUESTION = "request to the client"
     WITHDRAWAL = "cancelled, for a request to the client"
+    SESSION_QUESTION = "request to the client outside a request"
+    SESSION_WITHDRAWAL = "cancelled, for such a request to the client"
     SESSION_LOG = "log outside a request"
     SESSION_CUSTOM = "custom notification outside a request"
     LIST_CHANGED = "list_changed"
@@ -35,6 +37,7 @@ class Kind(Symbol):
 
 IN_REQUEST = frozenset({Kind.PROGRESS, Kind.LOG, Kind.CUSTOM})
 ASKING = frozenset({Kind.QUESTION, Kind.WITHDRAWAL})
+SESSION_ASKING = frozenset({Kind.SESSION_QUESTION, Kind.SESSION_WITHDRAWAL})
 CHANGES = frozenset({Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED})
 LISTENING = frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT})
 
@@ -158,9 +161,10 @@ ROUTES: Mapping[tuple[Kind, Era, TransportKind], Route] = {
     ),
     **_rows(ASKING, Era.MODERN, HTTP=Reason.ERA, HTTP_JSON=Reason.ERA, DUPLEX=Reason.ERA),
     # What no request caused. A change caused by a running request counts among these too: it concerns the
-    # session, not the request.
+    # session, not the request. That a client is asked something no request of its own is about, the texts up to 2025-11-25
+    # allow; later guidance has clients refuse it, so it happens only where an author asks a session.
     **_rows(
-        CHANGES | {Kind.SESSION_LOG, Kind.SESSION_CUSTOM},
+        CHANGES | SESSION_ASKING | {Kind.SESSION_LOG, Kind.SESSION_CUSTOM},
         Era.LEGACY,
         HTTP=StreamKind.STANDALONE,
         HTTP_JSON=StreamKind.STANDALONE,
@@ -172,7 +176,7 @@ ROUTES: Mapping[tuple[Kind, Era, TransportKind], Route] = {
         CHANGES, Era.MODERN, HTTP=StreamKind.LISTEN, HTTP_JSON=StreamKind.LISTEN, DUPLEX=StreamKind.DUPLEX
     ),
     **_rows(
-        frozenset({Kind.SESSION_LOG, Kind.SESSION_CUSTOM}),
+        SESSION_ASKING | {Kind.SESSION_LOG, Kind.SESSION_CUSTOM},
         Era.MODERN,
         HTTP=Reason.ERA,
         HTTP_JSON=Reason.ERA,
@@ -214,8 +218,16 @@ ABSENT: Mapping[tuple[Kind, Era, StreamState], Absence] = {
         DROPPED=Hold.HOLD,
         ENDED=Reason.SESSION_ENDED,
     ),
+    # A question waits as long as whoever asks does. One that its client has seen may be withdrawn where that has gone.
     **_fates(
-        frozenset({Kind.SESSION_LOG}),
+        frozenset({Kind.SESSION_QUESTION}),
+        Era.LEGACY,
+        NEVER=Hold.HOLD,
+        DROPPED=Hold.HOLD,
+        ENDED=Reason.SESSION_ENDED,
+    ),
+    **_fates(
+        frozenset({Kind.SESSION_LOG, Kind.SESSION_WITHDRAWAL}),
         Era.LEGACY,
         NEVER=Reason.NO_STREAM,
         DROPPED=Reason.NO_STREAM,

@@ -11,7 +11,9 @@ from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Place, Verdict
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
 
-RESERVED = frozenset({Kind.REPLY, Kind.WITHDRAWAL, Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT})
+RESERVED = frozenset(
+    {Kind.REPLY, Kind.WITHDRAWAL, Kind.SESSION_WITHDRAWAL, Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT}
+)
 LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
 
 

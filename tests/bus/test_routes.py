@@ -66,6 +66,9 @@ PLACES = [
     # server's cancelled for one: the same stream as the request that it cancels.
     (Kind.QUESTION, L, "RESPONSE", "no_stream", "no_stream", "no_stream", "DUPLEX"),
     (Kind.WITHDRAWAL, L, "RESPONSE", "no_stream", "no_stream", "no_stream", "DUPLEX"),
+    # the same, caused by nothing (note 2): GET alone, as for a log line.
+    (Kind.SESSION_QUESTION, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
+    (Kind.SESSION_WITHDRAWAL, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # log outside a request: GET alone; nowhere without sessions.
     (Kind.SESSION_LOG, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # extension/custom notification, untied.
@@ -90,6 +93,8 @@ PLACES = [
     # sampling, elicitation, roots, ping as a request: nowhere; they are data inside a reply.
     (Kind.QUESTION, E, "era", "era", NEVER, NEVER, "era"),
     (Kind.WITHDRAWAL, E, "era", "era", NEVER, NEVER, "era"),
+    (Kind.SESSION_QUESTION, E, "era", "era", NEVER, NEVER, "era"),
+    (Kind.SESSION_WITHDRAWAL, E, "era", "era", NEVER, NEVER, "era"),
     # log outside any request: nowhere, on no transport.
     (Kind.SESSION_LOG, E, "era", "era", NEVER, NEVER, "era"),
     # extension notification, untied: only if an extension defines a filter for it; none does.
@@ -124,6 +129,8 @@ FATES = [
     # nested request: refused once the drop is noticed, or with its session; its cancelled is then of no use either.
     (Kind.QUESTION, L, NEVER, NEVER, "no_stream", "session_ended"),
     (Kind.WITHDRAWAL, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (Kind.SESSION_QUESTION, L, NEVER, "HOLD", "HOLD", "session_ended"),
+    (Kind.SESSION_WITHDRAWAL, L, NEVER, "no_stream", "no_stream", "session_ended"),
     # list_changed, resources/updated: HOLD until the first GET, after a drop as in a, and before initialized.
     (Kind.LIST_CHANGED, L, "HOLD", "HOLD", "HOLD", "session_ended"),
     (Kind.RESOURCE_UPDATED, L, "HOLD", "HOLD", "HOLD", "session_ended"),
@@ -141,6 +148,8 @@ FATES = [
     (Kind.CUSTOM, E, NEVER, NEVER, "cancelled", NEVER),
     (Kind.QUESTION, E, NEVER, NEVER, NEVER, NEVER),
     (Kind.WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER),
+    (Kind.SESSION_QUESTION, E, NEVER, NEVER, NEVER, NEVER),
+    (Kind.SESSION_WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER),
     (Kind.LIST_CHANGED, E, NEVER, NEVER, "cancelled", NEVER),
     (Kind.RESOURCE_UPDATED, E, NEVER, NEVER, "cancelled", NEVER),
     (Kind.TASK, E, NEVER, NEVER, "cancelled", NEVER),

@@ -22,6 +22,7 @@ from mcpbus.transports.stdio import run_stdio
 
 # What reads and writes HTTP is imported where it is used: a program on stdio starts in half the time without it.
 if TYPE_CHECKING:
+    from mcpbus.cluster.node import Node
     from mcpbus.transports.asgi import AsgiApp
     from mcpbus.transports.responder import ResponseMode
 
@@ -30,6 +31,9 @@ _log = logging.getLogger("mcpbus")
 
 class Bus(Hub):
     """An opened server. Made by `Server.open`."""
+
+    node: "Node | None" = None
+    """What leads to the other processes that serve the same, if there are any."""
 
     @property
     def server(self) -> Definition:
@@ -56,8 +60,14 @@ class Bus(Hub):
             ValueError: An option cannot be right; the message says what would be.
         """
         from mcpbus.transports.asgi import AsgiApp  # noqa: PLC0415 - as said above
+        from mcpbus.transports.endpoint import Endpoint  # noqa: PLC0415
 
-        return AsgiApp(self, read_http_options("bus.asgi()", http), response)
+        options = read_http_options("bus.asgi()", http)
+        if self.node is None:
+            return AsgiApp(self, Endpoint(self, options, response))
+        from mcpbus.cluster.front import Front  # noqa: PLC0415
+
+        return AsgiApp(self, Front(self.node, self, options, response))
 
     async def serve(
         self,

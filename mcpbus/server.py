@@ -26,9 +26,12 @@ from mcpbus.program import until_input_ends, until_signalled
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.messages import Icon
+from mcpbus.protocol.request_state import Sealer
 from mcpbus.serving import ServeOptions, ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
+    from mcpbus.cluster.directory import Cluster
+    from mcpbus.cluster.node import Node
     from mcpbus.transports.lifespan import LifespanApp
     from mcpbus.transports.responder import ResponseMode
 
@@ -174,6 +177,7 @@ class Server(Definition):
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
         drain_seconds: float = 5.0,
+        cluster: "Cluster | None" = None,
     ) -> AsyncIterator[Bus]:
         """Open the server: ``async with server.open() as bus``.
 
@@ -186,6 +190,7 @@ class Server(Definition):
                 cannot.
             task_store: Keeps tasks and what came of them; in memory if not given.
             drain_seconds: How long requests and tasks may go on when the block ends.
+            cluster: The other processes that serve the same server, if there are any.
 
         Raises:
             RuntimeError: The server is open already, or no trio runs here.
@@ -203,22 +208,30 @@ class Server(Definition):
         try:
             async with (
                 self.lifespan_context() as state,
+                _open_node(cluster) as node,
                 open_hub(
                     Bus,
                     FeaturesBackend(self, self.runner),
                     limits or Limits(),
                     state,
-                    sealer=self.sealer,
+                    sealer=self._sealer(cluster),
                     event_store=event_store,
                     task_store=task_store,
                     drain_seconds=drain_seconds,
                 ) as bus,
             ):
+                bus.node = node
+                if node is not None:
+                    await node.join(bus)
                 self._bus = bus
                 yield bus
         finally:
             self._opened = False
             self._bus = None
+
+    def _sealer(self, cluster: "Cluster | None") -> Sealer:
+        """What seals states; where several processes serve, all of them open what one has sealed."""
+        return self.sealer if cluster is None or self.sealer.given else Sealer([cluster.key])
 
     def asgi(
         self,
@@ -328,6 +341,15 @@ class Server(Definition):
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"
+
+
+def _open_node(cluster: "Cluster | None") -> "AbstractAsyncContextManager[Node | None]":
+    """Open what leads to the other processes that serve the same, if there are any."""
+    if cluster is None:
+        return nullcontext()
+    from mcpbus.cluster.node import open_node  # noqa: PLC0415 - it speaks HTTP
+
+    return open_node(cluster)
 
 
 async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:

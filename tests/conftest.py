@@ -4,8 +4,10 @@ import pytest
 import trio
 from mcpbus_actors import EagerTask, LazyActor, Leader
 
+from mcpbus.cluster.front import Front
 from mcpbus.dispatch.backend import FeaturesBackend
-from mcpbus.testing import probe
+from mcpbus.server import Server
+from mcpbus.testing import MemoryDirectory, probe
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,9 +24,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "or tasks that do more than one thing",
     )
 
+    parser.addoption(
+        "--forward-all",
+        action="store_true",
+        help="have each request over HTTP served over a link, as one that has come to another process",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     probe.DEFAULT_SHELL = config.getoption("--shell")
+    if config.getoption("--forward-all"):
+        forward_all()
     for trick in TRICKS:
         config.addinivalue_line("markers", f"{trick}: is about {trick} itself, and not run without it")
     trick = config.getoption("--without")
@@ -81,6 +91,17 @@ def take_out_leadership() -> None:
                 await eager.finish()
 
     Leader._lead = take_once
+
+
+def forward_all() -> None:
+    """Have each server be one of several, alone, and forward to itself what it would serve."""
+    opening = Server.open
+
+    def open_one_of_several(server, *, cluster=None, **options):
+        return opening(server, cluster=cluster or MemoryDirectory().cluster(), **options)
+
+    Server.open = open_one_of_several
+    Front.home_of = lambda front, *_: front._node.home
 
 
 TRICKS = {

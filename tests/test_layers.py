@@ -21,8 +21,20 @@ BELOW = {
     "core": ["actors", "features", "protocol"],
     "dispatch": ["actors", "core", "features", "protocol"],
     "transports": ["actors", "client", "core", "dispatch", "features", "protocol"],
+    "cluster": ["actors", "core", "features", "protocol", "transports"],
     "serving": ["actors", "core", "dispatch", "features", "protocol", "transports"],
-    "roof": ["actors", "auth", "client", "core", "dispatch", "features", "protocol", "serving", "transports"],
+    "roof": [
+        "actors",
+        "auth",
+        "client",
+        "cluster",
+        "core",
+        "dispatch",
+        "features",
+        "protocol",
+        "serving",
+        "transports",
+    ],
 }
 """The rooms, and from which others each may import."""
 
@@ -45,13 +57,14 @@ DOORS = {
     "joserfc": ["mcpbus.auth", "mcpbus.auth.jwt", "mcpbus.auth.keys", "mcpbus.testing.issuer"],
     "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
     "msgspec": ["*"],
-    "trio": ["actors", "auth", "client", "core", "dispatch", "transports", "serving", "roof"],
+    "trio": ["actors", "auth", "client", "core", "dispatch", "transports", "serving", "cluster", "roof"],
     "uritemplate": ["mcpbus.features.uris"],
     "wsproto": ["mcpbus.serving.websocket.frames"],
 }
 """Which rooms and modules may import what others wrote; and asyncio, since all else runs on trio."""
 
 PURE = [
+    *[f"mcpbus.cluster.{part}" for part in ("frames", "messages", "names")],
     *[f"mcpbus.serving.http1.{part}" for part in ("body", "encoder", "head", "parser")],
     *[
         f"mcpbus.serving.http2.{part}"

@@ -10,7 +10,6 @@ it on from the very line. A call that becomes a task is carried by the task's ac
 """
 
 import logging
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -328,7 +327,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         """Make the result that asks: for another run, if an `author` left a state for that; otherwise the call parks."""
         again = author is not None
         if self._name is None:
-            self._name = secrets.token_urlsafe(16)
+            self._name = self.bus.new_name()
         answers: dict[str, bytes] | None = self.used
         if again:
             # The next run begins at the top, and asks for what it wants again.

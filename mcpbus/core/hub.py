@@ -3,7 +3,6 @@
 Transports are thin: each turns its bytes into `dispatcher.serve`, and a `Stream` back into bytes.
 """
 
-import secrets
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from mcpbus.core.backend import Backend
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.farewell import FarewellActor
 from mcpbus.core.limits import Limits
-from mcpbus.core.notification import RESOURCE_UPDATED
+from mcpbus.core.notification import RESOURCE_UPDATED, Change
 from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
@@ -95,19 +94,33 @@ class Hub(Services):
 
         `Server.add_tool` and `Server.remove_tool` do so by themselves.
         """
-        return self.list_changed("tools")
+        return self._tell_all(Change("tools"))
 
     def prompts_changed(self) -> Broadcast:
         """Tell every client that wants to know that the list of prompts has changed."""
-        return self.list_changed("prompts")
+        return self._tell_all(Change("prompts"))
 
     def resources_changed(self) -> Broadcast:
         """Tell every client that wants to know that the list of resources or templates has changed."""
-        return self.list_changed("resources")
+        return self._tell_all(Change("resources"))
 
     def resource_updated(self, uri: str) -> Broadcast:
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
+        return self._tell_all(Change(None, uri))
+
+    def _tell_all(self, change: Change) -> Broadcast:
+        """Tell a change here and elsewhere; the receipts are for those here."""
+        broadcast = self.tell_here(change)
+        if self.tell_elsewhere is not None:
+            self.tell_elsewhere(change)
+        return broadcast
+
+    def tell_here(self, change: Change) -> Broadcast:
+        """Tell a change to the clients of this process."""
+        if change.list is not None:
+            return self.list_changed(change.list)
         self.check_thread("bus.resource_updated")
+        uri = change.uri
         data = encode_notification(RESOURCE_UPDATED, {"uri": uri})
         recipients, key = self.topics.in_uri(uri), (RESOURCE_UPDATED, uri)
         return self.publish(recipients, RESOURCE_UPDATED, Kind.RESOURCE_UPDATED, data, key, uri)
@@ -186,7 +199,7 @@ class Hub(Services):
         *,
         timed: bool = True,
     ) -> Session:
-        session = Session(self, secrets.token_urlsafe(24), transport, principal, owner)
+        session = Session(self, self.new_name(), transport, principal, owner)
         self.backend.opened(session)
         self.system.spawn(SessionActor, session, self, shared, timed)
         self.shares.enter(owner, session)

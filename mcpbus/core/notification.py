@@ -13,6 +13,7 @@ import msgspec
 from mcpbus.core.receipt import Ledger, Receipt
 from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_line
 from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.routes import Kind
 
 MESSAGE = "notifications/message"
@@ -31,6 +32,18 @@ Params: TypeAlias = dict[str, Any] | msgspec.Raw | None
 """Of a notification: a JSON object, or the text of one, which is sent as it is."""
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])  # it looks at the members, and makes nothing of them
+
+
+class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What has changed, for whoever wants to hear of it.
+
+    Attributes:
+        list: Which list; None if it is a resource.
+        uri: Which resource; empty if it is a list.
+    """
+
+    list: ListName | None
+    uri: str = ""
 
 
 class Emission(msgspec.Struct, frozen=True, gc=False):

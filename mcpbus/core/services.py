@@ -1,6 +1,7 @@
 """What all actors of one bus have in common, whatever they are: its limits and books, its clock, and whom a change concerns."""
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from threading import get_ident
@@ -11,7 +12,7 @@ from mcpbus_actors import Address, System
 from mcpbus.core.admission import Admission
 from mcpbus.core.budget import Budget
 from mcpbus.core.limits import Limits
-from mcpbus.core.notification import LIST_CHANGED, Emission
+from mcpbus.core.notification import LIST_CHANGED, Change, Emission
 from mcpbus.core.parked_calls import ParkedCalls
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Broadcast, Ledger
@@ -42,6 +43,8 @@ class Services:
         listens: The listens, which are admitted apart.
         topics: Who wants to hear of what.
         parked_calls: The calls that wait for their client to come back.
+        new_name: Names a session, a call or a task: unguessable, and where several processes serve, telling in which it is.
+        tell_elsewhere: Tells a change to the other processes that serve, if there are any.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -69,6 +72,8 @@ class Services:
         self.parked_calls: ParkedCalls[Any] = ParkedCalls(
             sealer, limits.max_parked, limits.parked_timeout, self.reached
         )
+        self.new_name: Callable[[], str] = random_name
+        self.tell_elsewhere: Callable[[Change], object] | None = None
 
     def seconds_left(self, principal: Any) -> float:
         """Return how long a client may go on listening, whose token expires perhaps."""
@@ -112,3 +117,8 @@ class Services:
         """Tell that a list has changed. For the bus."""
         method = LIST_CHANGED[name]
         return self.publish(recipients, method, Kind.LIST_CHANGED, encode_notification(method), method)
+
+
+def random_name() -> str:
+    """Return a name that nobody can guess."""
+    return secrets.token_urlsafe(24)

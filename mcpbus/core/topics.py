@@ -76,6 +76,11 @@ class Topics:
                     if not interested:
                         del index[key]
 
+    @property
+    def uris(self) -> list[str]:
+        """The resources that somebody wants to hear of."""
+        return list(self._uris)
+
     def in_list(self, kind: str) -> list[_Address]:
         """Return who wants to hear of changes of one list."""
         return list(self._lists.get(kind, ()))

@@ -97,6 +97,7 @@ class Sealer:
 
     Attributes:
         now: The clock.
+        given: Whether keys were given.
 
     Raises:
         ValueError: A key is too short.
@@ -108,6 +109,7 @@ class Sealer:
             raise ValueError(f"a key that seals is a secret of at least {_SECRET_BYTES} bytes")
         self._secrets = secrets
         self.now = clock
+        self.given = bool(keys)
 
     @cached_property
     def missing(self) -> str | None:
@@ -168,6 +170,11 @@ class Sealer:
         if state.expires < self.now() or not owner.admits(binding.principal):
             raise _unusable()
         return state
+
+    def call_of(self, text: object) -> str | None:
+        """Return which call a state belongs to, whoever brings it; None if none of the keys sealed it."""
+        state = None if self.missing else self._unseal(text)
+        return None if state is None else state.call
 
     def _unseal(self, text: object) -> RoundState | None:
         if not isinstance(text, str) or self.missing is not None:

@@ -39,6 +39,7 @@ Plain functions run on the trio thread meanwhile, so that a test is the same eac
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mcpbus.testing.memory_directory import MemoryDirectory
 from mcpbus.testing.opening import open_bus, open_client, settle
 from mcpbus.testing.probe import AsgiProbe, HttpSession, open_probe
 from mcpbus.testing.recording import Recording, StreamEnded
@@ -50,6 +51,7 @@ __all__ = [
     "AsgiProbe",
     "HttpSession",
     "Issuer",
+    "MemoryDirectory",
     "Recording",
     "StreamEnded",
     "open_bus",

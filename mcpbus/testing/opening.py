@@ -12,6 +12,7 @@ from mcpbus.protocol.revisions import LATEST
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
     from mcpbus.client.client import Client
+    from mcpbus.cluster.directory import Cluster
     from mcpbus.core.limits import Limits
     from mcpbus.core.stores.protocol import EventStore, TaskStore
     from mcpbus.server import Server
@@ -25,6 +26,7 @@ async def open_bus(
     event_store: "EventStore | None" = None,
     task_store: "TaskStore | None" = None,
     drain_seconds: float = 5.0,
+    cluster: "Cluster | None" = None,
 ) -> AsyncIterator["Bus"]:
     """Open a server as `Server.open` does, with its plain functions run on the trio thread, all by trio's clock.
 
@@ -34,11 +36,16 @@ async def open_bus(
         event_store: Keeps what legacy clients can come back for.
         task_store: Keeps tasks.
         drain_seconds: How long requests may go on when the block ends, in seconds of trio's clock.
+        cluster: The others that serve the same, such as those of a `MemoryDirectory`.
     """
     inline, server.runner.inline = server.runner.inline, True
     try:
         opening = server.open(
-            limits=limits, event_store=event_store, task_store=task_store, drain_seconds=drain_seconds
+            limits=limits,
+            event_store=event_store,
+            task_store=task_store,
+            drain_seconds=drain_seconds,
+            cluster=cluster,
         )
         async with opening as bus:
             bus.clock = trio.current_time

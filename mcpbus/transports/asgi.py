@@ -13,13 +13,11 @@ from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Answer, Head, plain_path, refusal
-from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.asgi_websocket import AsgiWebSocket
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.responder import ResponseMode
 from mcpbus.transports.response import Host
 from mcpbus.transports.unfinished import Unfinished, take_turn
 
@@ -39,13 +37,12 @@ class AsgiApp:
 
     Args:
         bus: The bus to attach to.
-        options: How the endpoint is served.
-        response: The form of answers; see `Endpoint`.
+        endpoint: Its endpoint.
     """
 
-    def __init__(self, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
+    def __init__(self, bus: Hub, endpoint: Endpoint) -> None:
         self._bus = bus
-        self._endpoint = Endpoint(bus, options, response)
+        self._endpoint = endpoint
         self._remembered = BoundedCache[Hashable, _Known]()
 
     @property

@@ -68,6 +68,9 @@ class ReadyOutlet(Outlet, Protocol):
     def fail(self, failure: BaseException) -> None:
         """Report a failure of the application's, and answer for it. No schedule point."""
 
+    def answer_apart(self, answer: "Callable[[HttpRequest], Awaitable[None]]") -> None:
+        """Have a task answer the request: it is an `HttpRequest`, too, whose body has been read. No schedule point."""
+
 
 class Host(Protocol):
     """The task of a connection, which runs handlers itself as long as they do not wait for anything."""

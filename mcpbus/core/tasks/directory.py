@@ -161,7 +161,7 @@ class TaskDirectory(TaskTable):
         ttl = limits.task_ttl if support.ttl is None else support.ttl
         poll = limits.task_poll_interval if support.poll_interval is None else support.poll_interval
         owner, now = Owner(call.context.principal), time.time()
-        task_id = secrets.token_urlsafe(24)
+        task_id = self.bus.new_name()
         record = TaskRecord(
             id=task_id,
             owner=owner.digest,

@@ -1,6 +1,7 @@
 """One request of HTTP/1.1, as whoever serves it sees it: its body is read, its answer is written."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, Protocol, Self
 
 import msgspec
@@ -25,7 +26,7 @@ from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.wire import Wire
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Opened
+from mcpbus.transports.response import HttpRequest, Opened
 from mcpbus.transports.unfinished import Unfinished
 
 MOST_AHEAD: Final = 64 * 1024
@@ -116,6 +117,10 @@ class Http1Request(msgspec.Struct, eq=False):
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
         self._connection.open(self, opened)
+
+    def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+        """See `ReadyOutlet`."""
+        self._connection.leave(self, partial(answer, self))
 
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""

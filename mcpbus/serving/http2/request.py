@@ -22,7 +22,7 @@ from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
 from mcpbus.serving.options import ServeOptions
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Opened
+from mcpbus.transports.response import HttpRequest, Opened
 from mcpbus.transports.unfinished import Unfinished
 
 _WITHOUT_BODY: Final = frozenset({204, 304})
@@ -333,6 +333,10 @@ class Http2Request:
                 self._writer.begin()
         else:
             self._connection.start(self, self.endpoint.stream, self, opened)
+
+    def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+        """See `ReadyOutlet`."""
+        self._connection.start(self, answer, self)
 
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""

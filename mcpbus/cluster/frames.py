@@ -1,0 +1,117 @@
+"""The frames of a link: what carries the messages of two processes to each other. Nothing here waits.
+
+A frame is the length of its payload, its kind, its channel, and the payload. A long message is several frames, of which all but
+the last say that there is more.
+"""
+
+import enum
+import struct
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+_HEAD: Final = struct.Struct(">IBI")
+_MORE: Final = 0x80
+PIECE_BYTES: Final = 64 * 1024
+"""The longest payload of a frame."""
+Message: TypeAlias = tuple[int, int, bytes]
+"""Its kind, its channel, and what it says."""
+
+
+class Kind(enum.IntEnum):
+    """What a message is. One of a kind that is not known is not looked at, so that newer processes can have more."""
+
+    HELLO = 1
+    """Who speaks, at the beginning of a link."""
+    PROOF = 2
+    """That it has the key."""
+    PING = 3
+    """That it is there."""
+    OPEN = 4
+    """A request, with which a channel begins."""
+    GONE = 5
+    """The client of a request has gone."""
+    WRITTEN = 6
+    """What the last ANSWER or DATA says was written to the client."""
+    ANSWER = 7
+    """A whole answer."""
+    START = 8
+    """The head of an answer in pieces."""
+    DATA = 9
+    """A piece of it."""
+    END = 10
+    """Nothing more is said to a request."""
+    CHANGED = 11
+    """A list or a resource has changed."""
+
+
+class FrameError(Exception):
+    """Whoever is at the other end does not speak as it has to."""
+
+
+def encode_frames(kind: int, channel: int, payload: bytes = b"") -> bytes:
+    """Write a message down."""
+    if len(payload) <= PIECE_BYTES:
+        return _HEAD.pack(len(payload), kind, channel) + payload
+    *begun, last = [payload[at : at + PIECE_BYTES] for at in range(0, len(payload), PIECE_BYTES)]
+    frames = [_HEAD.pack(len(piece), kind | _MORE, channel) + piece for piece in begun]
+    return b"".join([*frames, _HEAD.pack(len(last), kind, channel), last])
+
+
+class FrameReader:
+    """Reads the messages that come in some bytes.
+
+    Args:
+        limit: How many bytes messages may have that have not come to their end, all together.
+
+    Attributes:
+        limit: The same; it may be changed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._unread = bytearray()
+        self._begun: dict[tuple[int, int], bytearray] = {}
+        self._held = 0
+
+    def read(self, data: bytes) -> Iterator[Message]:
+        """Yield the messages whose end comes with these bytes.
+
+        Raises:
+            FrameError: They are no frames, or too long.
+        """
+        unread = self._unread
+        unread += data
+        at = 0
+        try:
+            while len(unread) - at >= _HEAD.size:
+                length, kind, channel = _HEAD.unpack_from(unread, at)
+                if length > min(PIECE_BYTES, self.limit):
+                    raise FrameError(f"a frame of {length} bytes is too long")
+                if not length and kind & _MORE:
+                    raise FrameError("a frame that says nothing says that there is more")
+                end = at + _HEAD.size + length
+                if len(unread) < end:
+                    break
+                piece = bytes(unread[at + _HEAD.size : end])
+                at = end
+                whole = self._join(kind, channel, piece)
+                if whole is not None:
+                    yield kind, channel, whole
+        finally:
+            del unread[:at]
+
+    def _join(self, kind: int, channel: int, piece: bytes) -> bytes | None:
+        """Return a message that is whole with this piece."""
+        key = kind & ~_MORE, channel
+        if not kind & _MORE and key not in self._begun:
+            return piece
+        self._held += len(piece)
+        if self._held > self.limit:
+            raise FrameError(f"more than {self.limit} bytes of messages have not come to their end")
+        begun = self._begun.setdefault(key, bytearray())
+        begun += piece
+        if kind & _MORE:
+            return None
+        del self._begun[key]
+        self._held -= len(begun)
+        return bytes(begun)

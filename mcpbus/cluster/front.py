@@ -1,0 +1,223 @@
+"""An endpoint of one process among several: it serves what is here, and has the others serve what is theirs.
+
+Whose something is, its name tells, see `names`: the session in a head or in an address, the task in a head, the call in the state
+that a client brings back, the first task of a listen. Who serves it judges it, asks who it is, and counts it; here
+it is only read, and what comes back is written.
+"""
+
+from functools import partial
+from typing import Final
+from urllib.parse import parse_qs
+
+import msgspec
+import trio
+from mcpbus_actors import EagerTask
+
+from mcpbus.cluster.forwarding import ForwardedRequest
+from mcpbus.cluster.link import Link
+from mcpbus.cluster.messages import Fields, Open
+from mcpbus.cluster.node import Node
+from mcpbus.cluster.relay import lost_answer, relay
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.hub import Hub
+from mcpbus.protocol.http.headers import decode_mirrored
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.mirrored_headers import claims_modern
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.session_rules import SESSION_HEADER
+from mcpbus.transports import answers
+from mcpbus.transports.endpoint import Endpoint
+from mcpbus.transports.responder import ResponseMode
+from mcpbus.transports.response import Host, HttpRequest, ReadyOutlet, watch
+
+_ATTEMPTS: Final = 3
+_SAYS_WHERE: Final = (b'"requestState"', b'"taskIds"')
+
+
+class _Listened(msgspec.Struct):
+    task_ids: list[str] = msgspec.field(default=[], name="taskIds")
+
+
+class _Params(msgspec.Struct):
+    request_state: str | None = msgspec.field(default=None, name="requestState")
+    notifications: _Listened = msgspec.field(default_factory=_Listened)
+
+
+class _Message(msgspec.Struct):
+    params: _Params
+
+
+_decode_message = msgspec.json.Decoder(_Message).decode
+
+
+class Front(Endpoint):
+    """The endpoint of a bus that is one of several; see `Endpoint`.
+
+    Args:
+        node: Leads to the others.
+        bus: The bus.
+        options: How the endpoint is served.
+        response: The form of answers.
+    """
+
+    def __init__(self, node: Node, bus: Hub, options: HttpOptions, response: ResponseMode) -> None:
+        super().__init__(bus, options, response)
+        self._node = node
+        self._number = node.enter(self)
+
+    def respond(
+        self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
+    ) -> Answer | EagerTask | None:
+        """See `Endpoint.respond`. What is elsewhere has a task."""
+        home = self.home_of(head, body)
+        if home is None:
+            return super().respond(head, body, outlet, cleared=cleared)
+        outlet.answer_apart(partial(self._answer_apart, body=body, home=home))
+        return None
+
+    async def serve(self, http: HttpRequest) -> Answer | None:
+        """See `Endpoint.serve`."""
+        head, body = http.head, b""
+        home = self.home_of(head)
+        if home is None and not (head.verb == "POST" and claims_modern(head.headers, None)):
+            return await super().serve(http)
+        if head.verb == "POST":
+            content = self.exchange.judge_content(head)
+            if isinstance(content, Answer):
+                return await super().serve(http)
+            try:
+                read = await http.read_body(content.limit)
+            except Overloaded as error:
+                return answers.overload(error)
+            http = _Read(http, read, http.host)
+            if read is None:
+                return await super().serve(http)
+            body = read
+        home = home or self.home_of(head, body)
+        return await (super().serve(http) if home is None else self._forward(http, body, home))
+
+    async def serve_here(self, http: HttpRequest) -> Answer | None:
+        """Serve a request whatever it names, as one that another process has forwarded; see `Endpoint.serve`."""
+        return await super().serve(http)
+
+    # -- whose it is -----------------------------------------------------------------------------
+
+    def home_of(self, head: Head, body: bytes = b"") -> str | None:
+        """Return which other process a request is for; None if it is for this one, or for any.
+
+        Args:
+            head: The request.
+            body: The whole of it; empty if that has not come.
+        """
+        name = _named(head, self.options)
+        if name is None:
+            name = self._named_in(body) if any(word in body for word in _SAYS_WHERE) else None
+        elif name in self._bus.sessions:
+            return None
+        home = None if name is None else self._node.names.home_of(name)
+        return None if home == self._node.home else home
+
+    def _named_in(self, body: bytes) -> str | None:
+        try:
+            params = _decode_message(body).params
+        except msgspec.DecodeError:
+            return None  # whoever judges it says why
+        if params.request_state is not None:
+            return self._bus.parked_calls.sealer.call_of(params.request_state)
+        return next(iter(params.notifications.task_ids), None)
+
+    # -- what is elsewhere -----------------------------------------------------------------------
+
+    async def _answer_apart(self, http: HttpRequest, *, body: bytes, home: str) -> None:
+        # A handler of this process, if it is to serve it after all, has a task of its own.
+        answer = await self._forward(_Read(http, body, None), body, home)
+        if answer is not None:
+            with self.entered(answer):
+                await http.answer(answer)
+
+    async def _forward(self, http: HttpRequest, body: bytes, home: str) -> Answer | None:
+        """Have another process serve a request; if it has ended, this one, where what was there is not known any more.
+
+        Returns:
+            The whole answer; None if it has been written.
+        """
+        refused = self.exchange.judge_caller(http.head)
+        if refused is not None:
+            return refused
+        try:
+            for _ in range(_ATTEMPTS):
+                link = await self._node.reach(home)
+                if link is None:
+                    return await super().serve(http)
+                if await self._relay(http, body, link):
+                    return None
+                lost = lost_answer(http.head, body)
+                if lost is not None:
+                    return lost
+        except Overloaded as error:
+            return answers.overload(error)
+        return answers.overload(
+            Overloaded("The process that has this session, call or task cannot be reached")
+        )
+
+    async def _relay(self, http: HttpRequest, body: bytes, link: Link) -> bool:
+        """Have a request served over a link, and return whether that was not lost before anything was said."""
+        answered = True
+        with ForwardedRequest(link, _ask(self._number, http, body)) as forwarded:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch, http, nursery.cancel_scope)
+                answered = await relay(http, body, forwarded, self.budget)
+                nursery.cancel_scope.cancel()
+        return answered
+
+
+class _Read:
+    """An `HttpRequest` whose body has been read.
+
+    Args:
+        http: The request.
+        body: Its body; None if that is too long.
+        host: Who runs its handler; see `HttpRequest`.
+    """
+
+    def __init__(self, http: HttpRequest, body: bytes | None, host: Host | None) -> None:
+        self.head = http.head
+        self.peer = http.peer
+        self.cleared = http.cleared
+        self.host = host
+        self.answer = http.answer
+        self.start_stream = http.start_stream
+        self.write = http.write
+        self.disconnected = http.disconnected
+        self._body = body
+
+    async def read_body(self, limit: int) -> bytes | None:
+        """See `HttpRequest`."""
+        await trio.lowlevel.checkpoint()
+        return None if self._body is None or len(self._body) > limit else self._body
+
+
+def _named(head: Head, options: HttpOptions) -> str | None:
+    """Return what the head of a request names: a task, a session of HTTP+SSE, or one of Streamable HTTP."""
+    headers = head.headers
+    method = headers.raw(b"mcp-method")
+    if isinstance(method, bytes) and method.startswith(b"tasks/"):
+        try:
+            return decode_mirrored(headers.get(b"mcp-name", ""))
+        except ValueError:
+            return None  # whoever judges it says why
+    if options.http_sse and head.path == options.sse_path and head.query:
+        return next(iter(parse_qs(head.query).get("session_id", ())), None)
+    return headers.get(SESSION_HEADER)
+
+
+def _ask(endpoint: int, http: HttpRequest, body: bytes) -> Open:
+    head, address = http.head, http.peer.address
+    fields: Fields = []
+    for name in head.headers:
+        raw = head.headers.raw(name.encode("latin-1"))
+        fields.extend(
+            (name.encode("latin-1"), value) for value in ([raw] if isinstance(raw, bytes) else raw or ())
+        )
+    peer = None if address is None else str(address)
+    return Open(endpoint, peer, head.verb, head.path, head.query, head.root, fields, body)

@@ -1,0 +1,72 @@
+"""What is said over a link, each as an array to whose end newer processes may add; what an older one does not know, it leaves alone."""
+
+from typing import TypeAlias
+
+import msgspec
+
+Fields: TypeAlias = list[tuple[bytes, bytes]]
+
+
+class Hello(msgspec.Struct, array_like=True, frozen=True):
+    """Who speaks.
+
+    Attributes:
+        home: Which process.
+        nonce: What only this connection has.
+    """
+
+    home: str
+    nonce: bytes
+
+
+class Open(msgspec.Struct, array_like=True, frozen=True):
+    """A request that is to be served.
+
+    Attributes:
+        endpoint: By which of its endpoints; the first one that it made is 0.
+        peer: The address from where it came; None from one that has none.
+        verb: See `Head`.
+        path: Likewise.
+        query: Likewise.
+        root: Likewise.
+        fields: Its header fields.
+        body: The whole of it.
+    """
+
+    endpoint: int
+    peer: str | None
+    verb: str
+    path: str
+    query: str
+    root: str
+    fields: Fields
+    body: bytes
+
+
+class Answered(msgspec.Struct, array_like=True, frozen=True):
+    """A whole answer; see `Answer`."""
+
+    status: int
+    headers: Fields
+    body: bytes
+
+
+class Started(msgspec.Struct, array_like=True, frozen=True):
+    """The head of an answer of status 200 in pieces."""
+
+    headers: Fields
+
+
+class Said(msgspec.Struct, array_like=True, frozen=True):
+    """A piece of an answer, the last one unless `more`."""
+
+    data: bytes
+    more: bool
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_hello = msgspec.msgpack.Decoder(Hello).decode
+decode_open = msgspec.msgpack.Decoder(Open).decode
+decode_answered = msgspec.msgpack.Decoder(Answered).decode
+decode_started = msgspec.msgpack.Decoder(Started).decode
+decode_said = msgspec.msgpack.Decoder(Said).decode

@@ -1,0 +1,54 @@
+"""Names that tell in which process a session, a call or a task is, and that nobody else can make.
+
+A name is ``<home>.<random>.<proof>``. The home names one run of a process; the proof is an HMAC of the rest, so that a name which
+was made up is known for one without asking anybody.
+"""
+
+import base64
+import hmac
+import re
+import secrets
+from typing import Final
+
+_HOME_BYTES: Final = 6
+_RANDOM_BYTES: Final = 18
+_PROOF_BYTES: Final = 6
+_NAME: Final = re.compile(r"(([\w-]{8})\.[\w-]{24})\.([\w-]{8})", re.ASCII)
+_PURPOSE: Final = b"mcpbus names 1"
+
+
+def new_home() -> str:
+    """Return the name of a process that begins to serve, which no process before it had."""
+    return secrets.token_urlsafe(_HOME_BYTES)
+
+
+class Names:
+    """Makes the names of one process, and reads those of all.
+
+    Args:
+        home: The process.
+        key: What all of them have in common, and nobody else.
+
+    Attributes:
+        home: The same.
+    """
+
+    def __init__(self, home: str, key: bytes) -> None:
+        self.home = home
+        self._key = hmac.digest(key, _PURPOSE, "sha256")
+
+    def new(self) -> str:
+        """Return a new name."""
+        name = f"{self.home}.{secrets.token_urlsafe(_RANDOM_BYTES)}"
+        return f"{name}.{self._prove(name)}"
+
+    def home_of(self, name: str) -> str | None:
+        """Return in which process is what has this name; None if none of them gave it."""
+        match = _NAME.fullmatch(name)
+        if match is None or not hmac.compare_digest(self._prove(match[1]), match[3]):
+            return None
+        return match[2]
+
+    def _prove(self, name: str) -> str:
+        digest = hmac.digest(self._key, name.encode(), "sha256")
+        return base64.urlsafe_b64encode(digest[:_PROOF_BYTES]).decode()

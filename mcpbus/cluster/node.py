@@ -1,0 +1,266 @@
+"""A process among those that serve as one: its links to the others, what it serves for them, and what it tells them."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Final, Protocol, get_args
+
+import msgspec
+import trio
+
+from mcpbus.cluster.directory import Cluster
+from mcpbus.cluster.forwarding import LinkedRequest
+from mcpbus.cluster.frames import FrameError, Kind
+from mcpbus.cluster.link import LOST, Incoming, Link, greet
+from mcpbus.cluster.messages import decode_open, encode
+from mcpbus.cluster.names import Names
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.containment import Contained
+from mcpbus.core.hub import Hub
+from mcpbus.core.notification import Change
+from mcpbus.core.nursery import background
+from mcpbus.protocol.errors import internal_error
+from mcpbus.protocol.http.messages import Answer, refusal
+from mcpbus.protocol.messages import ListName
+from mcpbus.transports.endpoint import Entered
+from mcpbus.transports.response import HttpRequest
+
+_log = logging.getLogger("mcpbus")
+
+REACH_SECONDS: Final = 5.0
+"""How long it may take to dial a process, and to greet."""
+LOOK_SECONDS: Final = 1.0
+"""How often it is looked whether there are others."""
+_MOST_STRANGERS: Final = 64
+"""Connections at once that have not been greeted."""
+
+_decode_change = msgspec.msgpack.Decoder(Change).decode
+
+
+class Served(Protocol):
+    """An endpoint, as the others use it."""
+
+    async def serve_here(self, http: HttpRequest, /) -> Answer | None:
+        """Serve a request whatever it names; see `Endpoint.serve`."""
+
+    def entered(self, answer: Answer, /) -> Entered:
+        """See `Endpoint.entered`."""
+
+
+class Node:
+    """A process among those that serve as one. Made by `open_node`.
+
+    Args:
+        cluster: What makes it one of them.
+        nursery: Where its links run.
+
+    Attributes:
+        home: The process.
+        names: Makes the names of its sessions, calls and tasks.
+    """
+
+    def __init__(self, cluster: Cluster, nursery: trio.Nursery) -> None:
+        self.home = cluster.home
+        self.names = Names(cluster.home, cluster.key)
+        self._cluster = cluster
+        self._nursery = nursery
+        self._bus: Hub | None = None
+        self._endpoints: list[Served] = []
+        self._links: dict[str, list[Link]] = {}
+        self._dials: dict[str, _Dial] = {}
+        self._met: set[str] = set()
+        self._strangers = 0
+
+    async def join(self, bus: Hub) -> None:
+        """Serve a bus together with the others; returns when it is linked to all that are there."""
+        self._bus = bus
+        bus.new_name = self.names.new
+        bus.tell_elsewhere = self._tell_elsewhere
+        directory = self._cluster.directory
+        await self._nursery.start(partial(directory.listen, self.home, self._accept))
+        await self._look()
+        self._nursery.start_soon(self._keep_looking)
+
+    def enter(self, endpoint: Served) -> int:
+        """Enter an endpoint, and return the number by which the others know it; they all make the same ones in the same order."""
+        self._endpoints.append(endpoint)
+        return len(self._endpoints) - 1
+
+    # -- links -----------------------------------------------------------------------------------
+
+    async def reach(self, home: str) -> Link | None:
+        """Return a link to a process; None if it has ended.
+
+        Raises:
+            Overloaded: It may be there, and cannot be reached.
+        """
+        await trio.lowlevel.checkpoint()
+        link = self._link(home)
+        if link is not None:
+            return link
+        dial = self._dials.get(home)
+        if dial is None:
+            dial = self._dials[home] = _Dial()
+            self._nursery.start_soon(self._run_dialled, home, dial)
+        await dial.done.wait()
+        if dial.link is None and not dial.ended:
+            raise Overloaded("The process that has this session, call or task cannot be reached")
+        return dial.link
+
+    def _link(self, home: str) -> Link | None:
+        """Return the link to a process, if there is one."""
+        return next((link for link in self._links.get(home, ()) if not link.closed), None)
+
+    async def _run_dialled(self, home: str, dial: "_Dial") -> None:
+        link = None
+        try:
+            with trio.move_on_after(REACH_SECONDS):
+                stream = await self._cluster.directory.dial(home)
+                if stream is None:
+                    dial.ended = True
+                else:
+                    link = await self._greet(stream, home)
+        except LOST as why:
+            _log.warning("process %s cannot be reached: %s", home, why)
+        finally:
+            del self._dials[home]
+            dial.link = link
+            dial.done.set()
+        if link is not None:
+            await self._run(link)
+
+    async def _accept(self, stream: trio.abc.Stream) -> None:
+        """Serve a connection to here."""
+        link = None
+        if self._strangers < _MOST_STRANGERS:
+            self._strangers += 1
+            try:
+                with trio.move_on_after(REACH_SECONDS):
+                    link = await self._greet(stream, None)
+            except LOST as why:
+                _log.warning("a connection from no process of this server was closed: %s", why)
+            finally:
+                self._strangers -= 1
+        if link is None:
+            await trio.aclose_forcefully(stream)
+        else:
+            await self._run(link)
+
+    async def _greet(self, stream: trio.abc.Stream, dialled: str | None) -> Link:
+        """Make a link of a connection."""
+        try:
+            incoming = Incoming(stream)
+            home = await greet(stream, incoming, self._cluster.key, self.home, dialled)
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        link = Link(stream, incoming, home, self, dialled=dialled is not None)
+        self._links.setdefault(home, []).append(link)
+        return link
+
+    async def _run(self, link: Link) -> None:
+        missed = link.home in self._met and self._link(link.home) is link
+        self._met.add(link.home)
+        if missed:
+            self._tell_all_here()
+        try:
+            await link.run()
+        except* LOST as why:
+            _log.info("the link to process %s was lost: %s", link.home, why.exceptions)
+        finally:
+            links = self._links[link.home]
+            links.remove(link)
+            if not links:
+                del self._links[link.home]
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Link to those that are there; what changes is told to them, whoever dialled."""
+        homes = await self._cluster.directory.homes()
+        self._met.intersection_update({*homes, *self._links})
+        async with trio.open_nursery() as nursery:
+            for home in homes:
+                if home != self.home and self._link(home) is None:
+                    nursery.start_soon(self._try_to_reach, home)
+
+    async def _try_to_reach(self, home: str) -> None:
+        with suppress(Overloaded):  # the log has it
+            await self.reach(home)
+
+    # -- requests of others ----------------------------------------------------------------------
+
+    def opened(self, link: Link, channel: int, payload: bytes) -> LinkedRequest:
+        """See `mcpbus.cluster.link.Service`."""
+        asked = decode_open(payload)
+        if asked.endpoint >= len(self._endpoints):
+            raise FrameError(f"there is no endpoint {asked.endpoint}")
+        request = LinkedRequest(link, channel, asked)
+        self._nursery.start_soon(self._serve, self._endpoints[asked.endpoint], request)
+        return request
+
+    async def _serve(self, endpoint: Served, request: LinkedRequest) -> None:
+        failures: list[BaseException] = []
+        with Contained(failures.append):
+            try:
+                answer = await endpoint.serve_here(request)
+                if answer is not None:
+                    with endpoint.entered(answer):
+                        await request.answer(answer)
+            except* trio.BrokenResourceError:
+                pass  # the client has gone, or the process to which it is connected
+        for failure in failures:
+            verb, path = request.head.verb, request.head.path
+            _log.error("the application raised while it served %s %s", verb, path, exc_info=failure)
+            request.fail(refusal(500, internal_error()))
+        request.end()
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def _tell_elsewhere(self, change: Change) -> None:
+        payload = encode(change)
+        for home in self._links:
+            link = self._link(home)
+            if link is not None and home != self.home:
+                link.send(Kind.CHANGED, 0, payload)
+
+    def changed(self, payload: bytes) -> None:
+        """See `mcpbus.cluster.link.Service`."""
+        if self._bus is not None:
+            self._bus.tell_here(_decode_change(payload))
+
+    def _tell_all_here(self) -> None:
+        """Tell every change that may have been missed, while a process was there and could not be reached."""
+        bus = self._bus
+        if bus is not None:
+            for name in get_args(ListName):
+                bus.tell_here(Change(name))
+            for uri in bus.topics.uris:
+                bus.tell_here(Change(None, uri))
+
+
+class _Dial:
+    """An attempt to reach a process.
+
+    Attributes:
+        done: Set when it is over.
+        link: What came of it.
+        ended: Whether nobody is there any more.
+    """
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.link: Link | None = None
+        self.ended = False
+
+
+@asynccontextmanager
+async def open_node(cluster: Cluster) -> AsyncIterator[Node]:
+    """Open a process's part of a cluster; it is to be closed after its bus."""
+    async with background() as nursery:
+        yield Node(cluster, nursery)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,42 @@
+"""Several buses of one server in one process, linked in memory."""
+
+import copy
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import trio.testing
+
+from mcpbus.testing import MemoryDirectory, open_bus, open_probe, settle
+
+
+@asynccontextmanager
+async def open_buses(make, count=2, *, directory=None, limits=None, **http):
+    """Open so many buses, each of a server of its own that `make` makes; yields them, with a probe of each."""
+    directory = directory or MemoryDirectory()
+    async with AsyncExitStack() as stack:
+        buses, probes = [], []
+        for _ in range(count):
+            opening = open_bus(make(), limits=limits, cluster=directory.cluster())
+            bus = await stack.enter_async_context(opening)
+            buses.append(bus)
+            probes.append(await stack.enter_async_context(open_probe(bus.asgi(**http))))
+        try:
+            yield buses, probes
+            for bus in buses:
+                assert bus.ledger.balance() == 0
+        finally:
+            for probe in probes:
+                probe.disconnect()
+
+
+def at(session, probe):
+    """The same session, whose requests go to this probe."""
+    moved = copy.copy(session)
+    moved._probe = probe
+    return moved
+
+
+async def quiet(buses):
+    """Wait until nothing more happens unless time passes or a client acts."""
+    for bus in buses:
+        await settle(bus)
+    await trio.testing.wait_all_tasks_blocked()

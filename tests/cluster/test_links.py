@@ -1,0 +1,216 @@
+"""Links: who may have one, and what happens to requests when one is lost, or when who serves them has gone."""
+
+import os
+from contextlib import suppress
+
+import pytest
+import trio
+import trio.testing
+from several import at, open_buses, quiet
+from test_forwarding import call, make, text
+
+from mcpbus.cluster import link, node
+from mcpbus.cluster.frames import FrameError, Kind, encode_frames
+from mcpbus.cluster.link import Incoming, greet
+from mcpbus.cluster.messages import Hello, encode
+from mcpbus.testing import MemoryDirectory, open_bus, open_probe
+
+GONE = "whether it had an effect is not known"
+
+
+async def both_greet(keys=(b"k", b"k"), dialled="there"):
+    """What becomes of a greeting at both ends: a home, or why not."""
+    ends, outcomes = trio.testing.memory_stream_pair(), [None, None]
+
+    async def one(number, home, whom):
+        try:
+            outcomes[number] = await greet(ends[number], Incoming(ends[number]), keys[number], home, whom)
+        except link.LOST as why:
+            outcomes[number] = why
+            await ends[number].aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one, 0, "here", dialled)
+        nursery.start_soon(one, 1, "there", None)
+    return outcomes
+
+
+async def test_both_ends_of_a_link_know_who_is_at_the_other(autojump_clock):
+    assert await both_greet() == ["there", "here"]
+
+
+async def test_who_has_another_key_is_refused(autojump_clock):
+    outcomes = await both_greet(keys=(b"k", b"l"))
+    assert all(isinstance(outcome, FrameError) for outcome in outcomes)
+
+
+async def test_another_process_than_was_dialled_is_refused(autojump_clock):
+    outcomes = await both_greet(dialled="elsewhere")
+    assert "in the place of elsewhere" in str(outcomes[0])
+    assert isinstance(outcomes[1], link.LOST)
+
+
+async def test_what_one_end_has_said_is_no_proof_for_the_other(autojump_clock):
+    ours, theirs = trio.testing.memory_stream_pair()
+
+    async def mirror():
+        async for data in theirs:
+            await theirs.send_all(data)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mirror)
+        with pytest.raises(FrameError, match="does not have the key"):
+            await greet(ours, Incoming(ours), b"k", "here", "here")
+        nursery.cancel_scope.cancel()
+
+
+async def until_closed(stream):
+    with suppress(trio.BrokenResourceError):
+        while await stream.receive_some():
+            pass
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        os.urandom(100_000),
+        encode_frames(Kind.PING, 0),
+        encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n" * 1000))),
+        encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n"))) + encode_frames(Kind.PROOF, 0, b"x" * 32),
+        encode_frames(Kind.HELLO, 0, b"\xff"),
+        b"",
+    ],
+)
+async def test_a_stranger_is_refused(said, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        stream = await directory.dial(buses[0].node.home)
+        await stream.send_all(said)
+        with trio.fail_after(node.REACH_SECONDS + 1):
+            await until_closed(stream)
+        session = at(await probes[0].initialize(), probes[1])
+        assert (await session.request("ping").ended()).status == 200
+
+
+async def test_strangers_are_few_at_once(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, _):
+        streams = [await directory.dial(buses[0].node.home) for _ in range(node._MOST_STRANGERS)]
+        await quiet(buses)
+        more = await directory.dial(buses[0].node.home)
+        with trio.fail_after(1):
+            assert await more.receive_some() == b""
+        with pytest.raises(trio.TooSlowError), trio.fail_after(1):
+            await until_closed(streams[0])
+
+
+async def test_a_link_that_is_lost_is_made_anew(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (_, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        await directory.cut()
+        assert text(await call(session, "echo", text="again").reply()) == "again"
+
+
+async def test_a_call_that_was_lost_with_its_link_says_so(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        held, counting = call(session, "hold"), call(session, "count", token=1)
+        await counting.message()
+        await directory.cut()
+        for lost, forms in ((held, "application/json"), (counting, "text/event-stream")):
+            await lost.ended()
+            assert lost.headers["content-type"] == forms
+            assert GONE in lost.messages[-1]["error"]["message"]
+            assert lost.messages[-1]["id"] in {1, 2}
+        await quiet(buses)
+
+
+async def test_a_stream_that_was_lost_with_its_link_is_cut(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        stream = await session.get().begun()
+        await quiet(buses)
+        await directory.cut()
+        await stream.wait_for(lambda: stream.aborted)
+        assert not next(iter(buses[0].sessions.values())).listening
+
+
+async def test_what_has_no_reply_is_said_again(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        serve = buses[0].node._endpoints[0].serve_here
+
+        async def cut_first(http):
+            buses[0].node._endpoints[0].serve_here = serve
+            await directory.cut()
+            await trio.sleep_forever()
+
+        buses[0].node._endpoints[0].serve_here = cut_first
+        assert (await session.delete().ended()).status == 204
+        assert not buses[0].sessions
+
+
+async def test_sessions_of_a_process_that_has_ended_are_unknown(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_bus(make(), cluster=directory.cluster()) as bus, open_probe(bus.asgi()) as probe:
+        async with open_bus(make(), cluster=directory.cluster()) as other, open_probe(other.asgi()) as gone:
+            session = at(await gone.initialize(), probe)
+            held = call(session, "hold")
+            await quiet([bus])
+            await other.drain(0)
+            await held.ended()
+        for ended in (session.request("ping"), session.get(), session.delete(), session.notify("x")):
+            assert (await ended.ended()).status == 404
+
+
+async def test_a_process_that_cannot_be_reached_may_be_there(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        directory.unreachable.add(buses[0].node.home)
+        await directory.cut()
+        refused = await session.request("ping").ended()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+
+
+async def test_a_process_that_says_nothing_is_lost(autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        held = call(session, "hold")
+        await quiet(buses)
+        begun = trio.current_time()
+        monkeypatch.setattr(link.Link, "send", lambda *_: None)
+        assert GONE in (await held.ended()).messages[-1]["error"]["message"]
+        assert trio.current_time() - begun <= link.SILENT_SECONDS + link.PING_SECONDS
+
+
+async def test_a_quiet_link_lives(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (_, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        held = call(session, "hold")
+        await trio.sleep(960)
+        assert text(await held.reply()) == "held"
+
+
+async def test_changes_that_were_missed_are_made_good(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["res://one"]}
+        listen = probes[0].request("subscriptions/listen", {"notifications": wanted})
+        await listen.message()
+        homes = {bus.node.home for bus in buses}
+        directory.unreachable |= homes
+        await directory.cut()
+        await quiet(buses)
+        buses[1].resource_updated("res://one")
+        directory.unreachable -= homes
+        with trio.fail_after(2 * node.LOOK_SECONDS):
+            told = [(await listen.message())["method"] for _ in range(2)]
+        assert told == ["notifications/tools/list_changed", "notifications/resources/updated"]

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
+_PLAIN: Final = (str, int, float)
+"""What most claims are; to ask whether they are a mapping takes longer."""
+
 
 def _freeze(value: Any) -> Any:
+    if isinstance(value, _PLAIN):
+        return value
     if isinstance(value, Mapping):
         return MappingProxyType({key: _freeze(item) for key, item in value.items()})
     return tuple(_freeze(item) for item in value) if isinstance(value, list | tuple) else value

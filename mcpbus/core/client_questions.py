@@ -12,8 +12,9 @@ from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask
 from mcpbus.features.schemas import jsontypes
-from mcpbus.protocol.jsonrpc import RequestId, Response, encode_notification, encode_request
+from mcpbus.protocol.jsonrpc import RequestId, Response, encode_id, encode_notification, encode_request
 from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
 
@@ -68,9 +69,18 @@ class ClientQuestions:
             receipt = self._session.bus.ledger.enter(method)
             self._open[question_id] = (ask, key, receipt)
             self._session.questions[question_id] = self._asker
-            data = encode_request(question_id, method, ask.params[key])
+            params = ask.params[key]
+            if ask.on_progress is not None:
+                params = _with_token(params, question_id)
+            data = encode_request(question_id, method, params)
             refused = partial(self._refused, question_id)
             self._send(Outgoing(self._question, Era.LEGACY, data, receipt, refused=refused))
+
+    def reported(self, said: ProgressParams) -> None:
+        """Take how far the client is with one of them."""
+        asked = self._open.get(said.progress_token)
+        if asked is not None:
+            asked[0].report(said)
 
     def answered(self, response: Response) -> None:
         """Take an answer; one that nobody waits for any more is dropped."""
@@ -126,3 +136,10 @@ class ClientQuestions:
             return None
         self._session.questions.pop(question_id, None)
         return self._open.pop(question_id, None)
+
+
+def _with_token(params: msgspec.Raw, token: RequestId) -> msgspec.Raw:
+    """Return the params of a question, which have no ``_meta``, with a token for progress."""
+    meta = b'"_meta":{"progressToken":%b}}' % encode_id(token)
+    members = bytes(params)[:-1]
+    return msgspec.Raw(members + (meta if members == b"{" else b"," + meta))

@@ -19,7 +19,7 @@ from mcpbus.core.signals import CloseConnection
 from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.interface import Asking
-from mcpbus.features.asking.questions import Question
+from mcpbus.features.asking.questions import OnProgress, Question
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
@@ -237,7 +237,7 @@ class Context(Asking, HandlerContext):
             call.carrier.tell(CloseConnection(retry))
         await trio.lowlevel.checkpoint()
 
-    def prepare(self, questions: Mapping[str, Question]) -> Ask:
+    def prepare(self, questions: Mapping[str, Question], on_progress: OnProgress | None = None) -> Ask:
         """Make questions ready to be asked. For the bus.
 
         Raises:
@@ -248,16 +248,21 @@ class Context(Asking, HandlerContext):
         context = self._call.context
         if context.revision.era is Era.MODERN and not self._call.handler.rounds:
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
-        ask = make_ask(questions, context.client_capabilities, context.revision)
+        ask = make_ask(questions, context.client_capabilities, context.revision, on_progress)
         missing = self._bus.parked_calls.sealer.missing
         if missing is not None and not self._call.direct:
             raise cannot_ask(missing)
         return ask
 
-    async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
+    async def _ask(
+        self,
+        questions: Mapping[Any, Question],
+        timeout: float | None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
+    ) -> list[Any]:
         call, context = self._call, self._call.context
         modern = context.revision.era is Era.MODERN
-        ask = self.prepare({call.unique(key or q.label): q for key, q in questions.items()})
+        ask = self.prepare({call.unique(key or q.label): q for key, q in questions.items()}, on_progress)
         call.fill(ask)
         bound = nullcontext() if modern else answered_within(self._bus, context.owner, timeout)
         try:

@@ -9,9 +9,10 @@ import trio
 
 from mcpbus.core.services import Services
 from mcpbus.features.asking.errors import AskError, cannot_ask, timed_out, undeclared
-from mcpbus.features.asking.questions import Question
+from mcpbus.features.asking.questions import OnProgress, Question
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import quoted
+from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.revisions import Revision
 
 LONGEST_KEY: Final = 1024
@@ -28,19 +29,26 @@ class Ask:
         questions: The questions.
         revision: Under which they are asked. They are encoded now, in the stack of whoever asks: what is not
             JSON raises there.
+        on_progress: Told by whoever waits how far the client is.
 
     Attributes:
         questions: The questions.
         params: Their encoded parameters, by key.
+        on_progress: As given.
 
     Raises:
         TypeError: A question holds what is not JSON.
         ValueError: A key is too long.
     """
 
-    __slots__ = ("_answers", "_error", "_settled", "params", "questions")
+    __slots__ = ("_answers", "_error", "_news", "_reported", "_settled", "on_progress", "params", "questions")
 
-    def __init__(self, questions: Mapping[str, Question], revision: Revision) -> None:
+    def __init__(
+        self,
+        questions: Mapping[str, Question],
+        revision: Revision,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         for key in questions:
             if len(key) > LONGEST_KEY:
                 raise ValueError(f"the key {quoted(key)} has more than {LONGEST_KEY} characters")
@@ -50,15 +58,18 @@ class Ask:
             for key, question in questions.items()
         }
         self._answers: dict[str, Any] = {}
+        self.on_progress = on_progress
         self._error: AskError | None = None
-        self._settled = trio.Event()
+        self._reported: ProgressParams | None = None
+        self._settled = False
+        self._news = trio.Event()
         if not questions:
-            self._settled.set()
+            self._settle()
 
     @property
     def open(self) -> list[str]:
         """The keys of the questions that have no answer yet; none once it has failed."""
-        return [] if self._settled.is_set() else [key for key in self.questions if key not in self._answers]
+        return [] if self._settled else [key for key in self.questions if key not in self._answers]
 
     def answer(self, key: str, answer: Any) -> None:
         """Take a client's answer, decoded JSON.
@@ -68,27 +79,49 @@ class Ask:
         """
         self._answers[key] = self.questions[key].read(answer)
         if len(self._answers) == len(self.questions):
-            self._settled.set()
+            self._settle()
 
     def fail(self, error: AskError) -> None:
         """End the waiting with an error. Harmless once it has ended."""
-        if not self._settled.is_set():
+        if not self._settled:
             self._error = error
-            self._settled.set()
+            self._settle()
+
+    def report(self, said: ProgressParams) -> None:
+        """Take how far the client is."""
+        self._reported = said
+        self._news.set()
+
+    def _settle(self) -> None:
+        self._settled = True
+        self._news.set()
 
     async def wait(self) -> dict[str, Any]:
-        """Wait for all answers, and return them by key.
+        """Wait for all answers, telling how far the client is meanwhile, and return them by key.
 
         Raises:
             AskError: See `fail`.
+            Exception: What `on_progress` raises.
         """
-        await self._settled.wait()
+        while True:
+            await self._news.wait()
+            said, self._reported = self._reported, None
+            if said is not None and self.on_progress is not None:
+                self.on_progress(said.progress, said.total, said.message)
+            if self._settled:
+                break
+            self._news = trio.Event()
         if self._error is not None:
             raise self._error
         return {key: self._answers[key] for key in self.questions}
 
 
-def make_ask(questions: Mapping[str, Question], capabilities: Mapping[str, Any], revision: Revision) -> Ask:
+def make_ask(
+    questions: Mapping[str, Question],
+    capabilities: Mapping[str, Any],
+    revision: Revision,
+    on_progress: OnProgress | None,
+) -> Ask:
     """Make questions ready to be asked a client that declared these capabilities.
 
     Raises:
@@ -103,7 +136,7 @@ def make_ask(questions: Mapping[str, Question], capabilities: Mapping[str, Any],
             required[name] = required.get(name, {}) | needed
     if required:
         raise undeclared(required, revision)
-    return Ask(questions, revision)
+    return Ask(questions, revision, on_progress)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from mcpbus.core.signals import (
     Finished,
     InputEnded,
     Purge,
+    Reported,
 )
 from mcpbus.core.stream import Stream
 from mcpbus.features.asking.errors import cannot_ask
@@ -232,6 +233,10 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if self._questions is not None:
             self._questions.answered(message.response)
 
+    def _reported(self, message: Reported) -> None:
+        if self._questions is not None:
+            self._questions.reported(message.params)
+
     def _withdraw(self, message: Withdraw) -> None:
         if self._questions is not None:
             self._questions.give_up(message.ask, cannot_ask("the question was withdrawn"))
@@ -378,6 +383,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         CloseConnection: _close_stream,
         Ask: _ask,
         Answered: _answered,
+        Reported: _reported,
         InputEnded: _input_ended,
         Withdraw: _withdraw,
         TaskEnded: _task_ended,

@@ -25,7 +25,7 @@ from mcpbus.core.stream import Stream
 from mcpbus.core.topics import weigh_uri
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.interface import Asking
-from mcpbus.features.asking.questions import Question
+from mcpbus.features.asking.questions import OnProgress, Question
 from mcpbus.features.session_features import SessionFeatures
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
@@ -275,11 +275,16 @@ class Session(SessionFeatures, Asking):
             self.bus.topics.remove(self.address, uris=[uri])
             self.address.tell(Unsubscribed())
 
-    async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
+    async def _ask(
+        self,
+        questions: Mapping[Any, Question],
+        timeout: float | None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
+    ) -> list[Any]:
         if self.revision is None or self.stage is Stage.REGISTERING:
             raise cannot_ask("its initialize has not been answered; have another task ask, once that is done")
         named = {key or question.label: question for key, question in questions.items()}
-        ask = make_ask(named, self.client_capabilities, self.revision)
+        ask = make_ask(named, self.client_capabilities, self.revision, on_progress)
         try:
             with answered_within(self.bus, self.owner, timeout):
                 await self.until_initialized()

@@ -35,6 +35,7 @@ from mcpbus.core.signals import (
     Finish,
     InputEnded,
     Purge,
+    Reported,
     Supersede,
 )
 from mcpbus.core.stash import Stash
@@ -285,6 +286,10 @@ class SessionActor:
         if self._questions is not None:
             self._questions.answered(message.response)
 
+    def _reported(self, message: Reported) -> None:
+        if self._questions is not None:
+            self._questions.reported(message.params)
+
     def _withdraw(self, message: Withdraw) -> None:
         if self._questions is not None:
             self._questions.give_up(message.ask, cannot_ask("the question was withdrawn"))
@@ -345,6 +350,7 @@ class SessionActor:
         Emission: _emit,
         Ask: _ask,
         Answered: _answered,
+        Reported: _reported,
         Withdraw: _withdraw,
         OpenGet: _open_get,
         EndGet: _end_get,

@@ -10,6 +10,7 @@ from mcpbus_actors import Address
 from mcpbus.core.outbox import Outgoing, Withdrawal
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import RequestId, Response
+from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.routes import Reason
 
 # -- to a request --------------------------------------------------------------------------------
@@ -38,9 +39,15 @@ class InputEnded(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The client answered a question."""
+    """The client answered a question. Told to its session where no request asked it."""
 
     response: Response
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """The client says how far it is with a question, whose token is the question's id."""
+
+    params: ProgressParams
 
 
 # -- to a call, and by it ------------------------------------------------------------------------

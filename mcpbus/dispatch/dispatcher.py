@@ -17,12 +17,13 @@ from mcpbus.core.budget import weigh
 from mcpbus.core.call import Call, Handler
 from mcpbus.core.client_notification import ClientNotification, NotificationActor
 from mcpbus.core.hub import Hub
+from mcpbus.core.notification import PROGRESS
 from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.session import CancelRequest, Initialized, Session
-from mcpbus.core.signals import Answered, Resume
+from mcpbus.core.signals import Answered, Reported, Resume
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.dispatch.handshake import Registration
@@ -32,6 +33,7 @@ from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.messages import (
     CancelledParams,
     ListenParams,
+    ProgressParams,
     SetLevelParams,
     SubscribeParams,
     decode_params,
@@ -254,12 +256,22 @@ def notify(bus: Hub, notification: Notification, session: Session | None, princi
             if session is not None:
                 params = decode_params(CancelledParams, notification.params)
                 session.address.tell(CancelRequest(params.request_id))
-        else:
+        elif not (notification.method == PROGRESS and session is not None and _report(session, notification)):
             listener = bus.backend.listener(notification.method)
             if listener is not None:
                 _tell(bus, listener, notification, session, principal, peer)
     except ProtocolError:
         return
+
+
+def _report(session: Session, notification: Notification) -> bool:
+    """Tell whoever asked a client something how far that is, and return whether somebody did."""
+    said = decode_params(ProgressParams, notification.params)
+    asker = session.questions.get(said.progress_token)
+    if asker is None:
+        return False
+    asker.tell(Reported(said))
+    return True
 
 
 def _tell(  # noqa: PLR0917 - called in one place

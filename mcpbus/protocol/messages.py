@@ -329,6 +329,15 @@ class CancelledParams(_Wire, frozen=True):
     reason: str | None = None
 
 
+class ProgressParams(_Wire, frozen=True):
+    """notifications/progress. Read `progress_token` with `decode_params`, as `CancelledParams.request_id`."""
+
+    progress_token: BoundedId
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 # Where the decoder says what is wrong, but not what would be right.

@@ -335,6 +335,24 @@ async def test_what_waits_when_another_stream_takes_over_is_asked_there(autojump
         assert it.bus.statistics().pending == {}
 
 
+async def test_whoever_asked_is_told_how_far_its_client_is(autojump_clock):
+    told = []
+    async with staged() as it, trio.open_nursery() as nursery:
+        session = await it.probe.initialize(capabilities=EVERYTHING)
+        get = session.get()
+        Asker(
+            nursery,
+            it.bus.sessions[session.id],
+            lambda s: s.list_roots(on_progress=lambda *said: told.append(said)),
+        )
+        question = await get.message()
+        said = {"progressToken": question["params"]["_meta"]["progressToken"], "progress": 1, "total": 2}
+        await session.notify("notifications/progress", said).ended()
+        await it.quiet()
+        assert told == [(1.0, 2.0, None)]
+        await session.answer(question["id"], ROOTS).ended()
+
+
 async def test_a_clients_error_is_raised_where_it_was_asked(autojump_clock):
     async with staged() as it, trio.open_nursery() as nursery:
         session = await it.probe.initialize(capabilities=EVERYTHING)

@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
-from mcpbus.features.asking.questions import Elicit, ElicitUrl, ListRoots, Question, Sample, check_questions
+from mcpbus.features.asking.questions import (
+    Elicit,
+    ElicitUrl,
+    ListRoots,
+    OnProgress,
+    Question,
+    Sample,
+    check_questions,
+)
 
 T = TypeVar("T")
 
@@ -21,6 +29,10 @@ class Asking:
     Each question has a key, which is made from its kind and its place in the order of the questions unless it is
     given. Give one where the order may differ from run to run.
 
+    A legacy client may report how far it is with a question: `on_progress`, a plain function, is called with the progress,
+    the total and the message, the last two of which may be None. It runs in trio's thread, where the question is asked.
+    Of reports that come faster than that goes on it gets the newest. In revision 2026-07-28 there are none.
+
     What all of them raise:
         CannotAskError: The client did not declare that it can be asked this, or no stream can carry the question.
         AnswerTimeoutError: A legacy client did not answer within `timeout` seconds.
@@ -31,7 +43,12 @@ class Asking:
     __slots__ = ()
 
     @abstractmethod
-    async def _ask(self, questions: Mapping[Any, Question], timeout: float | None) -> list[Any]:  # noqa: ASYNC109
+    async def _ask(
+        self,
+        questions: Mapping[Any, Question],
+        timeout: float | None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
+    ) -> list[Any]:
         """Ask what is asked together; None is the key of a question that has none."""
 
     async def elicit(
@@ -41,6 +58,7 @@ class Asking:
         *,
         key: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a bound of the question
+        on_progress: OnProgress | None = None,
     ) -> Accepted[T] | Declined | Cancelled:
         """Ask the user to fill in a form.
 
@@ -50,11 +68,12 @@ class Asking:
                 TypedDict, Struct, attrs class or pydantic model; a single such type; or a flat JSON Schema.
             key: Names the question.
             timeout: Seconds to wait at most, in the legacy eras; the bus has a ceiling.
+            on_progress: See above.
 
         Raises:
             TypeError: `schema` is no form.
         """
-        return (await self._ask({key: Elicit(message, schema)}, timeout))[0]  # type: ignore[no-any-return]
+        return (await self._ask({key: Elicit(message, schema)}, timeout, on_progress))[0]  # type: ignore[no-any-return]
 
     async def elicit_url(
         self,
@@ -64,6 +83,7 @@ class Asking:
         elicitation_id: str | None = None,
         key: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
     ) -> Accepted[None] | Declined | Cancelled:
         """Ask the user to open a page, for what must not pass through the client: credentials, payments.
 
@@ -76,11 +96,12 @@ class Asking:
                 guessable; one is made if it is left out.
             key: Names the question.
             timeout: Seconds to wait at most, in the legacy eras.
+            on_progress: See above.
         """
         question = (
             ElicitUrl(message, url) if elicitation_id is None else ElicitUrl(message, url, elicitation_id)
         )
-        return (await self._ask({key: question}, timeout))[0]  # type: ignore[no-any-return]
+        return (await self._ask({key: question}, timeout, on_progress))[0]  # type: ignore[no-any-return]
 
     async def sample(
         self,
@@ -88,6 +109,7 @@ class Asking:
         *,
         key: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
         **options: Any,
     ) -> Sampled:
         """Ask the client's model to write something.
@@ -97,17 +119,24 @@ class Asking:
                 answered before, and messages, ``{"role": ..., "content": ...}`` or a `PromptMessage`.
             key: Names the question.
             timeout: Seconds to wait at most, in the legacy eras.
+            on_progress: See above.
             **options: The other fields of `Sample`, such as `max_tokens`, `system_prompt` and `tools`.
 
         Raises:
             TypeError: Something in it has no JSON form.
             ValueError: The messages are no conversation, or a tool is not described as in tools/list.
         """
-        return (await self._ask({key: Sample(messages, **options)}, timeout))[0]  # type: ignore[no-any-return]
+        return (await self._ask({key: Sample(messages, **options)}, timeout, on_progress))[0]  # type: ignore[no-any-return]
 
-    async def list_roots(self, *, key: str | None = None, timeout: float | None = None) -> list[Root]:  # noqa: ASYNC109
+    async def list_roots(
+        self,
+        *,
+        key: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
+    ) -> list[Root]:
         """Ask which folders and files the client lets the server work in."""
-        return (await self._ask({key: ListRoots()}, timeout))[0]  # type: ignore[no-any-return]
+        return (await self._ask({key: ListRoots()}, timeout, on_progress))[0]  # type: ignore[no-any-return]
 
     async def ask_all(
         self,

@@ -1,8 +1,8 @@
 """The questions that a client can be asked: each knows what it needs, what goes out, and what an answer means."""
 
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 import msgspec
@@ -15,6 +15,9 @@ from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.revisions import Revision
 
 T = TypeVar("T")
+
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
+"""Told how far the client is with a question: the progress, the total if that is known, and in words if it says so."""
 
 Required = dict[str, dict[str, Any]]
 """Client capabilities that are needed and were not declared; empty if all were."""

@@ -6,7 +6,7 @@ scheduler, and no cancel scope of their own; and until one waits, nobody else ca
 
 import contextvars
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
 
 import trio
@@ -42,11 +42,13 @@ class EagerTask(Task, kw_only=True, eq=False):
         coroutine: What it runs.
         context: The contextvars it runs in, which nothing else may run in meanwhile.
         outcome: What came of it; None until it has ended.
+        report: Called at its end with the task, if no actor has adopted it; such as to tell one that is still dormant.
     """
 
     coroutine: Coroutine[Any, Any, Any]
     context: contextvars.Context
     outcome: Outcome | None = None
+    report: "Callable[[EagerTask], object] | None" = None
     _cancelled: bool = False
     _trap: Any = None
 
@@ -143,6 +145,8 @@ class EagerTask(Task, kw_only=True, eq=False):
         self.outcome = outcome
         if self.owner is not None:
             self._end(self.owner, outcome)
+        elif self.report is not None:
+            self.report(self)
 
 
 def _unknown(trap: object) -> TypeError:

@@ -6,12 +6,13 @@ place at admission is given back.
 
 Most handlers end without ever waiting. Nothing else runs meanwhile, so nothing can be said to the request, and nothing it
 says can be in anybody's way: until then it is dormant, see `mcpbus_actors.LazyActor`. Its stream is opened when there is something to
-say on it before the reply; a reply without one goes back to whoever runs the request.
+say on it before the reply; a reply without one goes back to whoever runs the request. One that waits stays dormant too, unless its
+stream is another's as well.
 """
 
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 import trio
@@ -57,6 +58,24 @@ _TOLD = Succeeded(None)
 _FINISHED, _RESPONSE, _PROGRESS = Reason.FINISHED, StreamKind.RESPONSE, Kind.PROGRESS
 
 
+class Answering(Protocol):
+    """Who has the answer of a request written that is the only one on its stream."""
+
+    def open(self, stream: Stream, /) -> None:
+        """The answer comes on this stream. No schedule point."""
+
+    def wait(self, request: "Request", /) -> bool:
+        """The handler waits, and nothing was said. No schedule point.
+
+        Returns:
+            Whether `answer` is given the answer if nothing is said before it. Then it is known meanwhile when to say something
+            for the client not to give up, see `Request.begin`, and when that leaves, see `Request.leave`.
+        """
+
+    def answer(self, result: bytes | ProtocolError, /) -> None:
+        """Answer with an encoded result object, or an error. No schedule point; nothing is raised."""
+
+
 class _Abandoned(msgspec.Struct, frozen=True):
     """Nobody came back for the answer of a legacy request."""
 
@@ -69,7 +88,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         slot: Its place at admission.
         call: The run of its handler.
         open_stream: Opens the stream for its reply.
-        opened: Given the stream as soon as there is one, if it was opened by what the handler said.
+        answering: Given the stream as soon as there is one, or the answer; None of a request on a stream that others share.
         session_id: The id of the session that its success opens, if it is an HTTP initialize.
         stream: Where what it says goes, and its reply; None as long as nothing was said.
     """
@@ -78,7 +97,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     slot: Slot
     call: Call
     open_stream: OpenStream
-    opened: Callable[[Stream], None] | None = None
+    answering: Answering | None = None
     session_id: str | None = None
     stream: Stream | None = None
     _threshold: LogThreshold | None = None
@@ -125,10 +144,38 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             if task.outcome is not None:
                 self.tell(TaskEnded(task, task.outcome))
             else:
-                self.address  # noqa: B018 - it waits, and others will look for it
+                self._wait(task)
         if self._unsent is not None:
             return self._unsent
         return task if task.outcome is None or task.cancelled else None
+
+    def _wait(self, task: EagerTask) -> None:
+        """Stay dormant while the handler waits: whoever looks for the request finds it in its place.
+
+        Not if its stream is not its own, of whose end it would not hear.
+        """
+        stream, answering = self.stream, self.answering
+        if answering is None and (stream is None or stream.kind is not _RESPONSE):
+            self.address  # noqa: B018 - it is active from now on
+            return
+        task.report = self._task_ended_late
+        self.call.count(self.give_up)
+        if answering is not None and not answering.wait(self):
+            self.begin()
+
+    @trio.lowlevel.enable_ki_protection
+    def _task_ended_late(self, task: EagerTask) -> None:
+        assert task.outcome is not None  # noqa: S101 - it has ended
+        self.tell(TaskEnded(task, task.outcome))
+        answering, self.answering = self.answering, None
+        if self._unsent is not None and answering is not None:
+            answering.answer(self._unsent)
+
+    def leave(self) -> None:
+        """Take note that the client has left, before anything was said to it."""
+        self.answering = None
+        with self.begin().attach():
+            pass  # as its connection does that ends
 
     def start(self) -> Stream:
         """Run the handler in a task of its own, or carry on a call that has waited; return the stream on which the reply comes."""
@@ -151,9 +198,9 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if not self.active and stream.kind is _RESPONSE:
             stream.maker = self
         # The task outlives its connection, which is not to wait for the garbage collector with it.
-        opened, self.opened = self.opened, None
-        if opened is not None:
-            opened(stream)
+        answering, self.answering = self.answering, None
+        if answering is not None:
+            answering.open(stream)
         return stream
 
     def give_up(self) -> None:

@@ -40,7 +40,7 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
 from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
-from mcpbus.transports.response import HttpRequest, Opened, Outlet, ReadyOutlet, ResponseWriter
+from mcpbus.transports.response import Awaited, HttpRequest, Opened, Outlet, ReadyOutlet, ResponseWriter
 from mcpbus.transports.resumption import resume
 from mcpbus.transports.websocket import WebSockets
 
@@ -393,3 +393,6 @@ class _Desk:
 
     def open(self, opened: Opened) -> None:
         self.opened = opened
+
+    def wait(self, _request: Awaited, _quiet: float) -> None:
+        """See `Outlet`: the task writes what comes on a stream."""

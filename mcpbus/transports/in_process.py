@@ -120,7 +120,6 @@ class _Connection:
         channel = self._channel
         revision, result = channel.judge(request, dispatcher.admit)
         if isinstance(result, Admitted):
-            result.opened = _leave_alone
             outcome = result.run(scope)
             if outcome is None or isinstance(outcome, EagerTask):
                 return outcome
@@ -135,7 +134,3 @@ class _Connection:
             request.id, revision.admissible(result) if isinstance(result, ProtocolError) else result
         )
         return None
-
-
-def _leave_alone(_channel: Stream) -> None:
-    """Do nothing about the channel: it is being written already."""

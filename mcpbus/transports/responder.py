@@ -1,6 +1,6 @@
 """What is done about an HTTP request that the `Exchange` has judged. Nothing here waits but its author's code."""
 
-from functools import partial
+import math
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -38,7 +38,7 @@ from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports import answers
 from mcpbus.transports.answers import GET_FORM, JSON_HEADERS, LISTEN_FORM, Form
 from mcpbus.transports.batches import begin_batch
-from mcpbus.transports.response import Opened, Outlet
+from mcpbus.transports.response import Opened, Outlet, ReadyOutlet
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
 Decision: TypeAlias = (
@@ -131,7 +131,7 @@ class Responder:
         except ProtocolError as error:
             return answers.error_reply(error, context.request.id, context.revision)
         if isinstance(result, Request):
-            result.opened = partial(_open, outlet, form, context.revision)
+            result.answering = _Answering(outlet, form, context, bus.limits.keep_alive)
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)
             if isinstance(answered, bytes):
@@ -195,6 +195,59 @@ class Responder:
         """End a session."""
         decision.session.address.tell(Close(None))
         return NO_CONTENT
+
+
+class _Answering(msgspec.Struct):
+    """Has the answer of a request written, in the form that comes of it.
+
+    Attributes:
+        outlet: Who writes it.
+        form: What forms it may take.
+        context: The request.
+        quiet: For how many seconds its client is left without a word, if it can be told one.
+        ready: Who writes the whole answer, if the handler waits before anything is said.
+        request: What it waits for then.
+    """
+
+    outlet: Outlet
+    form: Form
+    context: RequestContext
+    quiet: float
+    ready: ReadyOutlet | None = None
+    request: Request | None = None
+
+    def open(self, stream: Stream) -> None:
+        """See `mcpbus.core.request.Answering`."""
+        _open(self.outlet, self.form, self.context.revision, stream)
+
+    def wait(self, request: Request) -> bool:
+        """See `mcpbus.core.request.Answering`."""
+        self.request = request
+        self.ready = self.outlet.wait(self, self.quiet if self.form.sse else math.inf)
+        return self.ready is not None
+
+    def answer(self, result: bytes | ProtocolError) -> None:
+        """See `mcpbus.core.request.Answering`."""
+        ready, context = self.ready, self.context
+        assert ready is not None  # noqa: S101 - it has said so
+        try:
+            if isinstance(result, ProtocolError):
+                ready.finish(_failure(context, result))
+            else:
+                ready.finish(_reply(context, self.form, result))
+        except Exception as failure:  # noqa: BLE001 - there is no memory: others that wait are not to blame
+            ready.fail(failure)
+
+    def begin(self) -> None:
+        """See `Awaited`."""
+        if self.request is not None:
+            self.form = attrs.evolve(self.form, early=True)
+            self.request.begin()
+
+    def leave(self) -> None:
+        """See `Awaited`."""
+        if self.request is not None:
+            self.request.leave()
 
 
 def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream) -> None:

@@ -35,6 +35,16 @@ class Opened(msgspec.Struct, frozen=True):
     revision: Revision | None
 
 
+class Awaited(Protocol):
+    """A request whose handler waits, before anything was said."""
+
+    def begin(self) -> None:
+        """Have the response begin, without a word: its outlet is given the stream. No schedule point."""
+
+    def leave(self) -> None:
+        """Take note that the client has left. No schedule point."""
+
+
 class Outlet(Protocol):
     """Who is to write the answer of one request."""
 
@@ -47,6 +57,17 @@ class Outlet(Protocol):
 
     def open(self, opened: Opened) -> None:
         """Write what comes on a stream, from now on. No schedule point."""
+
+    def wait(self, request: Awaited, quiet: float) -> "ReadyOutlet | None":
+        """Take note that the handler waits, and nothing was said. No schedule point.
+
+        Args:
+            request: The request, whose response is to begin after a while, and which is to be told if the client leaves.
+            quiet: How many seconds that while is.
+
+        Returns:
+            Who writes the answer if it comes whole; None where it is to come on a stream, which is opened now.
+        """
 
 
 class ReadyOutlet(Outlet, Protocol):

@@ -79,6 +79,16 @@ async def test_an_eager_task_is_adopted_after_its_first_step(autojump_clock):
         assert log == [True, TaskEnded(eager, Succeeded(42))]
 
 
+@pytest.mark.parametrize("adopted", [False, True])
+async def test_whoever_made_an_eager_task_hears_of_its_end_unless_an_actor_does(adopted, autojump_clock):
+    reports = []
+    async with hosting(slow, 42, adopted=adopted) as (_, _, eager, log):
+        eager.report = reports.append
+        assert await host(eager)
+        assert (reports, log) == (([], [TaskEnded(eager, Succeeded(42))]) if adopted else ([eager], []))
+        assert eager.outcome == Succeeded(42)
+
+
 @pytest.mark.parametrize("error", [ValueError("no"), StopAsyncIteration()])
 async def test_the_failure_of_an_eager_task_is_told_and_does_not_hurt_its_host(error):
     async with hosting(fail, error) as (_, _, eager, log):

@@ -183,7 +183,7 @@ class Crowded:
         )
         self.question = (await self.asking.message())["id"]
         self.call = await stage.call()
-        self.stream = self.call.ctx._call.stream
+        self.stream = self.call.ctx._call.carrier.begin()
         self.session = stage.bus.sessions[self.client.id]
         [self.listening] = [slot.address for slot in stage.bus.listens]
         self.subscription = self.listening._mailbox._actor
@@ -393,7 +393,7 @@ async def test_whoever_comes_back_to_a_stream_that_is_about_to_end_is_told(autoj
     async with staged() as stage:
         client = await stage.probe.initialize()
         client.request("tools/call", tool(), id=7)
-        stream = (await stage.call()).ctx._call.stream
+        stream = (await stage.call()).ctx._call.carrier.begin()
         got = []
 
         async def come_back():

@@ -8,13 +8,14 @@ import trio
 from mcpbus_actors import TaskEnded
 from staging import staged
 
-from mcpbus import Context, Elicit, InputRequired, ToolError
+from mcpbus import Context, Elicit, InputRequired, ProtocolError, ToolError
 from mcpbus.core.notification import Emission
 from mcpbus.core.outbox import Outgoing
 from mcpbus.core.receipt import DELIVERED
 from mcpbus.core.request import Request
 from mcpbus.core.stream import Stream
 from mcpbus.protocol.routes import Reason
+from mcpbus.stores import MemoryEventStore
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
@@ -50,6 +51,92 @@ async def test_a_handler_that_does_not_wait_has_no_actor(era, autojump_clock):
         assert before <= seen[-1][1]
         stage.probe.disconnect()
         await stage.assert_nothing_is_left()
+
+
+@pytest.mark.dormancy
+@ERAS
+async def test_a_handler_that_waits_and_says_nothing_has_neither_actor_nor_stream(era, autojump_clock):
+    async with staged() as stage:
+        seen = []
+
+        @stage.server.tool
+        async def waits(ctx: Context) -> str:
+            before = ctx.bus.system.statistics().spawned
+            await trio.sleep(1)
+            seen.append((ctx.bus.system.statistics().spawned - before, ctx._call.stream))
+            return "done"
+
+        post = await call(stage, era, "waits")
+        assert (await post.reply())["result"]["content"][0]["text"] == "done"
+        assert seen == [(0, None)]
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+@pytest.mark.dormancy
+@pytest.mark.eagerness
+@ERAS
+async def test_a_handler_that_speaks_before_it_waits_and_after_it_has_no_actor(era, autojump_clock):
+    async with staged() as stage:
+        spawned = []
+
+        @stage.server.tool
+        async def speaks(ctx: Context) -> str:
+            for number in range(3):
+                spawned.append(ctx.bus.system.statistics().spawned)
+                await ctx.info(str(number))
+                await trio.sleep(1)
+            return "done"
+
+        level = {} if era == "legacy" else {"log_level": "debug"}
+        post = await (await call(stage, era, "speaks", **level)).ended()
+        assert [message["params"]["data"] for message in post.messages[:-1]] == ["0", "1", "2"]
+        assert post.messages[-1]["result"]["content"][0]["text"] == "done"
+        assert len(set(spawned)) == 1
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+@ERAS
+async def test_what_a_handler_raises_that_has_waited_is_answered(era, autojump_clock):
+    async with staged() as stage:
+
+        @stage.server.tool
+        async def refuses() -> str:
+            await trio.lowlevel.checkpoint()
+            raise ProtocolError(-32000, "not today")
+
+        answer = await (await call(stage, era, "refuses")).reply()
+        assert answer["error"] == {"code": -32000, "message": "not today"}
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("primed", ["2025-06-18", "2025-11-25"])
+async def test_a_quiet_answer_that_is_kept_begins_in_time(primed, autojump_clock):
+    async with staged(event_store=MemoryEventStore(), limits={"keep_alive": 15}) as stage:
+        session = await stage.probe.initialize(primed)
+        begun = trio.current_time()
+        post = session.request("tools/call", {"name": "hold"})
+        await post.begun()
+        assert 15 <= trio.current_time() - begun < 16.1
+        (await stage.call()).finish()
+        await post.ended()
+        assert post.messages[-1]["result"]
+
+
+async def test_a_client_of_a_kept_answer_that_leaves_before_it_begins_has_nothing_to_come_back_to(
+    autojump_clock,
+):
+    async with staged(event_store=MemoryEventStore(), limits={"abandoned_timeout": 60}) as stage:
+        session = await stage.probe.initialize()
+        post = session.request("tools/call", {"name": "hold"})
+        held = await stage.call()
+        post.disconnect()
+        await trio.sleep(59)
+        assert held.outcome == "running"
+        await trio.sleep(2)
+        assert held.outcome == "cancelled"
 
 
 @ERAS

@@ -118,6 +118,22 @@ async def test_a_client_that_says_no_more_gets_the_whole_of_an_answer_that_is_un
         await client.ended()
 
 
+@pytest.mark.parametrize("tool", ["wait", "speak"])
+async def test_a_client_that_has_left_before_a_handler_waits_cancels_it(tool, autojump_clock):
+    async def authenticate(head):
+        await trio.sleep(1)
+        return "somebody"
+
+    async with open_house(authenticate=authenticate) as house:
+        client = await house.connect()
+        await client.say(call(tool))
+        await client.leave()
+        with trio.fail_after(2):
+            await client.over.wait()
+        assert house.bus.statistics().requests == 0
+        assert house.bus.ledger.balance() == 0
+
+
 async def test_a_request_whose_task_has_not_begun_counts_as_under_way(autojump_clock):
     async with open_lane(turns=True) as house:
         client = await house.connect()

@@ -243,6 +243,24 @@ async def test_a_client_that_leaves_cancels_what_it_asked_for(leaves, autojump_c
         assert client.bus.ledger.balance() == 0
 
 
+async def test_a_client_that_has_left_before_a_handler_waits_cancels_it(autojump_clock):
+    async def authenticate(head):
+        await trio.sleep(1)
+        return "somebody"
+
+    tools = Tools()
+    tools.server.authenticate = authenticate
+    async with connected(tools) as client:
+        stream_id = await client.call("wait")
+        await trio.testing.wait_all_tasks_blocked()
+        client.connection.reset_stream(stream_id, ErrorCodes.CANCEL)
+        await client.flush()
+        with trio.fail_after(2):
+            await client.tools.cancelled.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert client.bus.statistics().requests == 0
+
+
 async def test_the_end_is_announced_and_what_is_under_way_goes_on(autojump_clock):
     async with connected() as client:
         first = await client.call("wait")

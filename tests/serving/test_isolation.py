@@ -19,11 +19,12 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server
 from mcpbus.core.containment import Contained, ExceptionsOnly, run_lasting
 from mcpbus.dispatch import backend, dispatcher
+from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.guard import Accepted
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.testing import open_bus, open_client
-from mcpbus.transports import duplex
+from mcpbus.transports import duplex, responder
 from mcpbus.transports.lines import run_channel
 
 
@@ -227,6 +228,25 @@ async def test_no_memory_for_a_request_ends_its_connection(when, monkeypatch, ca
         assert b"well" in (await other.answer())[2]
         house.server.go_on.set()
         await wait_all_tasks_blocked()
+        assert house.bus.statistics().requests == 0
+
+
+async def test_no_memory_for_the_answer_of_a_handler_that_has_waited_ends_its_connection(
+    monkeypatch, caplog, autojump_clock
+):
+    async with open_house() as house:
+        one, other = await house.connect(), await house.connect()
+        for client in (one, other):
+            await client.say(call("wait"))
+            await wait_all_tasks_blocked()
+        monkeypatch.setattr(responder, "encode_result", fails_once(MemoryError(), encode_result))
+        house.server.go_on.set()
+        statuses = sorted([(await client.answer())[0] for client in (one, other)])
+        assert statuses == [200, 500]
+        assert "MemoryError" in caplog.text
+        third = await house.connect()
+        await third.say(call("echo", text="well"))
+        assert b"well" in (await third.answer())[2]
         assert house.bus.statistics().requests == 0
 
 

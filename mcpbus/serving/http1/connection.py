@@ -330,7 +330,15 @@ class Http1Connection:
             else:
                 writer.begin()
         else:
+            self._speaker = None
             self._go_on(request, partial(request.facts.endpoint.stream, request, opened))
+
+    def wait(self, request: Http1Request | None, quiet: float) -> None:
+        """Keep a request alive after so many seconds, and cancel it if the client leaves; None is one that waits no more."""
+        self._speaker = request
+        self.wire.quiet_for(quiet)
+        if self._silent and request is not None:
+            request.cancel()  # a client that says no more is not told what is still to come
 
     def flush_later(self, writer: Writer) -> None:
         """Have what waits written together with what comes in this turn: the connection's own, or the scheduler's."""

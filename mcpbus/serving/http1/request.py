@@ -1,5 +1,6 @@
 """One request of HTTP/1.1, as whoever serves it sees it: its body is read, its answer is written."""
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, Protocol, Self
@@ -26,7 +27,7 @@ from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http1.wire import Wire
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import HttpRequest, Opened
+from mcpbus.transports.response import Awaited, HttpRequest, Opened
 from mcpbus.transports.unfinished import Unfinished
 
 MOST_AHEAD: Final = 64 * 1024
@@ -48,6 +49,9 @@ class Connection(Protocol):
 
     def open(self, request: "Http1Request", opened: Opened, /) -> None:
         """Answer from a stream."""
+
+    def wait(self, request: "Http1Request | None", quiet: float, /) -> None:
+        """Keep a request alive after so many seconds, and cancel it if the client leaves; None is one that waits no more."""
 
     def leave(self, request: "Http1Request", answer: Callable[[], Awaitable[None]], /) -> None:
         """Have another task answer a request, and then go on with the connection."""
@@ -93,6 +97,7 @@ class Http1Request(msgspec.Struct, eq=False):
     facts: HeadFacts
     scope: trio.CancelScope
     reply: Answer | None = None
+    _awaited: Awaited | None = None  # while the handler waits before anything is said
     _unsaid: bytes | None = None  # a head that waits for what comes after it
     _said_continue: bool = False
     started: bool = False
@@ -116,22 +121,50 @@ class Http1Request(msgspec.Struct, eq=False):
 
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
+        self._awaited = None
         self._connection.open(self, opened)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""
         self._connection.leave(self, partial(answer, self))
 
+    def wait(self, request: Awaited, quiet: float) -> Self | None:
+        """See `Outlet`."""
+        if self._connection.reactor is None:
+            return None  # its task writes what comes on a stream
+        self._awaited = request
+        self._connection.wait(self, quiet)
+        return self
+
+    def keep_alive(self) -> None:
+        """See `Speaker`."""
+        if self._awaited is not None:
+            self._awaited.begin()
+
+    def cancel(self) -> None:
+        """See `Speaker`."""
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            awaited.leave()
+            self._connection.lose()
+
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""
         reactor = self._connection.reactor
+        self._wait_no_longer()
         assert reactor is not None  # noqa: S101 - a task answers by itself
         self.reply = answer
         reactor.write_soon(self)
 
     def fail(self, failure: BaseException) -> None:
         """See `ReadyOutlet`."""
+        self._wait_no_longer()
         self._connection.fail(failure, self.head)
+
+    def _wait_no_longer(self) -> None:
+        if self._awaited is not None:
+            self._awaited = None
+            self._connection.wait(None, math.inf)
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`. A fault in it is kept for the connection to answer, and the client is as good as gone."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 import trio
 from h2.errors import ErrorCodes
@@ -22,7 +22,7 @@ from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
 from mcpbus.serving.options import ServeOptions
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import HttpRequest, Opened
+from mcpbus.transports.response import Awaited, HttpRequest, Opened
 from mcpbus.transports.unfinished import Unfinished
 
 _WITHOUT_BODY: Final = frozenset({204, 304})
@@ -90,6 +90,7 @@ class Http2Request:
     """
 
     __slots__ = (
+        "_awaited",
         "_connection",
         "_ended",
         "_failed",
@@ -135,6 +136,7 @@ class Http2Request:
         self.expires = math.inf
         self._outgoing = Outgoing(stream_id)
         self._writer: Http2ResponseWriter | None = None
+        self._awaited: Awaited | None = None  # while the handler waits before anything is said
         self._unsaid: list[tuple[bytes, bytes]] | None = None  # a head that waits for what comes after it
         self._ended = False
         self._failed = False
@@ -182,6 +184,8 @@ class Http2Request:
                 self.refuse(too_slow("body_timeout"))
             elif self._writer is not None:
                 self._writer.keep_alive()
+            elif self._awaited is not None:
+                self._awaited.begin()
 
     def _give_up_stalled(self) -> None:
         connection = self._connection
@@ -325,6 +329,7 @@ class Http2Request:
 
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
+        self._awaited = None
         if opened.stream.log is None and not opened.form.array:
             self._writer = Http2ResponseWriter(self, opened, self.endpoint.limits)
             if self.gone:
@@ -338,8 +343,22 @@ class Http2Request:
         """See `ReadyOutlet`."""
         self._connection.start(self, answer, self)
 
+    def wait(self, request: Awaited, quiet: float) -> Self:
+        """See `Outlet`."""
+        self._awaited = request
+        self.wake_at(trio.current_time() + quiet)
+        if self.gone:
+            self._cancel()
+        return self
+
+    def _cancel(self) -> None:
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            awaited.leave()
+
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""
+        self._awaited = None
         reply = _Reply(self, answer)
         try:
             self.say_whole(answer, reply.sent)
@@ -450,6 +469,7 @@ class Http2Request:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.cancel()
+        self._cancel()
         self._connection.answered(self)
 
     def _let_go(self) -> None:

@@ -29,6 +29,10 @@ _PART_BYTES: Final = 64
 """What a value of decoded JSON takes beside its text, roughly, in bytes; and a key of an object, an object or an array besides."""
 
 
+_HEAVIEST: Final = 1 + _PART_BYTES
+"""What one byte of JSON comes to at most, as `weigh` has it."""
+
+
 def weigh(text: bytes | memoryview) -> int:
     """Return how many bytes some JSON takes in memory once it is decoded, roughly; its text, where that is more.
 
@@ -153,6 +157,10 @@ class Budget:
             raise invalid_params(
                 f"what they hold would take about {size} bytes of memory, more than there may be"
             )
+
+    def has_room(self, size: int) -> bool:
+        """Whether JSON of so many bytes fits in, whatever it says: then nobody has to weigh what is over in a moment."""
+        return self.held + _HEAVIEST * size <= self.limit
 
     def accounts(self) -> list[Account]:
         """Return those that hold something."""

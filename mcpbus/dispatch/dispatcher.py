@@ -90,7 +90,8 @@ def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
     try:
         if session is not None:
             session.touch()
-        large = len(request.params) >= LARGE_BYTES and _fits(bus, context)
+        size = len(request.params)
+        large = size >= LARGE_BYTES and not bus.budget.has_room(size) and _fits(bus, context)
         handler = bus.backend.begin(context)
         if handler is None:
             return _serve_apart(bus, context, open_stream)

@@ -284,19 +284,24 @@ async def test_a_request_that_would_be_too_much_by_itself_is_refused_before_it_i
         assert bus.statistics().limits_reached == {"memory_bytes": 1}
 
 
-async def test_what_a_long_request_brings_counts_before_its_handler_gets_it(autojump_clock):
+@pytest.mark.parametrize(("memory_bytes", "counts"), [(1_000_000, True), (100_000_000, False)])
+async def test_what_a_long_request_brings_counts_before_its_handler_gets_it_unless_there_is_room_in_any_case(
+    memory_bytes, counts, autojump_clock
+):
     server = Server("s", version="1")
 
     @server.tool
     async def count(numbers: list[int]) -> int:
         return bus.budget.held
 
-    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+    limits = Limits(memory_bytes=memory_bytes)
+    async with open_bus(server, limits=limits) as bus, open_probe(bus.asgi()) as probe:
         numbers = [0] * LARGE_BYTES
         reply = await probe.request(
             "tools/call", {"name": "count", "arguments": {"numbers": numbers}}
         ).reply()
-        assert int(reply["result"]["content"][0]["text"]) > 32 * len(numbers)
+        held = int(reply["result"]["content"][0]["text"])
+        assert held > 32 * len(numbers) if counts else held == 0
         assert bus.budget.held == 0
 
 

@@ -60,7 +60,7 @@ class Endpoint:
         return self.turns and hasattr(self, f"respond_{_name(head)}")
 
     def clears(self, head):
-        return False
+        return _name(head) == "echo"
 
     def respond(self, head, body, outlet, *, cleared=False):
         self.heads.append(head)

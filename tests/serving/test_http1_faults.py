@@ -216,6 +216,7 @@ async def test_an_answer_that_does_not_come_to_its_end_is_cut_off(turns, path, c
 
 async def test_the_longest_unfinished_body_is_given_up_when_there_are_too_many(turns, autojump_clock):
     async with open_lane(turns=turns) as house:
+        house.endpoint.clears = lambda _: False  # so that a task waits for the body
         budget = house.endpoint.budget = Budget(1000, ReachedLimits())
         clients = [await house.connect() for _ in range(3)]
         for client, size in zip(clients, (300, 600, 200), strict=True):

@@ -50,6 +50,53 @@ async def test_of_requests_sent_in_one_go_none_is_lost_when_the_client_says_no_m
         assert (await client.all()).count(b"200 OK") == 10
 
 
+def in_chunks(request, *sizes):
+    """A request whose body comes in chunks of these sizes, and one with the rest."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    head = re.sub(rb"content-length: \d+", b"transfer-encoding: chunked", head)
+    pieces = []
+    for size in (*sizes, len(body)):
+        pieces.append(body[:size])
+        body = body[size:]
+    framed = [b"%x;x=y\r\n%b\r\n" % (len(piece), piece) for piece in pieces]
+    return b"%b\r\n\r\n%b0\r\n\r\n" % (head, b"".join(framed))
+
+
+@pytest.mark.parametrize("step", [1, 7, 100, 10_000])
+async def test_a_body_in_chunks_needs_no_task_however_it_is_cut(step, autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+        data = in_chunks(call("echo", text="hi"), 3, 100)
+        for start in range(0, len(data), step):
+            await client.say(data[start : start + step])
+            await wait_all_tasks_blocked()
+            assert client.connection.work is None
+        assert b'"hi"' in (await client.answer())[2]
+
+
+@pytest.mark.parametrize("size", [10_000, 20_000])
+async def test_a_long_body_in_chunks_is_waited_for_by_a_task(size, autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+        data = in_chunks(call("echo", text="x" * 30_000), size, 1000)
+        await client.say(data[: size + 1000])
+        await wait_all_tasks_blocked()
+        assert (client.connection.work is not None) is (size > 16_384)
+        await client.say(data[size + 1000 :])
+        assert b"x" * 30_000 in (await client.answer())[2]
+
+
+@pytest.mark.parametrize("cut", [1, 500])
+async def test_chunks_that_are_none_end_the_connection_in_a_turn_too(cut, autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+        data = in_chunks(call("echo", text="hi"), 3).replace(b"\r\n0\r\n\r\n", b"\r\nx\r\n")
+        await client.say(data[:cut])
+        await client.say(data[cut:])
+        assert (await client.answer())[0] == 400
+        await client.ended()
+
+
 @pytest.mark.parametrize(("end", "limit"), [(20, "head_seconds"), (-1, "body_timeout")])
 async def test_who_says_too_little_is_counted(end, limit, autojump_clock):
     async with open_house() as house:

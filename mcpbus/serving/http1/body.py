@@ -14,10 +14,13 @@ _LONGEST_LINE: Final = 512
 """Bytes of a line between chunks: a size and its extensions, or a trailer."""
 
 _MOST_TRAILERS: Final = 32
+_CRLF: Final = b"\r\n"
+_CRLF_BYTES: Final = len(_CRLF)
 
 MOST_FRAMING: Final = 1024 * 1024
 """Bytes of a body in chunks that are not the body: chunks of one byte would be five times as much, each looked at by itself."""
 
+_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t -~\x80-\xff]*)?\r\n")
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t -~\x80-\xff]*)?")
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*")
 
@@ -78,7 +81,9 @@ class Chunked:
 
     def take(self, data: bytes, start: int) -> tuple[bytes, int]:
         """See `Body`."""
-        pieces = []
+        pieces: list[bytes] = []
+        if self._at is _At.SIZE:
+            start = self._take_whole_chunks(data, start, pieces)
         while not self.ended:
             if self._at is _At.DATA:
                 piece = data[start : start + self.left]
@@ -101,6 +106,20 @@ class Chunked:
                 )
             self._read(line)
         return b"".join(pieces), start
+
+    def _take_whole_chunks(self, data: bytes, start: int, pieces: list[bytes]) -> int:
+        """Take the chunks that are there from end to end, as nearly all are, and leave all else to be looked at closely."""
+        framing = self._framing
+        while (found := _CHUNK.match(data, start)) is not None:
+            begin = found.end()
+            end = begin + int(found[1], 16)
+            framing += begin - start + _CRLF_BYTES
+            short = begin - start <= _LONGEST_LINE and framing <= MOST_FRAMING
+            if end == begin or not short or not data.startswith(_CRLF, end):
+                break
+            pieces.append(data[begin:end])
+            start, self._framing = end + _CRLF_BYTES, framing
+        return start
 
     def _read(self, line: bytes) -> None:
         if self._at is _At.AFTER_DATA:

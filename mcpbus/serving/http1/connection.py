@@ -28,7 +28,8 @@ from mcpbus.serving.write_coalescer import Writer
 from mcpbus.transports.response import Opened
 
 _MOST_IN_TURN: Final = 16 * 1024
-"""Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head."""
+"""Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head. Where nobody
+knows how many are to come, it is as many that have."""
 
 
 class Http1Connection:
@@ -292,6 +293,13 @@ class Http1Connection:
             return head
         self._head = head
         facts = self._service.facts(head)
+        if missing is None and facts is not None and facts.cleared:
+            missing = requests.gather()
+            if requests.body is None:
+                self._head = None
+                return head
+            if missing > facts.endpoint.max_body_bytes:
+                missing = None
         if facts is None or missing is None or missing > _MOST_IN_TURN or head.expects:
             self._go_on()
             return None

@@ -22,7 +22,7 @@ class Requests:
         body: What is still to be taken of the current body; None once that is all of it.
     """
 
-    __slots__ = ("_data", "_heads", "_looked_at", "_recall", "_start", "body")
+    __slots__ = ("_data", "_gathered", "_heads", "_looked_at", "_recall", "_start", "body")
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
@@ -30,6 +30,7 @@ class Requests:
         self._data = b""  # nothing once all of it was taken
         self._start = 0
         self._looked_at = 0
+        self._gathered = b""
         self.body: Body | None = None
 
     @property
@@ -43,6 +44,17 @@ class Requests:
         if self.body is None:
             return 0
         return max(self.body.left - self.waiting, 0) if isinstance(self.body, Sized) else None
+
+    def gather(self) -> int:
+        """Free what has come of a body from its framing, to be taken later, and return how many bytes it has so far.
+
+        Those that are known to be still to come are among them.
+
+        Raises:
+            RequestError: What has come is no body.
+        """
+        self._gathered = self.take_body()
+        return len(self._gathered) + (0 if self.body is None else self.body.left)
 
     def receive(self, data: bytes) -> None:
         """Add what has come."""
@@ -95,13 +107,14 @@ class Requests:
         Raises:
             RequestError: What has come is no body.
         """
+        gathered, self._gathered = self._gathered, b""
         if self.body is None:
-            return b""
+            return gathered
         piece, end = self.body.take(self._data, self._start)
         self._take_to(end)
         if self.body.ended:
             self.body = None
-        return piece
+        return gathered + piece if gathered else piece
 
     def _take_to(self, end: int) -> None:
         self._start = end

@@ -1,6 +1,6 @@
 """What a handler is given: who asks, and how to speak to them while it runs."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Hashable, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -86,6 +86,11 @@ class Context(Asking, HandlerContext):
     def principal(self) -> Any:
         """Whom `authenticate` found behind the request; None without authentication."""
         return self._call.context.principal
+
+    @property
+    def owner(self) -> Hashable:
+        """To whom the request is counted: the principal, or where there is none the address that its client connects from."""
+        return self._call.context.owner
 
     @property
     def session(self) -> Session | None:

@@ -1,6 +1,6 @@
 """The context of a handler that is a plain function, in a thread of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -53,6 +53,11 @@ class SyncContext(HandlerContext):
     def principal(self) -> Any:
         """Whom `authenticate` found behind the request; None without authentication."""
         return self._context.principal
+
+    @property
+    def owner(self) -> Hashable:
+        """To whom the request is counted; see `Context.owner`."""
+        return self._context.owner
 
     @property
     def session(self) -> Session | None:

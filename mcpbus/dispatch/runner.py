@@ -16,6 +16,7 @@ from mcpbus.dispatch.providing import provide, provide_plainly
 from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.function import Function
+from mcpbus.features.tool import Tool
 
 
 @attrs.frozen
@@ -28,7 +29,9 @@ class Invocation:
     name: str
     """Of the tool or prompt; the URI that is read; the prompt or URI template that is completed."""
     arguments: Mapping[str, Any]
-    """The function's keyword arguments, decoded and checked, without the context."""
+    """The function's keyword arguments, decoded and checked, without the context, and without what it depends on."""
+    tool: Tool | None = None
+    """The tool that is called, if it is one."""
 
 
 CallNext: TypeAlias = Callable[[Invocation], Awaitable[Any]]
@@ -85,7 +88,8 @@ class Runner:
             Exception: whatever the function raises.
         """
         if self._middleware or function.wrapped:
-            invocation = Invocation(Context(call), method, name, arguments)
+            tool: Tool | None = getattr(call.handler, "tool", None)
+            invocation = Invocation(Context(call), method, name, arguments, tool)
             return self._call_wrapped(function, call, invocation)
         signature = function.signature
         if signature.context is not None:

@@ -1,0 +1,49 @@
+"""Results that are too large for a model's context are cut, or refused."""
+
+from typing import Any
+
+from mcpbus.dispatch.runner import CallNext, Invocation
+from mcpbus.features.asking.input_required import InputRequired
+from mcpbus.features.schemas import jsontypes
+from mcpbus.middleware.refusing import refusal
+
+
+class ResponseLimitingMiddleware:
+    """Lets no result out that is larger than so many bytes of JSON.
+
+    Text is cut, and says so at its end. Whatever else is too large is refused, with a sentence that tells the model how large.
+
+    Args:
+        max_size: How many bytes.
+        truncation_suffix: What the end of a text is replaced by that was cut.
+    """
+
+    def __init__(
+        self, max_size: int = 1_000_000, truncation_suffix: str = "\n\n[The rest was left out.]"
+    ) -> None:
+        if max_size <= len(truncation_suffix.encode()):
+            raise ValueError(f"max_size is a number of bytes, more than the suffix has, not {max_size}")
+        self._max_size = max_size
+        self._suffix = truncation_suffix
+
+    async def __call__(self, invocation: Invocation, call_next: CallNext) -> Any:
+        """Call, and cut or refuse the result; see `mcpbus.Middleware`."""
+        result = await call_next(invocation)
+        if isinstance(result, str):
+            return self._cut(result)
+        if isinstance(result, InputRequired):
+            return result
+        size = len(jsontypes.encode(result))
+        if size > self._max_size:
+            raise refusal(
+                invocation,
+                f"The result of {invocation.name} has {size:,} bytes, and at most {self._max_size:,} are let out; ask for less",
+            )
+        return result
+
+    def _cut(self, text: str) -> str:
+        encoded = text.encode(errors="replace")
+        if len(encoded) <= self._max_size:
+            return text
+        rest = self._max_size - len(self._suffix.encode())
+        return encoded[:rest].decode(errors="ignore") + self._suffix

@@ -1,0 +1,49 @@
+"""Calls that failed for a reason that passes are made again."""
+
+from typing import Any
+
+import trio
+
+from mcpbus.dispatch.runner import CallNext, Invocation
+from mcpbus.features.function import sole_cause
+
+
+class RetryMiddleware:
+    """Makes a call again that failed for a reason that may pass, after a pause that grows.
+
+    Only what bears repeating is: tools that say so (``annotations=ToolAnnotations(read_only_hint=True)`` or
+    ``idempotent_hint=True``, or ``replay=True``), prompts, resources and completions.
+
+    Args:
+        max_retries: How often, at most.
+        base_delay: Seconds before the first retry.
+        backoff_multiplier: By how much each pause is longer than the last.
+        max_delay: Seconds that a pause lasts at most.
+        retry_exceptions: What passes.
+    """
+
+    def __init__(
+        self,
+        max_retries: int = 3,
+        *,
+        base_delay: float = 0.1,
+        backoff_multiplier: float = 2.0,
+        max_delay: float = 10.0,
+        retry_exceptions: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, trio.TooSlowError),
+    ) -> None:
+        self._delays = [
+            min(base_delay * backoff_multiplier**number, max_delay) for number in range(max_retries)
+        ]
+        self._passing = retry_exceptions
+
+    async def __call__(self, invocation: Invocation, call_next: CallNext) -> Any:
+        """Call, until it succeeds or there is no use in it; see `mcpbus.Middleware`."""
+        if invocation.tool is None or invocation.tool.replay:
+            for delay in self._delays:
+                try:
+                    return await call_next(invocation)
+                except Exception as error:
+                    if not isinstance(sole_cause(error), self._passing):
+                        raise
+                await trio.sleep(delay)
+        return await call_next(invocation)

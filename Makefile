@@ -12,6 +12,7 @@ NODE := $(VENV)/.node
 BENCH := $(VENV)/.bench
 DOCS := $(VENV)/.docs
 BOTH_SHELLS := $(addprefix tests/,asking auth bus e2e examples tasks transport)
+SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
@@ -28,10 +29,12 @@ else
 endif
 
 test: $(DEV) ## Run the tests (ARGS="-k name" to choose)
-	$(BIN)/python -m pytest $(ARGS)
 ifeq ($(ARGS),)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	@echo "What depends on how HTTP is read, once more through ASGI and hypercorn ..."
-	$(BIN)/python -m pytest --shell=asgi $(BOTH_SHELLS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --shell=asgi $(BOTH_SHELLS)
+else
+	$(BIN)/python -m pytest $(ARGS)
 endif
 
 fuzz: $(DEV) ## Try what no test has thought of (ARGS="--seed 7 --minutes 2 --only lane")

@@ -9,6 +9,8 @@ from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.server import Server
 from mcpbus.testing import MemoryDirectory, probe
 
+pytest_plugins = ["tests.properties.tally"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

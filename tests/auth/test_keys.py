@@ -259,7 +259,7 @@ WEAK = rsa.generate_private_key(65537, 1024).public_key().public_numbers().n
 BROKEN.append({"kty": "RSA", "e": "AQAB", "n": int_to_base64(WEAK)})
 
 
-@pytest.mark.parametrize("entry", BROKEN, ids=str)
+@pytest.mark.parametrize("entry", BROKEN, ids=range(len(BROKEN)))
 def test_a_key_that_cannot_be_read_is_none(entry):
     assert read_key(entry) is None
 

@@ -87,7 +87,7 @@ class Soak:
 
     async def look(self, until: float) -> None:
         """Look at the books, each second."""
-        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+        async with inspector() as http:
             while time.monotonic() < until:
                 books = await self.books(http)
                 self.samples.append(books)
@@ -110,7 +110,7 @@ class Soak:
     async def quiet(self, patience: float) -> dict[str, int]:
         """Wait until nothing more is held for anybody, and return the books then; as they are, if that takes too long."""
         ends = time.monotonic() + 3 * patience + 20
-        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+        async with inspector() as http:
             books = await self.books(http, thorough=True)
             while any(books[name] for name in ("sessions", "parked", "kept", "topics", "pending")) or (
                 books["requests"] > 1 or books["tasks"] > self.samples[0]["tasks"]
@@ -121,6 +121,11 @@ class Soak:
                 books = await self.books(http, thorough=True)
             await trio.sleep(patience + 1)  # connections that are kept alive
             return await self.books(http, thorough=True)
+
+
+def inspector() -> httpx.AsyncClient:
+    """A client that opens a connection for each look: one that is kept may be ended by the server just when it is used again."""
+    return httpx.AsyncClient(timeout=60, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 
 
 async def soak(

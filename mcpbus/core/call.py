@@ -29,7 +29,7 @@ from mcpbus_actors import (
 )
 
 from mcpbus.core.budget import Account, weigh
-from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import RequestContext
@@ -63,7 +63,7 @@ class Silence(msgspec.Struct, frozen=True):
 
     reason: Reason
 
-    def tell(self, said: Emission | Progress) -> None:
+    def tell(self, said: OutboundNotification | Progress) -> None:
         """Discard what it says."""
         said.receipt.discard(self.reason)
 

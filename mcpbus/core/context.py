@@ -11,7 +11,7 @@ from mcpbus_actors import LazyActor
 from mcpbus.core import notification
 from mcpbus.core.call import Call
 from mcpbus.core.hub import Hub, hub_of
-from mcpbus.core.notification import Emission, Params, Progress
+from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw, answered_within, make_ask
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.session import Session
@@ -282,7 +282,7 @@ class Context(Asking, HandlerContext):
             if ask.open:
                 call.engage(Withdraw(ask))
 
-    def say(self, said: Emission | Progress) -> Receipt:
+    def say(self, said: OutboundNotification | Progress) -> Receipt:
         """Say what was made ready to be said. For the bus."""
         self._call.carrier.tell(said)
         return said.receipt

@@ -12,7 +12,7 @@ reply, a handler for an answer, a session for its end. It needs no bound of its 
 
 from mcpbus_actors import DeadLetter, Discard
 
-from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import BOUNDED, Outgoing
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.stream import Returned
@@ -33,14 +33,14 @@ def expendable(message: object) -> bool:
     """Tell whether a full mailbox may refuse a message; see the module."""
     if isinstance(message, Outgoing):
         return message.kind in BOUNDED
-    return isinstance(message, Emission | Progress)
+    return isinstance(message, OutboundNotification | Progress)
 
 
 def settle(letter: DeadLetter) -> None:
     """Let whoever waits for a message know that no actor of the bus will handle it, and give its fate to what it carries."""
     message, reason = letter.message, _LOSSES[letter.reason]
     match message:
-        case Emission() | Progress():
+        case OutboundNotification() | Progress():
             if message.receipt.fate is None:
                 message.receipt.discard(reason)
         case Ask():

@@ -1,6 +1,6 @@
 """What a handler or a program says to a client, before its stream is chosen.
 
-Making an emission encodes it, in the caller's own stack: a value that is not JSON raises there, where it can
+Making a notification encodes it, in the caller's own stack: a value that is not JSON raises there, where it can
 be mended, and never inside an actor.
 """
 
@@ -46,7 +46,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
     uri: str = ""
 
 
-class Emission(msgspec.Struct, frozen=True, gc=False):
+class OutboundNotification(msgspec.Struct, frozen=True, gc=False):
     """A notification on its way to the actor that owns its scope.
 
     Attributes:
@@ -87,7 +87,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     message: bytes
 
 
-def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -> Emission:
+def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -> OutboundNotification:
     """Make a log line.
 
     Raises:
@@ -98,10 +98,10 @@ def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -
     encoded = opening + single_line(encode_value(data))
     if logger is not None:
         encoded += b',"logger":' + encode_value(logger)
-    return Emission(kind, ledger.enter(MESSAGE), encoded + b"}}", None, severity)
+    return OutboundNotification(kind, ledger.enter(MESSAGE), encoded + b"}}", None, severity)
 
 
-def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> Emission:
+def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> OutboundNotification:
     """Make a notification that the protocol's core does not define.
 
     Raises:
@@ -116,7 +116,7 @@ def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> Emission:
     if isinstance(params, msgspec.Raw):
         _check_object(params)
     encoded = encode_notification(method, params)
-    return Emission(kind, ledger.enter(method), encoded)
+    return OutboundNotification(kind, ledger.enter(method), encoded)
 
 
 def _check_object(raw: msgspec.Raw) -> None:
@@ -127,10 +127,10 @@ def _check_object(raw: msgspec.Raw) -> None:
         raise TypeError(f"params is not the JSON text of an object: {fault}") from None
 
 
-def elicitation_complete(ledger: Ledger, elicitation_id: str) -> Emission:
+def elicitation_complete(ledger: Ledger, elicitation_id: str) -> OutboundNotification:
     """Make the news that what an elicitation by URL was for has been done."""
     encoded = encode_notification(ELICITATION_COMPLETE, {"elicitationId": elicitation_id})
-    return Emission(Kind.SESSION_CUSTOM, ledger.enter(ELICITATION_COMPLETE), encoded)
+    return OutboundNotification(Kind.SESSION_CUSTOM, ledger.enter(ELICITATION_COMPLETE), encoded)
 
 
 def progress(ledger: Ledger, value: float, total: float | None, message: str | None) -> Progress:

@@ -1,6 +1,6 @@
 """One JSON-RPC request of a client, from its admission to its reply.
 
-It decides what a handler's emissions become, and sends the reply. A reply that is in its stream's outbox ends
+It decides what becomes of what a handler says, and sends the reply. A reply that is in its stream's outbox ends
 the request: a cancel that comes later finds nobody. Whatever ends a request, its call is cancelled and its
 place at admission is given back.
 
@@ -21,7 +21,7 @@ from mcpbus_actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succe
 from mcpbus.core.admission import Slot
 from mcpbus.core.call import Call, Silence, read_failure
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
-from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import Outgoing
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import OpenStream, RequestContext
@@ -220,7 +220,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     # -- what its handler says -------------------------------------------------------------------
 
-    def _say(self, said: Emission) -> None:
+    def _say(self, said: OutboundNotification) -> None:
         context = self.context
         kind, era = said.kind, context.revision.era
         way = route(kind, era, context.transport)
@@ -425,7 +425,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
                 stream.address  # noqa: B018 - what is still to be written is its own affair from now on
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        Emission: _say,
+        OutboundNotification: _say,
         Progress: _report_progress,
         CloseConnection: _close_stream,
         Ask: _ask,

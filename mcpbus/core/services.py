@@ -12,7 +12,7 @@ from mcpbus_actors import Address, System
 from mcpbus.core.admission import Admission
 from mcpbus.core.budget import Budget
 from mcpbus.core.limits import Limits
-from mcpbus.core.notification import LIST_CHANGED, Change, Emission
+from mcpbus.core.notification import LIST_CHANGED, Change, OutboundNotification
 from mcpbus.core.parked_calls import ParkedCalls
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Broadcast, Ledger
@@ -96,7 +96,7 @@ class Services:
                 f"trio.from_thread.run_sync({call}, ...), with trio_token= where trio did not start that thread"
             )
 
-    def publish(  # noqa: PLR0917 - what an emission is made of
+    def publish(  # noqa: PLR0917 - what a notification is made of
         self,
         recipients: Iterable[Address[object]],
         method: str,
@@ -109,7 +109,7 @@ class Services:
         receipts = []
         for recipient in recipients:
             receipt = self.ledger.enter(method)
-            recipient.tell(Emission(kind, receipt, data, key, None, uri))
+            recipient.tell(OutboundNotification(kind, receipt, data, key, None, uri))
             receipts.append(receipt)
         return Broadcast(receipts)
 

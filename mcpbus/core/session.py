@@ -17,7 +17,7 @@ from mcpbus_actors import Address
 from mcpbus.core import notification
 from mcpbus.core.admission import InFlight
 from mcpbus.core.event_log import ResumableStreams
-from mcpbus.core.notification import Emission, Params
+from mcpbus.core.notification import OutboundNotification, Params
 from mcpbus.core.pending_questions import Withdraw, answered_within, make_ask
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.services import Services
@@ -350,7 +350,7 @@ class Session(SessionFeatures, Asking):
             Close("The session ended because the server keeps too much in memory, and for it the most")
         )
 
-    def _say(self, said: Emission) -> Receipt:
+    def _say(self, said: OutboundNotification) -> Receipt:
         if self.address.stopped:
             said.receipt.discard(Reason.SESSION_ENDED)
         else:

@@ -8,7 +8,7 @@ import trio
 from mcpbus_actors import Cell, Stopped, StopReason, Timer
 
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
-from mcpbus.core.notification import Emission
+from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
 from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.receipt import Place
@@ -252,7 +252,7 @@ class SessionActor:
 
     # -- what the server says --------------------------------------------------------------------
 
-    def _emit(self, said: Emission) -> None:
+    def _emit(self, said: OutboundNotification) -> None:
         session = self._session
         threshold = session.threshold.level
         if said.level is not None and (threshold is None or said.level < threshold):
@@ -347,7 +347,7 @@ class SessionActor:
                 self._send(message)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
-        Emission: _emit,
+        OutboundNotification: _emit,
         Ask: _ask,
         Answered: _answered,
         Reported: _reported,

@@ -13,7 +13,7 @@ from mcpbus_actors import Address, Cell, Stopped, StopReason
 
 from mcpbus.core.admission import Slot
 from mcpbus.core.hub import Hub
-from mcpbus.core.notification import Emission
+from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import Outgoing
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import RequestContext
@@ -82,7 +82,7 @@ class SubscriptionActor:
         """Handle one message; see `mcpbus_actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
-    def _change(self, said: Emission) -> None:
+    def _change(self, said: OutboundNotification) -> None:
         listen, era = self._context.request.id, self._context.revision.era
         data = stamped(said.data, listen)
         self._stream.send(Outgoing(said.kind, era, data, said.receipt, said.key, listen))
@@ -128,7 +128,7 @@ class SubscriptionActor:
         self._send(Kind.LISTEN_RESULT, data, receipt, final=self._stream.kind is not StreamKind.DUPLEX)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
-        Emission: _change,
+        OutboundNotification: _change,
         End: _end,
         InputEnded: _end,
         Cancel: _cancel,

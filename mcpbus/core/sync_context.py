@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from mcpbus.core import notification
 from mcpbus.core.context import ClientInfo, Context
 from mcpbus.core.from_thread import run_in_trio, wait_in_trio
-from mcpbus.core.notification import Emission, Params, Progress
+from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.sync_bus import SyncBus
@@ -153,8 +153,8 @@ class SyncContext(HandlerContext):
         context = self._context
         run_in_trio(lambda: context.bus.tasks.say(context._call, message))  # noqa: SLF001 - its other face
 
-    def _say(self, make: Callable[[], Emission | Progress]) -> Receipt:
-        # The ledger belongs to the trio thread, so the emission is made there too.
+    def _say(self, make: Callable[[], OutboundNotification | Progress]) -> Receipt:
+        # The ledger belongs to the trio thread, so the notification is made there too.
         return run_in_trio(lambda: self._context.say(make()))
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from staging import OneTurn, staged, tool
 
 from mcpbus import Context
 from mcpbus.core.mailboxes import expendable
-from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import BOUNDED, Outgoing
 from mcpbus.core.receipt import DELIVERED, STORED, Fate
 from mcpbus.core.request import Request
@@ -154,7 +154,7 @@ async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojum
 def test_only_what_is_said_may_be_refused():
     actors = (Request, SessionActor, Stream, SubscriptionActor)
     told = {kind for actor in actors for kind in getattr(actor, "HANDLERS", ()) or actor._HANDLERS}
-    assert {kind for kind in told if expendable(Mock(spec=kind))} == {Emission, Progress}
+    assert {kind for kind in told if expendable(Mock(spec=kind))} == {OutboundNotification, Progress}
     for kind in Kind:
         assert expendable(Outgoing(kind, Era.LEGACY, b"{}", None)) is (kind in BOUNDED)
 
@@ -197,7 +197,9 @@ class Crowded:
 
     def said(self, kind):
         receipt = self.stage.bus.ledger.enter("notifications/x")
-        return Emission(kind, receipt, b'{"jsonrpc":"2.0","method":"notifications/x"}', None, LogLevel.INFO)
+        return OutboundNotification(
+            kind, receipt, b'{"jsonrpc":"2.0","method":"notifications/x"}', None, LogLevel.INFO
+        )
 
     def outgoing(self, kind, era):
         said = self.said(kind)

@@ -10,7 +10,7 @@ from staging import HELLO, methods, staged, tool
 from mcpbus import Context
 from mcpbus.asking import CannotAskError
 from mcpbus.core.call import Call
-from mcpbus.core.notification import Emission
+from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import Outgoing
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.receipt import Fate, Place
@@ -74,7 +74,7 @@ async def assert_unharmed(stage, others):
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern", "shared legacy", "shared modern"])
-@pytest.mark.parametrize(("actor", "message"), [(Request, Emission), (Request, TaskEnded)])
+@pytest.mark.parametrize(("actor", "message"), [(Request, OutboundNotification), (Request, TaskEnded)])
 async def test_a_request_that_crashes_is_answered_with_an_internal_error(
     actor, message, era, crash, autojump_clock
 ):
@@ -104,14 +104,14 @@ async def test_a_request_that_crashes_is_answered_with_an_internal_error(
             assert answer["error"] == {"code": -32603, "message": "Internal error"}
         victim = stage.calls["victim"]
         await stage.quiet()
-        assert victim.outcome == ("cancelled" if message is Emission else "returned")
+        assert victim.outcome == ("cancelled" if message is OutboundNotification else "returned")
         assert (await victim.ctx.info("late")).fate is not None
         await assert_unharmed(stage, others)
 
 
 async def poke(stage, message):
     victim = await stage.call("victim")
-    if message is Emission:
+    if message is OutboundNotification:
         receipt = await victim.ctx.info("boom")
         assert receipt.fate == Fate.discarded(Reason.FAILED)
     else:
@@ -276,7 +276,7 @@ async def test_a_shared_session_that_crashes_answers_what_it_had_and_ends_its_ch
 async def test_a_subscription_that_crashes_is_answered_with_an_error(shared, crash, autojump_clock):
     async with staged() as stage:
         others = await neighbours(stage)
-        crash(SubscriptionActor, Emission, lambda actor, _: actor._granted.tools_list_changed)
+        crash(SubscriptionActor, OutboundNotification, lambda actor, _: actor._granted.tools_list_changed)
         if shared:
             async with stage.bus.connect() as client, client.listen(tools=True) as listen:
                 assert Fate.discarded(Reason.FAILED) in [

@@ -4,7 +4,7 @@ import pytest
 from mcpbus_actors import DeadLetter, Discard
 
 from mcpbus.core import mailboxes
-from mcpbus.core.notification import Emission
+from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import Outgoing
 from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Verdict
 from mcpbus.core.stream import Finish, Returned
@@ -15,7 +15,7 @@ from mcpbus.protocol.routes import Kind, Reason
 @pytest.mark.parametrize("discard", list(Discard))
 def test_a_message_that_was_not_handled_is_discarded(discard):
     ledger = Ledger()
-    said = Emission(Kind.LIST_CHANGED, ledger.enter("m"), b"{}")
+    said = OutboundNotification(Kind.LIST_CHANGED, ledger.enter("m"), b"{}")
     mailboxes.settle(DeadLetter(None, said, discard))
     assert said.receipt.fate.verdict is Verdict.DISCARDED
     assert ledger.balance() == 0
@@ -24,7 +24,7 @@ def test_a_message_that_was_not_handled_is_discarded(discard):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda receipt: Emission(Kind.LIST_CHANGED, receipt, b"{}"),
+        lambda receipt: OutboundNotification(Kind.LIST_CHANGED, receipt, b"{}"),
         lambda receipt: Outgoing(Kind.LIST_CHANGED, Era.LEGACY, b"{}", receipt),
     ],
 )

@@ -10,7 +10,7 @@ from staging import CLAIM, staged, tool
 from mcpbus import Context
 from mcpbus.asking import CannotAskError
 from mcpbus.core import mailboxes
-from mcpbus.core.notification import Emission
+from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import Outgoing
 from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.core.request import Request
@@ -117,7 +117,7 @@ async def crashed(stage):
     post = session.request("tools/call", tool(), id=7)
     call = await stage.call()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(Request.HANDLERS, Emission, boom)
+        patch.setitem(Request.HANDLERS, OutboundNotification, boom)
         await call.ctx.info("boom")
     await post.ended()
     return call.ctx
@@ -161,7 +161,7 @@ async def test_what_a_handler_says_after_the_end_is_discarded_for_the_reason_of_
 )
 async def test_what_no_actor_handled_is_discarded_for_the_reason_of_that(discard, reason, autojump_clock):
     async with staged() as stage:
-        said = Emission(Kind.LOG, stage.bus.ledger.enter("m"), b"{}")
+        said = OutboundNotification(Kind.LOG, stage.bus.ledger.enter("m"), b"{}")
         mailboxes.settle(mailboxes.DeadLetter(None, said, discard))
         assert said.receipt.fate == Fate.discarded(reason)
 

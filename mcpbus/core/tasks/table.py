@@ -9,7 +9,7 @@ import msgspec
 import trio
 from mcpbus_actors import Address
 
-from mcpbus.core.notification import TASK_STATUS, Emission
+from mcpbus.core.notification import TASK_STATUS, OutboundNotification
 from mcpbus.core.services import Services
 from mcpbus.core.shares import Shares
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
@@ -143,7 +143,7 @@ class TaskTable:
         data = encode_notification(TASK_STATUS, msgspec.Raw(detail))
         key = (TASK_STATUS, task_id)
         for listener in listeners:
-            listener.tell(Emission(Kind.TASK, self.bus.ledger.enter(TASK_STATUS), data, key))
+            listener.tell(OutboundNotification(Kind.TASK, self.bus.ledger.enter(TASK_STATUS), data, key))
 
     def leave(self, task: Task) -> None:
         """Take out a task whose actor has ended."""

@@ -17,7 +17,7 @@ import msgspec
 from mcpbus_actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
 
 from mcpbus.core.call import Call, Silence
-from mcpbus.core.notification import Emission, Progress
+from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.signals import Finished
 from mcpbus.core.stores.breaker import StoreDownError
@@ -117,7 +117,7 @@ class TaskActor:
 
     # -- the call speaks -------------------------------------------------------------------------
 
-    def _discard(self, said: Emission | Progress) -> None:
+    def _discard(self, said: OutboundNotification | Progress) -> None:
         said.receipt.discard(Reason.TASK)
 
     def _say(self, message: Say) -> None:
@@ -309,7 +309,7 @@ class TaskActor:
             system.spawn(TaskActor, self._task, self._tasks, None)  # reports it
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
-        Emission: _discard,
+        OutboundNotification: _discard,
         Progress: _discard,
         Say: _say,
         Ask: _ask,

@@ -17,11 +17,11 @@ import attrs
 import msgspec
 import trio
 
+from mcpbus.protocol.identity_enum import IdentityEnum
 from mcpbus.protocol.routes import Reason
-from mcpbus.protocol.symbol import Symbol
 
 
-class Verdict(Symbol):
+class Verdict(IdentityEnum):
     """The kinds of fate."""
 
     DELIVERED = "delivered"
@@ -60,7 +60,7 @@ _REFUSED = {reason: Fate(Verdict.REFUSED, reason) for reason in Reason}
 _DISCARDED = {reason: Fate(Verdict.DISCARDED, reason) for reason in Reason} | {Reason.LOST: LOST}
 
 
-class Place(Symbol):
+class Place(IdentityEnum):
     """Where a message without a fate is."""
 
     MAILBOX = "mailbox"

@@ -2,10 +2,10 @@
 
 from typing import NoReturn
 
-from mcpbus.protocol.symbol import Symbol
+from mcpbus.protocol.identity_enum import IdentityEnum
 
 
-class LogLevel(Symbol):
+class LogLevel(IdentityEnum):
     """A severity, ordered: `LogLevel.DEBUG < LogLevel.EMERGENCY`.
 
     No StrEnum, whose order would be that of the alphabet.

@@ -25,10 +25,10 @@ from mcpbus.protocol.errors import (
     ProtocolError,
     unsupported_protocol_version,
 )
-from mcpbus.protocol.symbol import Symbol
+from mcpbus.protocol.identity_enum import IdentityEnum
 
 
-class Era(Symbol):
+class Era(IdentityEnum):
     """How a client says who it is: once, by a handshake, or again in each request."""
 
     LEGACY = "legacy"

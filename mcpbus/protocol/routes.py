@@ -11,11 +11,11 @@ leave a choice, the row's note says which one was made.
 
 from collections.abc import Mapping, Sequence
 
+from mcpbus.protocol.identity_enum import IdentityEnum
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.symbol import Symbol
 
 
-class Kind(Symbol):
+class Kind(IdentityEnum):
     """The kinds of message that a server sends."""
 
     REPLY = "reply"
@@ -42,7 +42,7 @@ CHANGES = frozenset({Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED})
 LISTENING = frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT})
 
 
-class TransportKind(Symbol):
+class TransportKind(IdentityEnum):
     """How the client is connected, as far as it decides routes."""
 
     HTTP = "http"
@@ -57,7 +57,7 @@ class TransportKind(Symbol):
     """One channel for everything: stdio, HTTP+SSE, WebSocket, in process."""
 
 
-class StreamKind(Symbol):
+class StreamKind(IdentityEnum):
     """The streams to a client, by what they are for."""
 
     RESPONSE = "response"
@@ -70,14 +70,14 @@ class StreamKind(Symbol):
     """The connection's one channel."""
 
 
-class Hold(Symbol):
+class Hold(IdentityEnum):
     """What becomes of a message that can wait for its stream."""
 
     HOLD = "held"
     """Its session keeps it, within bounds, until a stream opens that may carry it."""
 
 
-class StreamState(Symbol):
+class StreamState(IdentityEnum):
     """How the stream is that a message belongs to and that cannot take it."""
 
     UNINITIALIZED = "the client has not sent initialized"
@@ -86,7 +86,7 @@ class StreamState(Symbol):
     ENDED = "the session has ended"
 
 
-class Reason(Symbol):
+class Reason(IdentityEnum):
     """Why a message was discarded."""
 
     NO_STREAM = "no stream that may carry it is there"
@@ -280,7 +280,7 @@ def render() -> str:
 
 
 def _table(
-    title: str, columns: Sequence[Symbol], cells: Mapping[tuple[Kind, Symbol], Route | Absence]
+    title: str, columns: Sequence[IdentityEnum], cells: Mapping[tuple[Kind, IdentityEnum], Route | Absence]
 ) -> list[str]:
     kinds = [kind for kind in Kind if any((kind, column) in cells for column in columns)]
     rows = [[title, *(column.name.lower() for column in columns)]]

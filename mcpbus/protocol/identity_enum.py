@@ -3,7 +3,7 @@
 import enum
 
 
-class Symbol(enum.Enum):
+class IdentityEnum(enum.Enum):
     """An enumeration whose members hash by identity, as they compare.
 
     `enum.Enum` hashes the member's name in Python code, which the look-ups of a single request do twenty times.

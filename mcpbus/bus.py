@@ -64,10 +64,16 @@ class Bus(Hub):
 
         options = read_http_options("bus.asgi()", http)
         if self.node is None:
-            return AsgiApp(self, Endpoint(self, options, response))
-        from mcpbus.cluster.front import Front  # noqa: PLC0415
+            endpoint = Endpoint(self, options, response)
+        else:
+            from mcpbus.cluster.front import Front  # noqa: PLC0415
 
-        return AsgiApp(self, Front(self.node, self, options, response))
+            endpoint = Front(self.node, self, options, response)
+        if options.access_log:
+            from mcpbus.transports.access_log import with_access_log  # noqa: PLC0415
+
+            endpoint = with_access_log(endpoint)
+        return AsgiApp(self, endpoint)
 
     async def serve(
         self,

@@ -144,6 +144,11 @@ def _http_options(command: _Command) -> _Command:
                 help="What a proxy takes off the paths of requests; HTTP+SSE clients are told it.",
             ),
             click.option(
+                "--access-log/--no-access-log",
+                default=None,
+                help=f"Whether to log a line about each request. [default: {_yes_no(_HTTP.access_log)}]",
+            ),
+            click.option(
                 "--certfile", type=click.Path(dir_okay=False), help="PEM certificate chain, for TLS."
             ),
             click.option(

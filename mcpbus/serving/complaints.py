@@ -1,56 +1,15 @@
-"""What the log says about clients. They decide how often there is something to say; so it is said no more often than is of use."""
+"""What the log says about the connections of clients."""
 
 import logging
 from typing import Final
 
-import attrs
-import trio
+from mcpbus.core import complaints
 
-_logger = logging.getLogger("mcpbus.serving")
-
-_SECONDS: Final = 60.0
-_MOST: Final = 10
-"""Lines of one kind that are written in so many seconds."""
+_logger: Final = logging.getLogger("mcpbus.serving")
 
 
-@attrs.define
-class _Kind:
-    """What was said of one kind lately.
-
-    Attributes:
-        until: When what was said before does not count any more, by trio's clock.
-        said: How many lines.
-        unsaid: How many more there were.
-    """
-
-    until: float
-    said: int = 0
-    unsaid: int = 0
-
-
-class Complaints:
-    """The warnings about the clients of one server: of each kind a few in a minute, and how many there were besides."""
+class Complaints(complaints.Complaints):
+    """The warnings about the connections to one server."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, _Kind] = {}
-
-    def warn(self, text: str, *args: object, exc_info: BaseException | None = None) -> None:
-        """Write a warning, or count it.
-
-        Args:
-            text: What is said, with places for the arguments, and so of which kind it is: one of few, never a client's text.
-            args: The arguments.
-            exc_info: What was raised, if that is to be seen.
-        """
-        now, kind = trio.current_time(), self._kinds.get(text)
-        more = 0
-        if kind is None or now >= kind.until:
-            more = 0 if kind is None else kind.unsaid
-            kind = self._kinds[text] = _Kind(now + _SECONDS)
-        elif kind.said == _MOST:
-            kind.unsaid += 1
-            return
-        kind.said += 1
-        if more:
-            text, args = f"{text} (and %d times more since the last line about it)", (*args, more)
-        _logger.warning(text, *args, exc_info=exc_info)
+        super().__init__(_logger)

@@ -12,7 +12,7 @@ import trio
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import Outgoing
-from mcpbus.transports.response import Opened, Rendering
+from mcpbus.transports.response import Opened
 
 _GATHER_SECONDS: Final = 0.001
 
@@ -39,7 +39,7 @@ class GatheringWriter(ABC):
     def __init__(self, opened: Opened, limits: Limits) -> None:
         self._stream = opened.stream
         self._writer = opened.writer
-        self._rendering = Rendering(opened)
+        self._rendering = opened.render()
         self._limits = limits
         self._gathers = False
         self._sending = False

@@ -39,8 +39,9 @@ from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
 from mcpbus.transports.http_sse import HttpSse
+from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
-from mcpbus.transports.response import Awaited, HttpRequest, Opened, Outlet, ReadyOutlet, ResponseWriter
+from mcpbus.transports.response import Awaited, HttpRequest, Opened, ReadyOutlet, ResponseWriter
 from mcpbus.transports.resumption import resume
 from mcpbus.transports.websocket import WebSockets
 
@@ -77,15 +78,18 @@ class Endpoint:
             bus.backend.open_to_all()
         self.options = options
         self.exchange: Exchange[Session] = Exchange(options, Directory(bus), metadata)
-        self.websockets = WebSockets(bus, self.exchange)
+        self._refusals = Refusals()
+        self.websockets = WebSockets(bus, self.exchange, self._refusals)
         self._proxied = self.exchange.proxies is not None
         self._auth = auth
         self._authenticates = bus.backend.authenticate is not None
         self._bus = bus
         self._backend = bus.backend
         stateless = options.sessions == "stateless"
-        self._responder = Responder(bus, response, stateless=stateless)
-        self._sse = HttpSse(bus, self.exchange) if options.http_sse and not stateless else None
+        self._responder = Responder(bus, response, self._refusals, stateless=stateless)
+        self._sse = (
+            HttpSse(bus, self.exchange, self._refusals) if options.http_sse and not stateless else None
+        )
 
     @property
     def limits(self) -> Limits:
@@ -137,13 +141,15 @@ class Endpoint:
         if not cleared:
             verdict = self._judge(head)
             if isinstance(verdict, Answer):
-                return verdict
+                return self._refuse(verdict, head, outlet.peer)
         serve = self._post if cleared else self._judge_and_serve
         auth = self._auth
         if auth is not None:
             found = auth.recall(head, outlet.peer)
             if found is not None:
-                return found if isinstance(found, Answer) else serve(head, body, found, outlet)
+                if isinstance(found, Answer):
+                    return self._refuse(found, head, outlet.peer)
+                return serve(head, body, found, outlet)
         elif not self._authenticates:
             return serve(head, body, None, outlet)
         eager = EagerTask(
@@ -158,7 +164,9 @@ class Endpoint:
         self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
     ) -> Answer | EagerTask | None:
         if head.verb != "POST":
-            return self._get(head, principal, outlet) if head.verb == "GET" else self._delete(head, principal)
+            if head.verb == "GET":
+                return self._get(head, principal, outlet)
+            return self._delete(head, principal, outlet.peer)
         wanted = self.exchange.judge_post(head)
         if isinstance(wanted, NeedsBody):
             if len(body) <= wanted.limit:
@@ -176,7 +184,10 @@ class Endpoint:
         """Ask who sends a request, and serve it."""
         try:
             principal, refused = await authorize(self._backend, head, outlet.peer)
-            result = serve(head, body, principal, outlet) if refused is None else refused
+            if refused is None:
+                result = serve(head, body, principal, outlet)
+            else:
+                result = self._refuse(refused, head, outlet.peer)
             if isinstance(result, Answer):
                 outlet.finish(result)
                 return
@@ -201,14 +212,14 @@ class Endpoint:
             return None
         verdict = _POST if http.cleared else self._judge(head)
         if isinstance(verdict, Answer):
-            return verdict
+            return self._refuse(verdict, head, http.peer)
         principal, refused = await authorize(self._backend, head, http.peer)
         if refused is not None:
-            return refused
+            return self._refuse(refused, head, http.peer)
         if verdict.verb == "POST":
             return await self._serve_post(http, principal)
         if verdict.verb == "DELETE":
-            return self._delete(head, principal)
+            return self._delete(head, principal, http.peer)
         return await self._serve_get(http, principal)
 
     async def stream(self, http: HttpRequest, opened: Opened) -> None:
@@ -249,11 +260,15 @@ class Endpoint:
             peer = self.exchange.origin(head, peer)
         return self._responder.carry_out(decision, head, principal, peer, outlet)
 
+    def _refuse(self, refusal: Answer, head: Head, peer: Peer) -> Answer:
+        """Tell the log why a request is refused, if this is what the answer is; return the answer."""
+        return self._refusals.note(refusal, head, self.exchange.origin(head, peer))
+
     def _refused(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
         """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
         insufficient = self._lacking(principal)
         if insufficient is not None:
-            return insufficient
+            return self._refuse(insufficient, head, peer)
         if refusal is self.exchange.too_large:
             owner = owner_of(principal, self.exchange.origin(head, peer))
             self._bus.reached.note("max_body_bytes", owner, "a message was refused")
@@ -275,19 +290,18 @@ class Endpoint:
             return refused
         return self._responder.admit(self.exchange.judge_get(head, principal))
 
-    def _get(self, head: Head, principal: Any, outlet: Outlet) -> Answer | None:
+    def _get(self, head: Head, principal: Any, outlet: ReadyOutlet) -> Answer | None:
         decision = self._judge_get(head, principal)
         if isinstance(decision, Answer):
-            return decision
+            return self._refuse(decision, head, outlet.peer)
         self._responder.open(decision, principal, outlet)
         return None
 
-    def _delete(self, head: Head, principal: Any) -> Answer:
-        refused = self._lacking(principal)
-        if refused is not None:
-            return refused
-        decision = self.exchange.judge_delete(head, principal)
-        return decision if isinstance(decision, Answer) else self._responder.end(decision)
+    def _delete(self, head: Head, principal: Any, peer: Peer) -> Answer:
+        decision = self._lacking(principal) or self.exchange.judge_delete(head, principal)
+        if isinstance(decision, Answer):
+            return self._refuse(decision, head, peer)
+        return self._responder.end(decision)
 
     # -- what waits --------------------------------------------------------------------------------
 
@@ -320,7 +334,7 @@ class Endpoint:
     async def _serve_get(self, http: HttpRequest, principal: Any) -> Answer | None:
         decision = self._judge_get(http.head, principal)
         if isinstance(decision, Answer):
-            return decision
+            return self._refuse(decision, http.head, http.peer)
         if decision.last_event_id is not None:
             await resume(self._bus, http, decision.session, decision.last_event_id, principal)
             return None

@@ -26,6 +26,7 @@ from mcpbus.protocol.principals import is_same
 from mcpbus.transports import answers
 from mcpbus.transports.authorizing import Asked, authorize, lacking, refuse_lacking
 from mcpbus.transports.duplex import Channel
+from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.response import HttpRequest, watch
 
 _VERBS: Final = b"GET, POST"
@@ -41,11 +42,13 @@ class HttpSse:
     Args:
         bus: The bus.
         exchange: The endpoint's own judge, for what is asked of every client.
+        refusals: Is told what is refused.
     """
 
-    def __init__(self, bus: Hub, exchange: Exchange[Session]) -> None:
+    def __init__(self, bus: Hub, exchange: Exchange[Session], refusals: Refusals) -> None:
         self._bus = bus
         self._exchange = exchange
+        self._refusals = refusals
         self._channels: dict[str, Channel] = {}
 
     async def serve(self, http: HttpRequest) -> None:
@@ -54,14 +57,12 @@ class HttpSse:
         Raises:
             trio.BrokenResourceError: The client went away before its request was complete.
         """
-        refused = self._judge_head(http.head)
+        principal, refused = None, self._judge_head(http.head)
+        if refused is None:
+            principal, refused = await authorize(self._bus.backend, http.head, http.peer)
+            refused = refused or self._lacking(principal)
         if refused is not None:
-            await http.answer(refused)
-            return
-        principal, refused = await authorize(self._bus.backend, http.head, http.peer)
-        refused = refused or self._lacking(principal)
-        if refused is not None:
-            await http.answer(refused)
+            await self._answer(http, refused)
             return
         if http.head.verb == "GET":
             await self._open(http, principal)
@@ -69,11 +70,17 @@ class HttpSse:
             try:
                 reply = await self._receive(http, principal)
             except Overloaded as error:
-                reply = answers.overload(error)
+                await http.answer(answers.overload(error))
+                return
             if reply is self._exchange.too_large:
                 owner = owner_of(principal, self._exchange.origin(http.head, http.peer))
                 self._bus.reached.note("max_body_bytes", owner, "a message was refused")
-            await http.answer(reply)
+            await self._answer(http, reply)
+
+    async def _answer(self, http: HttpRequest, reply: Answer) -> None:
+        """Send an answer, and tell the log of it if it is a refusal."""
+        peer = self._exchange.origin(http.head, http.peer)
+        await http.answer(self._refusals.note(reply, http.head, peer))
 
     def _judge_head(self, head: Head) -> Answer | None:
         refused = self._exchange.judge_caller(head)

@@ -38,6 +38,7 @@ from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports import answers
 from mcpbus.transports.answers import GET_FORM, JSON_HEADERS, LISTEN_FORM, Form
 from mcpbus.transports.batches import begin_batch
+from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.response import Opened, Outlet, ReadyOutlet
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
@@ -61,16 +62,18 @@ class Responder:
     Args:
         bus: The bus.
         response: The form of answers: chosen late for each ("auto"), always JSON, or always an SSE stream.
+        refusals: Is told what is refused.
         stateless: Whether there are no legacy sessions.
 
     Raises:
         ValueError: There is no such form.
     """
 
-    def __init__(self, bus: Hub, response: ResponseMode, *, stateless: bool) -> None:
+    def __init__(self, bus: Hub, response: ResponseMode, refusals: Refusals, *, stateless: bool) -> None:
         if response not in {"auto", "json", "sse"}:
             raise ValueError(f"response is {response!r}: it must be 'auto', 'json' or 'sse'")
         self._bus = bus
+        self._refusals = refusals
         self._stateless = stateless
         preferred = Form(json=response != "sse", sse=response != "json")
         narrowed = {
@@ -101,7 +104,7 @@ class Responder:
                 # 202 also where nobody waits for it: a 4xx would make some clients give up.
                 dispatcher.answer(decision.response, decision.session)
                 return ACCEPTED
-        return decision
+        return self._refusals.note(decision, head, peer)
 
     def serve(
         self, decision: Serve[Session], head: Head, principal: Any, peer: Peer, outlet: Outlet

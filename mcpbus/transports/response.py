@@ -34,6 +34,10 @@ class Opened(msgspec.Struct, frozen=True):
     form: Form
     revision: Revision | None
 
+    def render(self, *, started: bool = False) -> "Rendering":
+        """Begin to make the answer of what the stream says; see `Rendering`."""
+        return Rendering(self, started=started)
+
 
 class Awaited(Protocol):
     """A request whose handler waits, before anything was said."""
@@ -263,7 +267,7 @@ class ResponseWriter:
         self._http = http
         self._stream = opened.stream
         self._writer = opened.writer
-        self._rendering = Rendering(opened, started=started)
+        self._rendering = opened.render(started=started)
         self._batch: list[Outgoing] | None = []
         self._held = 0
 

@@ -23,6 +23,7 @@ from mcpbus.protocol.websocket import SUBPROTOCOL, CloseCode
 from mcpbus.transports import answers
 from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
 from mcpbus.transports.duplex import Channel
+from mcpbus.transports.refusals import Refusals
 
 
 class WebSockets:
@@ -31,11 +32,13 @@ class WebSockets:
     Args:
         bus: The bus.
         exchange: The endpoint's own judge, for what is asked of every client.
+        refusals: Is told what is refused.
     """
 
-    def __init__(self, bus: Hub, exchange: Exchange[Session]) -> None:
+    def __init__(self, bus: Hub, exchange: Exchange[Session], refusals: Refusals) -> None:
         self._bus = bus
         self._exchange = exchange
+        self._refusals = refusals
 
     @property
     def max_bytes(self) -> int:
@@ -60,12 +63,10 @@ class WebSockets:
     def judge(self, head: Head) -> Answer | None:
         """Return why there is no WebSocket for a request to upgrade, as far as that has nothing to do with how it asks."""
         refused = self._exchange.judge_caller(head)
-        if refused is not None:
-            return refused
         options = self._exchange.options
-        if not options.websocket or head.path != options.path:
-            return answer(404, b"text/plain", b"Not found: there is no WebSocket here\n")
-        return None
+        if refused is None and (not options.websocket or head.path != options.path):
+            refused = answer(404, b"text/plain", b"Not found: there is no WebSocket here\n")
+        return None if refused is None else self._refusals.note(refused, head, None)
 
     async def open(self, head: Head, peer: Peer, offered: Sequence[str]) -> Answer | Channel:
         """Open a connection for a request to upgrade that `judge` lets pass.
@@ -79,11 +80,9 @@ class WebSockets:
             The channel, whose block has to be left; or what the request is refused with. Then nothing was allocated.
         """
         principal, refused = await authorize(self._bus.backend, head, peer)
+        refused = refused or refuse_lacking(self._bus.backend, lacking(self._bus.backend, principal))
         if refused is not None:
-            return refused
-        refused = refuse_lacking(self._bus.backend, lacking(self._bus.backend, principal))
-        if refused is not None:
-            return refused
+            return self._refusals.note(refused, head, self._exchange.origin(head, peer))
         if offered and SUBPROTOCOL not in offered:
             return refusal(
                 400, invalid_request(f"Sec-WebSocket-Protocol must offer {SUBPROTOCOL}, or nothing")

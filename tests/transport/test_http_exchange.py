@@ -189,9 +189,10 @@ def test_a_delete_ends_the_session():  # W-35
 # -- beside the endpoint -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("path", "beside"), [("/mcp", "/health"), ("/", "/health"), ("/a/b", "/a/health")])
-def test_health_is_beside_the_endpoint_whoever_asks(path, beside):
-    verdict = judge(make_head("GET", beside, host="10.0.0.7", accept=None), path=path)
+@pytest.mark.parametrize("name", ["health", "healthz"])
+@pytest.mark.parametrize(("path", "beside"), [("/mcp", "/"), ("/", "/"), ("/a/b", "/a/")])
+def test_health_is_beside_the_endpoint_whoever_asks(path, beside, name):
+    verdict = judge(make_head("GET", beside + name, host="10.0.0.7", accept=None), path=path)
     assert (verdict.status, verdict.body) == (200, b'{"status":"ok"}')
 
 

@@ -76,7 +76,7 @@ def _check_root_path(_: object, __: object, path: str) -> None:
 
 
 def _check_sse_path(options: "HttpOptions", _: object, path: str) -> None:
-    if options.http_sse and path in {options.path, options.health_path}:
+    if options.http_sse and path in {options.path, *options.health_paths}:
         raise ValueError(f"sse_path is {path!r}, where something else is: choose another, or http_sse=False")
 
 
@@ -95,6 +95,7 @@ class HttpFields(TypedDict, total=False):
     websocket: bool
     param_headers: Literal["required", "optional"]
     root_path: str
+    access_log: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -102,7 +103,7 @@ class HttpOptions:
     """How the endpoint is served.
 
     Attributes:
-        path: Where it is, below the mount point. `/health` answers beside it.
+        path: Where it is, below the mount point. `/health` and `/healthz` answer beside it.
         allowed_hosts: What the Host field may name besides the loopback names (localhost, 127.0.0.0/8, [::1]): `name` with
             any port, `name:port`, or `*` for anything.
         allowed_origins: What the Origin field may name besides loopback origins: `scheme://host[:port]` exactly, or `*`.
@@ -121,6 +122,7 @@ class HttpOptions:
             (`required`), or may leave the fields out (`optional`). One that says something else is refused in any case.
         root_path: What a proxy takes off the paths of requests, such as `/tools`, which clients of HTTP+SSE have to be told. By
             default what the ASGI server says of it, in its scope's `root_path`.
+        access_log: Whether each request has a line in the log, by the logger `mcpbus.access`.
 
     Raises:
         ValueError: An option cannot be right; the message says what would be.
@@ -144,11 +146,13 @@ class HttpOptions:
         default="required", validator=in_(("required", "optional"))
     )
     root_path: str = attrs.field(default="", validator=_check_root_path)
+    access_log: bool = False
 
     @property
-    def health_path(self) -> str:
-        """Where it says whether all is well: beside the endpoint."""
-        return self.path.rpartition("/")[0] + "/health"
+    def health_paths(self) -> tuple[str, str]:
+        """Where it says whether all is well: beside the endpoint, under both names that probes ask for."""
+        beside = self.path.rpartition("/")[0]
+        return f"{beside}/health", f"{beside}/healthz"
 
 
 def judge_host(headers: Headers, options: HttpOptions) -> ProtocolError | None:

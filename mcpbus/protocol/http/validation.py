@@ -84,7 +84,7 @@ _REMEMBERED: Final = 256
 
 
 def health(status: str, code: int = 200, *extra: tuple[bytes, bytes]) -> Answer:
-    """What `/health` answers, for whoever decides where to send traffic.
+    """What `/health` and `/healthz` answer, for whoever decides where to send traffic.
 
     Args:
         status: one word, such as `ok` or `draining`.
@@ -111,7 +111,7 @@ class Exchange(Generic[SessionT]):
 
     __slots__ = (
         "_accepted",
-        "_health_path",
+        "_health_paths",
         "directory",
         "metadata",
         "needs_body",
@@ -126,7 +126,7 @@ class Exchange(Generic[SessionT]):
         self.options = options
         self.directory = directory
         self.metadata = metadata
-        self._health_path = options.health_path
+        self._health_paths = set(options.health_paths) - {options.path}
         self.proxies = Proxies(options.trusted_proxies) if options.trusted_proxies else None
         self.needs_body: Final = NeedsBody(options.max_body_bytes)
         fault = f"the body is longer than {options.max_body_bytes} bytes, the option max_body_bytes"
@@ -176,7 +176,7 @@ class Exchange(Generic[SessionT]):
         """
         if head.path == self.options.path:
             return self._verbs(head.headers)
-        return b"GET, HEAD" if head.path == self._health_path or origin.is_well_known(head.path) else None
+        return b"GET, HEAD" if head.path in self._health_paths or origin.is_well_known(head.path) else None
 
     def origin(self, head: Head, peer: Peer) -> Peer:
         """From where a request really comes that came from this peer."""
@@ -203,7 +203,7 @@ class Exchange(Generic[SessionT]):
 
     def is_health(self, head: Head) -> bool:
         """Whether this is a probe of `/health`, beside the endpoint; `judge_head` answers that all is well."""
-        return head.path == self._health_path != self.options.path and head.verb in {"GET", "HEAD"}
+        return head.path in self._health_paths and head.verb in {"GET", "HEAD"}
 
     def cors_headers(self, head: Head) -> list[tuple[bytes, bytes]]:
         """What to add to the answer, whatever it is, so that a page of an allowed origin can read it."""

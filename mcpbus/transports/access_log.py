@@ -1,0 +1,192 @@
+"""The access log: a line for each HTTP request when its answer begins. It is off by default, and then costs nothing."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, cast
+
+import trio
+from mcpbus_actors import EagerTask
+
+from mcpbus.core.outbox import Outgoing
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.owners import Peer
+from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.duplex import Channel
+from mcpbus.transports.endpoint import Endpoint
+from mcpbus.transports.refusals import plain
+from mcpbus.transports.response import Awaited, HttpRequest, Opened, ReadyOutlet, Rendering
+from mcpbus.transports.websocket import WebSockets
+
+_log: Final = logging.getLogger("mcpbus.access")
+
+_STREAM: Final = "stream"
+
+
+def with_access_log(endpoint: Endpoint) -> Endpoint:
+    """Return the endpoint with an access log."""
+    return cast("Endpoint", _LoggedEndpoint(endpoint))
+
+
+class _LoggedEndpoint:
+    """An endpoint, of which some methods have a line written; see `Endpoint`."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._origin = endpoint.exchange.origin
+        self.websockets = _LoggedWebSockets(endpoint.websockets, self._origin)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._endpoint, name)
+
+    def respond(
+        self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
+    ) -> Answer | EagerTask | None:
+        line = _Line(head, self._origin(head, outlet.peer))
+        result = self._endpoint.respond(head, body, _LoggedOutlet(outlet, line), cleared=cleared)
+        return line.answered(result) if isinstance(result, Answer) else result
+
+    async def serve(self, http: HttpRequest) -> Answer | None:
+        line = _Line(http.head, self._origin(http.head, http.peer))
+        answer = await self._endpoint.serve(cast("HttpRequest", _LoggedRequest(http, line)))
+        return None if answer is None else line.answered(answer)
+
+
+class _LoggedWebSockets:
+    """The same for WebSockets; each has a line when it is opened."""
+
+    def __init__(self, websockets: WebSockets, origin: Callable[[Head, Peer], Peer]) -> None:
+        self._websockets = websockets
+        self._origin = origin
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._websockets, name)
+
+    async def open(self, head: Head, peer: Peer, offered: Sequence[str]) -> Answer | Channel:
+        line = _Line(head, self._origin(head, peer))
+        opened = await self._websockets.open(head, peer, offered)
+        if isinstance(opened, Answer):
+            return line.answered(opened)
+        line.write(101, "WebSocket")
+        return opened
+
+
+class _Line:
+    """The line about one request.
+
+    Args:
+        head: The request.
+        peer: From where it came.
+    """
+
+    __slots__ = ("_began", "_head", "_peer")
+
+    def __init__(self, head: Head, peer: Peer) -> None:
+        self._head = head
+        self._peer = peer
+        self._began = time.perf_counter()
+
+    def answered(self, answer: Answer) -> Answer:
+        """Write the line of a whole answer, and return that."""
+        self.write(answer.status, f"{len(answer.body)} bytes")
+        return answer
+
+    def write(self, status: int, what: str) -> None:
+        """Write the line.
+
+        Args:
+            status: The HTTP status.
+            what: What the answer is.
+        """
+        head = self._head
+        _log.info(
+            "%s %s %s %s: %d, %s after %.1f ms",
+            self._peer,
+            plain(head.verb),
+            plain(head.path),
+            plain(head.headers.get(b"mcp-method") or "-"),
+            status,
+            what,
+            (time.perf_counter() - self._began) * 1000,
+        )
+
+
+class _LoggedOutlet:
+    """The outlet of a request that has a line in the log."""
+
+    __slots__ = ("_line", "_outlet", "peer")
+
+    def __init__(self, outlet: ReadyOutlet, line: _Line) -> None:
+        self._outlet = outlet
+        self._line = line
+        self.peer = outlet.peer
+
+    @property
+    def scope(self) -> trio.CancelScope:
+        return self._outlet.scope
+
+    def open(self, opened: Opened) -> None:
+        self._outlet.open(
+            _LoggedOpened(opened.stream, opened.writer, opened.form, opened.revision, self._line)
+        )
+
+    def wait(self, request: Awaited, quiet: float) -> "ReadyOutlet | None":
+        ready = self._outlet.wait(request, quiet)
+        return None if ready is None else _LoggedOutlet(ready, self._line)
+
+    def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+        self._outlet.answer_apart(lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line))))
+
+    def finish(self, answer: Answer) -> None:
+        self._outlet.finish(self._line.answered(answer))
+
+    def fail(self, failure: BaseException) -> None:
+        self._outlet.fail(failure)
+        self._line.write(500, "a failure")
+
+
+class _LoggedOpened(Opened, frozen=True):
+    """A stream whose request has a line in the log."""
+
+    line: _Line
+
+    def render(self, *, started: bool = False) -> Rendering:
+        return _LoggedRendering(self, self.line, started=started)
+
+
+class _LoggedRendering(Rendering):
+    __slots__ = ("_line",)
+
+    def __init__(self, opened: Opened, line: _Line, *, started: bool) -> None:
+        super().__init__(opened, started=started)
+        self._line = line
+
+    def begin(self, batch: list[Outgoing] | None) -> Answer | HeaderList | None:
+        begun = super().begin(batch)
+        if isinstance(begun, Answer):
+            return self._line.answered(begun)
+        if begun is not None:
+            self._line.write(200, _STREAM)
+        return begun
+
+
+class _LoggedRequest:
+    """A request that has a line in the log, and is answered by who serves it."""
+
+    __slots__ = ("_http", "_line", "head", "peer")
+
+    def __init__(self, http: HttpRequest, line: _Line) -> None:
+        self._http = http
+        self._line = line
+        self.head = http.head
+        self.peer = http.peer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._http, name)
+
+    async def answer(self, reply: Answer) -> None:
+        await self._http.answer(self._line.answered(reply))
+
+    async def start_stream(self, headers: HeaderList) -> None:
+        self._line.write(200, _STREAM)
+        await self._http.start_stream(headers)

@@ -1,0 +1,145 @@
+"""What the log says of requests: of those that are refused, why; of all, if that is wanted, what was answered."""
+
+import logging
+import re
+
+import msgspec
+import pytest
+import trio
+
+from mcpbus import Context, Server, Unauthorized
+from mcpbus.testing import open_bus, open_probe
+from mcpbus.transports.refusals import plain
+
+JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+
+
+def make_server(**options):
+    server = Server("s", **options)
+
+    @server.tool
+    async def echo(text: str = "hi") -> str:
+        return text
+
+    @server.tool
+    async def wait() -> str:
+        await trio.sleep(1)
+        return "waited"
+
+    @server.tool
+    async def chat(ctx: Context) -> str:
+        await ctx.progress(1)
+        await trio.sleep(1)
+        return "said"
+
+    return server
+
+
+async def authenticate(head):
+    if head.headers.get("authorization") != "Bearer right":
+        raise Unauthorized
+    return "ada"
+
+
+@pytest.fixture
+def lines(caplog):
+    caplog.set_level(logging.INFO, "mcpbus")
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+REFUSED = {
+    "a host": (
+        {"headers": {"host": "evil.example"}},
+        "refused with 403: POST /mcp from 127.0.0.1: Host 'evil",
+    ),
+    "an origin": (
+        {"headers": {"origin": "https://evil.example"}},
+        "refused with 403: POST /mcp from 127.0.0.1: Origin 'https://evil",
+    ),
+    "nobody": ({}, "refused with 401: POST /mcp from 127.0.0.1: who is asking is not known"),
+    "a path": (
+        {"target": "/other"},
+        "refused with 404: POST /other from 127.0.0.1: Not found: the MCP endpoint is /mcp",
+    ),
+    "a session": (
+        {"headers": {"authorization": "Bearer right", "mcp-session-id": "gone"}},
+        "refused with 404: POST /mcp from 127.0.0.1: Session not found",
+    ),
+    "HTTP+SSE of nobody": (
+        {"verb": "GET", "target": "/sse", "headers": {"accept": "text/event-stream"}},
+        "refused with 401: GET /sse from 127.0.0.1: who is asking is not known",
+    ),
+    "a session of HTTP+SSE": (
+        {"target": "/sse?session_id=gone", "headers": {"authorization": "Bearer right"}},
+        "refused with 404: POST /sse from 127.0.0.1: Session not found",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_what_is_refused_is_told_with_its_reason(what, lines, autojump_clock):
+    asked, told = REFUSED[what]
+    async with (
+        open_bus(make_server(authenticate=authenticate)) as bus,
+        open_probe(bus.asgi()) as probe,
+    ):
+        body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        answer = await probe.send(
+            asked.get("verb", "POST"),
+            body,
+            headers={**JSON, "mcp-protocol-version": "2025-11-25", **asked.get("headers", {})},
+            target=asked.get("target"),
+        ).ended()
+    assert answer.status in {401, 403, 404}
+    assert len(lines()) == 1
+    assert lines()[0].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("/mcp", "/mcp"), ("/a\x1b[2J\n", r"'/a\x1b[2J\n'"), ("x" * 999, f"'{'x' * 200}'")]
+)
+def test_what_clients_say_is_one_line_that_steers_no_terminal(text, told):
+    assert plain(text) == told
+
+
+async def test_a_client_that_is_refused_again_and_again_fills_no_log(lines, autojump_clock):
+    async with open_bus(make_server()) as bus, open_probe(bus.asgi()) as probe:
+        for _ in range(25):
+            await probe.send("POST", b"{}", target="/other").ended()
+        await trio.sleep(60)
+        await probe.send("POST", b"{}", target="/other").ended()
+    assert len(lines()) == 11
+    assert lines()[-1].endswith("(and 15 times more since the last line about it)")
+
+
+async def test_what_is_served_is_not_told_by_default(lines, autojump_clock):
+    async with open_bus(make_server()) as bus, open_probe(bus.asgi()) as probe:
+        for tool in ("echo", "wait", "chat"):
+            await probe.request("tools/call", {"name": tool}).ended()
+    assert lines() == []
+
+
+async def test_the_access_log_has_a_line_for_each_answer(lines, autojump_clock):
+    async with open_bus(make_server()) as bus, open_probe(bus.asgi(access_log=True)) as probe:
+        for tool in ("echo", "wait", "chat", "missing"):
+            await probe.request("tools/call", {"name": tool, "_meta": {"progressToken": 1}}).ended()
+        session = await probe.initialize("2025-11-25")
+        stream = session.get()
+        await stream.begun()
+        await session.delete().ended()
+        sse = probe.send("GET", headers={"accept": "text/event-stream"}, target="/sse")
+        await sse.begun()
+        await probe.send("GET", target="/healthz").ended()
+    told = [re.sub(r" after \d+\.\d ms$", "", line) for line in lines()]
+    assert [re.sub(r"\d+ bytes", "N bytes", line) for line in told if not line.startswith("refused")] == [
+        "127.0.0.1 POST /mcp tools/call: 200, N bytes",
+        "127.0.0.1 POST /mcp tools/call: 200, N bytes",
+        "127.0.0.1 POST /mcp tools/call: 200, stream",
+        "127.0.0.1 POST /mcp tools/call: 400, N bytes",
+        "127.0.0.1 POST /mcp -: 200, N bytes",
+        "127.0.0.1 POST /mcp -: 202, N bytes",
+        "127.0.0.1 GET /mcp -: 200, stream",
+        "127.0.0.1 DELETE /mcp -: 204, N bytes",
+        "127.0.0.1 GET /sse -: 200, stream",
+        "127.0.0.1 GET /healthz -: 200, N bytes",
+    ]

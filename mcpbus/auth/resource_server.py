@@ -122,9 +122,9 @@ class ResourceServer:
 
     async def find(self, head: Head) -> Principal | Answer:
         """See `Authorizer`."""
-        token, raw = read_token(head.headers), head.headers.raw(b"authorization")
-        assert token is not None  # noqa: S101 - `recall` has read it
-        assert isinstance(raw, bytes)  # noqa: S101 - as above
+        raw = head.headers.raw(b"authorization")
+        assert isinstance(raw, bytes)  # noqa: S101 - `recall` has read it
+        token = raw.decode().strip(" \t").rpartition(" ")[2]
         try:
             verified = await self.verifier.verify(token, self.resource, self.clock())
         except InvalidTokenError as error:

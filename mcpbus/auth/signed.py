@@ -3,7 +3,6 @@
 from binascii import a2b_base64
 from typing import Any, Final
 
-import attrs
 import msgspec
 
 from mcpbus.auth.verifier import InvalidTokenError
@@ -23,8 +22,7 @@ class SignatureHeader(msgspec.Struct):
     crit: Any = msgspec.UNSET
 
 
-@attrs.frozen
-class SignedToken:
+class SignedToken(msgspec.Struct):
     """A token, whose signature is still to be verified.
 
     Attributes:

@@ -146,6 +146,13 @@ AIMS = (
     _mix("python-sdk-uvicorn", 8),
     *(aim for part in PARTS for aim in _of_part(part)),
     Aim(
+        "token that was not seen before, beyond the check of its signature",
+        _figure("first-token", "mcpbus", 0, "beyond_us"),
+        30,
+        at_least=False,
+        unit="µs",
+    ),
+    Aim(
         "call with 10 notifications: mcpbus over the best peer",
         _ratio_to_best("chatter", 10, "mcpbus"),
         3,

@@ -3,6 +3,7 @@
 from benchmarks.scenarios.actors import Actors
 from benchmarks.scenarios.chatter import Chatter
 from benchmarks.scenarios.fan_out import GetFanOut, ListenFanOut
+from benchmarks.scenarios.first_token import FirstToken
 from benchmarks.scenarios.in_process import InProcess
 from benchmarks.scenarios.latency import Latency
 from benchmarks.scenarios.memory import IdleGets, IdleListens, IdleSessions
@@ -31,6 +32,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Resume(),
     InProcess(),
     SessionBytes(),
+    FirstToken(),
     Actors(),
 )
 

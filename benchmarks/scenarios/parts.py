@@ -8,6 +8,7 @@ from benchmarks.dialect import BENCH, uuid
 from benchmarks.mixture import CLIENTS, proxy_fields, tool_name, traceparent
 from benchmarks.scenarios.part import Part
 from benchmarks.servers.parts import ALIKE
+from benchmarks.tokens import make_issuer, make_token
 from benchmarks.traffic import CONNECTIONS, InTwo, Reconnecting, Traffic
 
 LATER, IN_A_THREAD = tool_name(0), tool_name(5)
@@ -16,7 +17,7 @@ SESSIONS_EACH = 32
 TEN = 10
 
 _STREAMS = {"BENCH_STREAMS": "1"}
-_AUTHENTICATION = {"BENCH_AUTHENTICATION": "1"}
+_AUTHORIZATION = {"BENCH_AUTHORIZATION": "1"}
 _IN_MEMORY = {**_STREAMS, "BENCH_RESUMPTION": "1"}
 _IN_SQLITE = {**_STREAMS, "BENCH_RESUMPTION": "sqlite"}
 
@@ -32,9 +33,11 @@ def _in_sessions(call: Call, each: int = 1) -> Traffic:
     return Traffic(calls=calls, sessions=[BENCH] * each)
 
 
-def _with_token(user: int) -> Call:
-    """Return a call with a bearer token of 1 kB."""
-    return Call(fields=(f"Authorization: Bearer {f'user-{user}.'.ljust(1_000, 'x')}",))
+def _authorized(users: int) -> Traffic:
+    """Return calls with a signed token of 1 kB each, of so many users in turn."""
+    issuer = make_issuer()
+    fields = (f"Authorization: Bearer {make_token(issuer, user)}" for user in range(users))
+    return Traffic(calls=[Call(fields=(field,)) for field in fields])
 
 
 def _saying(count: int, tool: str = "chatter") -> Call:
@@ -67,12 +70,18 @@ PARTS = (
         aim=1.3,
         peers={"rmcp": 1.0},
     ),
-    Part("token", "a bearer token of 1 kB", _one(_with_token(0)), environment=_AUTHENTICATION, aim=1.25),
+    Part(
+        "token",
+        "a signed token of 1 kB that was seen before",
+        _authorized(1),
+        environment=_AUTHORIZATION,
+        aim=1.15,
+    ),
     Part(
         "tokens",
-        "bearer tokens of 1 kB, of a thousand users",
-        Traffic(calls=[_with_token(user) for user in range(USERS)]),
-        environment=_AUTHENTICATION,
+        "signed tokens of 1 kB, of a thousand users in turn",
+        _authorized(USERS),
+        environment=_AUTHORIZATION,
         aim=1.25,
     ),
     Part("trace", "a `traceparent` in `_meta`", _one(Call(meta={"traceparent": traceparent()})), aim=1.3),

@@ -20,19 +20,15 @@ from benchmarks.peers.peer import HOST
 from benchmarks.servers.mixed import add_mixture
 from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_plain
+from benchmarks.tokens import make_resource_server
 from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.program import until_signalled
-from mcpbus.protocol.http.messages import Head
 from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
 
-
-async def authenticate(head: Head) -> str | None:
-    """Tell who has a token, by its first word; who has none is nobody, and may call too."""
-    return head.headers.get("authorization", "").removeprefix("Bearer ").partition(".")[0] or None
-
-
 server = Server(
-    "bench", version="1", authenticate=authenticate if "BENCH_AUTHENTICATION" in os.environ else None
+    "bench",
+    version="1",
+    auth=make_resource_server() if "BENCH_AUTHORIZATION" in os.environ else None,
 )
 add_mixture(server)
 add_parts(server)

@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+import trio
 
 from benchmarks import aims, machine, report
+from benchmarks.answers import WrongAnswer
 from benchmarks.client import connect, exchange
 from benchmarks.dialect import Dialect
 from benchmarks.load import Load, load
@@ -17,7 +19,7 @@ from benchmarks.plots import PARTS as PICTURE
 from benchmarks.process import running
 from benchmarks.results import Measured, Missing, Results
 from benchmarks.runner import Runner
-from benchmarks.scenarios import SCENARIOS, part
+from benchmarks.scenarios import SCENARIOS, first_token, part
 from benchmarks.scenarios.part import Part
 from benchmarks.scenarios.parts import PARTS
 from benchmarks.servers import OURS
@@ -25,12 +27,19 @@ from benchmarks.traffic import Traffic
 from benchmarks.usage import processor_seconds
 
 BY_NAME = {each.name: each for each in PARTS}
+GUARDED = sorted(name for name, each in BY_NAME.items() if "BENCH_AUTHORIZATION" in each.environment)
 [BUS] = [peer for peer in OURS if peer.name == "mcpbus"]
 
 
 @pytest.fixture(scope="module")
 def bus():
-    with running(BUS, {"BENCH_AUTHENTICATION": "1", "BENCH_RESUMPTION": "sqlite"}) as target:
+    with running(BUS, {"BENCH_RESUMPTION": "sqlite"}) as target:
+        yield target
+
+
+@pytest.fixture(scope="module")
+def guarded_bus():
+    with running(BUS, {"BENCH_AUTHORIZATION": "1"}) as target:
         yield target
 
 
@@ -48,10 +57,23 @@ def test_names_and_titles_are_unique():
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", sorted(BY_NAME.keys() - GUARDED))
 def test_the_bus_answers_each_part(bus, name):
     with BY_NAME[name].traffic.to(bus) as conversations:
         assert load(bus, conversations, 0.0, least=1).late == len(conversations)
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_bus_that_wants_tokens_answers_those_who_bring_them(guarded_bus, name):
+    with BY_NAME[name].traffic.to(guarded_bus) as conversations:
+        assert load(guarded_bus, conversations, 0.0, least=1).late == len(conversations)
+    with pytest.raises(WrongAnswer), part.UNIFORM.to(guarded_bus) as conversations:
+        load(guarded_bus, conversations, 0.0, least=1)
+
+
+def test_a_token_that_was_not_seen_before_is_told_beside_the_check_of_its_signature():
+    figures = trio.run(first_token.measure, 0.0)
+    assert 0 < figures["check_us"] < figures["whole_us"]
 
 
 def test_sessions_end_with_the_calls(bus):
@@ -97,7 +119,7 @@ def test_a_part_runs_beside_the_server_as_it_is_for_short_calls(monkeypatch):
     runs.run(BY_NAME["token"])
     runs.run(BY_NAME["trace"])
     runs.close()
-    assert asked == [({"BENCH_AUTHENTICATION": "1"}, {}), ({}, {})]
+    assert asked == [({"BENCH_AUTHORIZATION": "1"}, {}), ({}, {})]
 
 
 def test_an_estimate_counts_the_start_of_both():

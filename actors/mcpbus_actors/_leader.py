@@ -5,12 +5,15 @@ work and takes one piece after the other, without a task or a turn of the schedu
 follower leads: one whose eager task has ended, or a new one. The pattern is Leader/Followers, of Schmidt, Stal, Rohnert and
 Buschmann, Pattern-Oriented Software Architecture, volume 2.
 
+Where one piece after the other waits, that would be one in each turn of the scheduler. Then more followers are woken at once, who
+help: each takes what is there until something waits, and rests again if there is nothing.
+
 Without this file's help, there would be a task for each piece of work, and that would mean the same.
 """
 
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sized
 from typing import Final, Generic, TypeVar
 
 import trio
@@ -24,7 +27,10 @@ from mcpbus_actors.system import System
 T = TypeVar("T")
 
 _MOST_AT_REST: Final = 16
-"""How many followers are kept for the next time that one is needed."""
+"""How many followers are kept for the next time that one is needed, if nobody says otherwise."""
+
+_MOST_HELPERS: Final = 8
+"""How many are woken at once, besides the one that leads."""
 
 
 class Leader:
@@ -35,18 +41,27 @@ class Leader:
             that is cancelled, it is called again.
         take: Takes the work there is, given a scope that encloses the task, until none is left or there is an eager task that
             waits, or has cancelled the scope. It returns that.
+        work: The work there is, if that is known.
+        most_at_rest: How many followers are kept for the next time that one is needed.
     """
 
-    __slots__ = ("_nursery", "_over", "_resting", "_take", "_wait")
+    __slots__ = ("_in_a_row", "_most_at_rest", "_nursery", "_over", "_resting", "_take", "_wait", "_work")
 
     _nursery: trio.Nursery
 
     def __init__(
-        self, wait: Callable[[], Awaitable[bool]], take: Callable[[trio.CancelScope], EagerTask | None]
+        self,
+        wait: Callable[[], Awaitable[bool]],
+        take: Callable[[trio.CancelScope], EagerTask | None],
+        work: Sized = (),
+        most_at_rest: int = _MOST_AT_REST,
     ) -> None:
         self._wait = wait
         self._take = take
-        self._resting: list[trio.lowlevel.Task] = []
+        self._work = work
+        self._most_at_rest = most_at_rest
+        self._in_a_row = 0  # pieces that have waited
+        self._resting: list[_Follower] = []
         self._over = False
 
     async def run(self) -> None:
@@ -59,45 +74,85 @@ class Leader:
         system.spawn(_Owner, self, strategy=_escalate)
 
     async def _lead(self) -> None:
-        """Be one of the tasks: lead, stay with what waits, rest until it leads again."""
-        leads = True
-        while leads:
-            eager = None
-            with trio.CancelScope() as scope:
-                while eager is None:
-                    if not await self._wait():
-                        self._end()
-                        return
-                    eager = self._take(scope)
-                self._hand_on()
-                await eager.finish()
-            # Without an eager task, one was cancelled that had ended in its first step, and this task when it next waited.
-            leads = eager is None or await self._rest()
+        """Be one of the tasks: lead, stay with what waits, rest until it leads again, or helps."""
+        leads: bool | None = True  # None once it has handed that on, and of one that is to end
+        while leads is not None:
+            with trio.CancelScope() as scope:  # until it is cancelled, for one eager task after the other
+                while leads is not None:
+                    eager = None
+                    while leads and eager is None:
+                        if not await self._wait():
+                            self._end()
+                            return
+                        eager = self._look(scope)
+                    if not leads:
+                        eager = self._look(scope)
+                    if eager is not None:
+                        if leads:
+                            self._hand_on()
+                        leads = None
+                        await eager.finish()
+                    if scope.cancel_called:
+                        break
+                    leads = await self._rest()
+            # One that was cancelled while it led, because of an eager task that had ended in its first step, leads on.
+            if leads is None:
+                leads = await self._rest()
+
+    def _look(self, scope: trio.CancelScope) -> EagerTask | None:
+        eager = self._take(scope)
+        if eager is None:
+            self._in_a_row = 0
+        elif self._in_a_row < _MOST_HELPERS:
+            self._in_a_row += 1
+        return eager
 
     def _hand_on(self) -> None:
-        if self._resting:
-            trio.lowlevel.reschedule(self._resting.pop())
-        else:
+        if not self._resting:
             self._nursery.start_soon(self._lead)
+            return
+        self._resting.pop().wake(leads=True)
+        for _ in range(min(self._in_a_row, len(self._work) - 1, len(self._resting))):
+            self._resting.pop().wake(leads=False)
 
     def _end(self) -> None:
         self._over = True
         while self._resting:
-            trio.lowlevel.reschedule(self._resting.pop())
+            self._resting.pop().wake(leads=None)
 
-    async def _rest(self) -> bool:
-        """Wait until this task is to lead, or there is no more work; return whether it was kept for that."""
-        if len(self._resting) < _MOST_AT_REST and not self._over:
-            task = trio.lowlevel.current_task()
+    async def _rest(self) -> bool | None:
+        """Wait until this task is needed, and return whether it is to lead; None if it is not kept for that."""
+        if len(self._resting) >= self._most_at_rest or self._over:
+            return None
+        follower = _Follower(self._resting)
+        self._resting.append(follower)
+        await trio.lowlevel.wait_task_rescheduled(follower.leave)
+        return follower.leads
 
-            def leave(_: object) -> trio.lowlevel.Abort:
-                self._resting.remove(task)
-                return trio.lowlevel.Abort.SUCCEEDED
 
-            self._resting.append(task)
-            await trio.lowlevel.wait_task_rescheduled(leave)
-            return True
-        return False
+class _Follower:
+    """A task that rests.
+
+    Attributes:
+        leads: Why it was woken: to lead, or to help; None is to end.
+    """
+
+    __slots__ = ("_resting", "_task", "leads")
+
+    def __init__(self, resting: "list[_Follower]") -> None:
+        self._resting = resting
+        self._task = trio.lowlevel.current_task()
+        self.leads: bool | None = None
+
+    def wake(self, *, leads: bool | None) -> None:
+        """Have it go on. It does not rest any more."""
+        self.leads = leads
+        trio.lowlevel.reschedule(self._task)
+
+    def leave(self, _: object) -> trio.lowlevel.Abort:
+        """Rest no longer: its task is cancelled."""
+        self._resting.remove(self)
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class WorkQueue(Generic[T]):

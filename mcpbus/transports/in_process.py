@@ -75,7 +75,7 @@ class _Connection:
         # What is sent is taken by tasks of the bus, not by whoever asks: with that it would be cancelled before the bus hears of
         # it, and it could not go on when the answer is there, as a parked call does.
         self._sent = WorkQueue(self._take)
-        Leader(self._sent.wait, self._sent.take).run_in(bus.system)
+        Leader(self._sent.wait, self._sent.take, self._sent.things).run_in(bus.system)
 
     async def serve(self) -> None:
         """Deliver what the channel says, until it ends."""

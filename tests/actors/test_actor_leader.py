@@ -18,7 +18,7 @@ class Crew:
     def __init__(self):
         self.eager = []
         self._work = WorkQueue(self._take)
-        self.leader = Leader(self._work.wait, self._work.take)
+        self.leader = Leader(self._work.wait, self._work.take, self._work.things)
         self.put = self._work.put
         self.close = self._work.close
 
@@ -83,6 +83,56 @@ async def test_what_waits_holds_nobody_up_and_its_task_is_used_again(autojump_cl
             done.clear()
         # One that serves at any time, beside those that wait.
         assert len(tasks) <= mine.tasks <= 6
+
+
+@pytest.mark.eagerness
+@pytest.mark.leadership
+async def test_what_waits_one_after_the_other_is_begun_by_several_in_a_turn(autojump_clock):
+    async with crew() as mine:
+        begun = []
+
+        async def nap():
+            begun.append(trio.lowlevel.current_task())
+            await trio.sleep(1)
+
+        for _ in range(2):
+            begun.clear()
+            for _ in range(32):
+                mine.put(nap)
+            turns = 0
+            while len(begun) < 32:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+            await trio.sleep(2)
+        assert len(set(begun)) == 32
+        assert (
+            turns < 26
+        )  # 16 were at rest, of which some led and the others helped; for the rest, new ones had to be made
+
+
+@pytest.mark.eagerness
+@pytest.mark.leadership
+async def test_who_finds_nothing_to_help_with_rests_again(autojump_clock):
+    async with crew() as mine:
+        done = []
+
+        async def nap():
+            await trio.sleep(1)
+            done.append("nap")
+
+        async def step():
+            done.append("step")
+
+        for _ in range(16):
+            mine.put(nap)
+        await trio.sleep(2)
+        for _ in range(3):
+            done.clear()
+            for function in (nap, *[step] * 10, nap):
+                mine.put(function)
+            await trio.sleep(2)
+            assert done == [*["step"] * 10, "nap", "nap"]
+        assert mine.tasks == 17
 
 
 async def test_not_all_tasks_are_kept_that_were_ever_needed(autojump_clock):

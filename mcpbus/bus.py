@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import attrs
 import trio
 
-from mcpbus.client.client import Client, OnQuestion
+from mcpbus.client.client import Client
+from mcpbus.client.conversation import OnQuestion
 from mcpbus.core.backend import Backend
 from mcpbus.core.hub import Hub
 from mcpbus.dispatch.backend import FeaturesBackend

@@ -14,7 +14,8 @@ import trio
 
 from mcpbus.cli.targets import load_server
 from mcpbus.cli.terminal import printable
-from mcpbus.client.client import Client, OnQuestion
+from mcpbus.client.client import Client
+from mcpbus.client.conversation import OnQuestion
 from mcpbus.client.errors import ClientError, StatusError
 from mcpbus.client.process import connect_process
 from mcpbus.features.function import sole_cause

@@ -20,7 +20,8 @@ except ImportError as error:
         name=error.name,
     ) from error
 
-from mcpbus.client.client import Client, Message, OnQuestion
+from mcpbus.client.client import Client
+from mcpbus.client.conversation import Message, OnQuestion
 from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, StatusError
 from mcpbus.client.mirroring import MirroredTools
 from mcpbus.client.negotiation import negotiate

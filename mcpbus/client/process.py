@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from mcpbus.client.client import Client, Message, OnQuestion
+from mcpbus.client.client import Client
+from mcpbus.client.conversation import Message, OnQuestion
 from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.pending import Pending

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import trio
 from mcpbus_actors import EagerTask, Leader, WorkQueue
 
-from mcpbus.client.client import Client, OnQuestion
+from mcpbus.client.client import Client
+from mcpbus.client.conversation import OnQuestion
 from mcpbus.client.pending import Pending
 from mcpbus.core.hub import Hub
 from mcpbus.core.nursery import background

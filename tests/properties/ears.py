@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
-from mcpbus.client.client import Client, Message
+from mcpbus.client.client import Client
+from mcpbus.client.conversation import Message
 from mcpbus.client.errors import Disconnected
 from mcpbus.client.pending import Pending
 from mcpbus.protocol.errors import ProtocolError

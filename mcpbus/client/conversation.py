@@ -1,0 +1,346 @@
+"""What goes to and fro between a client and its server: each answer, notification and question to whom it belongs."""
+
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import msgspec
+import trio
+
+from mcpbus.client.errors import Disconnected, MalformedAnswerError
+from mcpbus.client.pending import (
+    KEPT_NOTIFICATIONS,
+    Listen,
+    OnNotification,
+    Pending,
+    received,
+)
+from mcpbus.protocol.errors import ProtocolError, invalid_params, method_not_found
+from mcpbus.protocol.jsonrpc import (
+    NO_PARAMS,
+    ErrorObject,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    Undecodable,
+    decode,
+    decode_batch,
+)
+from mcpbus.protocol.meta import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+    PROTOCOL_VERSION,
+    SUBSCRIPTION_ID,
+)
+from mcpbus.protocol.revisions import REVISIONS, Era, Revision
+
+_INFO = {"name": "mcpbus client", "version": "1"}
+_RESULT_TYPES = {"complete", "input_required", "task"}
+
+Message: TypeAlias = Request | Notification | Response
+
+Send = Callable[[Message, Pending | None], None]
+"""Sends a message to the server; a request with what waits for its answer."""
+
+OnQuestion = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError."""
+
+_encode = msgspec.json.Encoder().encode
+_params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+class Conversation:
+    """A client's half of a connection: the handshake, and single requests; see `mcpbus.Client`.
+
+    Args:
+        revision: The protocol revision that it speaks.
+        send: Sends what it says.
+        nursery: For its answers to what a legacy server asks.
+        capabilities: What it declares.
+        on_question: Answers what the server asks.
+        pause: Called where an answer was there at once, to let other tasks run.
+    """
+
+    def __init__(
+        self,
+        revision: Revision,
+        send: Send,
+        nursery: trio.Nursery,
+        *,
+        capabilities: dict[str, Any],
+        on_question: OnQuestion | None,
+        pause: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+    ) -> None:
+        self._pause = pause
+        self.capabilities = capabilities
+        self._nursery = nursery
+        self._on_question = on_question
+        self.initialize_result: dict[str, Any] = {}
+        self.discovery: dict[str, Any] = {}
+        self.notifications: deque[tuple[str, dict[str, Any]]] = deque(maxlen=KEPT_NOTIFICATIONS)
+        self._put = send
+        self.adopt(revision)
+        self._ids = itertools.count(1)
+        self._pending: dict[RequestId, Pending] = {}
+        self._by_token: dict[RequestId, Pending] = {}
+        self._listens: dict[RequestId, Listen] = {}
+        self._answering: dict[RequestId, trio.CancelScope] = {}
+        self._arrived = trio.Event()
+        self._gone: Disconnected | None = None
+
+    def adopt(self, revision: Revision) -> None:
+        """Speak another revision from now on."""
+        self.revision = revision
+        # What each modern request says of its client.
+        self._claim: dict[str, Any] = {}
+        if revision.era is Era.MODERN:
+            self._claim = {
+                PROTOCOL_VERSION: revision.name,
+                CLIENT_CAPABILITIES: self.capabilities,
+                CLIENT_INFO: _INFO,
+            }
+
+    async def initialize(self) -> None:
+        """Open the legacy session, in the revision that the server offers. Done by whoever connects a client.
+
+        Raises:
+            ProtocolError: The server refused.
+            ClientError: There is no answer, or it offers a revision that is not known here.
+        """
+        params = {
+            "protocolVersion": self.revision.name,
+            "capabilities": self.capabilities,
+            "clientInfo": _INFO,
+        }
+        result = await self._exchange("initialize", params, None, None)
+        offered = REVISIONS.get(str(result.get("protocolVersion")))
+        if offered is None or offered.era is Era.MODERN:
+            raise MalformedAnswerError(
+                f"the server offers revision {result.get('protocolVersion')!r}, which has no handshake here"
+            )
+        self.initialize_result = result
+        self.adopt(offered)
+        await self.notify("notifications/initialized")
+
+    async def _exchange(
+        self,
+        method: str,
+        params: dict[str, Any],
+        on_notification: OnNotification | None,
+        log_level: str | None,
+    ) -> dict[str, Any]:
+        """Send one request, and wait for its result; see `mcpbus.Client.request`."""
+        request_id = next(self._ids)
+        meta = self._meta(params.get("_meta"), log_level)
+        if on_notification is not None:
+            meta = {"progressToken": request_id, **meta}
+        body = {**params, "_meta": meta} if meta else params
+        request = Request(request_id, method, msgspec.Raw(_encode(body)))
+        tool = params.get("name") if method == "tools/call" else None
+        await trio.lowlevel.checkpoint_if_cancelled()
+        pending = self._pending[request_id] = Pending(on_notification, tool)
+        if on_notification is not None:
+            self._by_token[meta["progressToken"]] = pending
+        try:
+            self._send(request, pending)
+            if pending.result is not None:
+                await self._pause()
+            result = await pending.wait()
+        except trio.Cancelled:
+            self._cancel(request_id, pending)
+            raise
+        finally:
+            del self._pending[request_id]
+            if on_notification is not None:
+                self._by_token.pop(meta["progressToken"], None)
+        kind = result.get("resultType", "complete") if self.revision.result_type else "complete"
+        if kind not in _RESULT_TYPES:
+            raise MalformedAnswerError(f"the server's result is of a type that nobody knows: {kind!r}")
+        return result
+
+    def _cancel(self, request_id: RequestId, pending: Pending) -> None:
+        """Tell the server that nobody waits for a request any more, unless it is answered, or has not seen it yet."""
+        begun = pending.begun and pending.result is None
+        pending.settle(Disconnected("nobody waits for it"))
+        if begun and self._gone is None:
+            params = msgspec.Raw(_encode({"requestId": request_id}))
+            self._send(Notification("notifications/cancelled", params))
+
+    async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send a notification.
+
+        Raises:
+            Disconnected: The connection has ended.
+        """
+        self._send(Notification(method, NO_PARAMS if params is None else msgspec.Raw(_encode(params))))
+        await trio.lowlevel.checkpoint()
+
+    @asynccontextmanager
+    async def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+        task_ids: Sequence[str] = (),
+    ) -> AsyncIterator["Listen"]:
+        """Listen to changes, as revision 2026-07-28 has it; leaving the block ends it.
+
+        Raises:
+            ProtocolError: The server refused.
+            Disconnected: The connection ended before the acknowledgement.
+        """
+        request_id = next(self._ids)
+        wanted = {
+            "toolsListChanged": tools,
+            "promptsListChanged": prompts,
+            "resourcesListChanged": resources,
+            "resourceSubscriptions": list(uris),
+            **({"taskIds": list(task_ids)} if task_ids else {}),
+        }
+        listen = self._listens[request_id] = Listen()
+        pending = self._pending[request_id] = Pending()
+        params = {"notifications": wanted, "_meta": self._meta(None, None)}
+        try:
+            self._send(Request(request_id, "subscriptions/listen", msgspec.Raw(_encode(params))), pending)
+            await listen.acknowledgement(pending)
+            yield listen
+        finally:
+            del self._pending[request_id], self._listens[request_id]
+            self._cancel(request_id, pending)
+
+    async def next_notification(self) -> tuple[str, dict[str, Any]]:
+        """Wait for the oldest of `notifications`, and take it."""
+        while not self.notifications:
+            self._arrived = trio.Event()
+            await self._arrived.wait()
+        return self.notifications.popleft()
+
+    def answered(self, request_id: RequestId, result: bytes | ProtocolError) -> None:
+        """Take an answer that comes straight from the server. For the connection."""
+        self._settle(request_id, received(result) if isinstance(result, ProtocolError) else result)
+
+    def receive(self, data: bytes | str, owner: Pending | None = None) -> None:
+        """Take a message of the server's. For the connection.
+
+        Args:
+            data: The message, or a batch of them where the revision has batches.
+            owner: The request to which it belongs, if the connection knows.
+
+        Raises:
+            Undecodable: It is none.
+        """
+        try:
+            messages = [decode(data)]
+        except Undecodable as fault:
+            if not fault.array or not self.revision.batches:
+                raise
+            messages = [message for message in decode_batch(data) if not isinstance(message, Undecodable)]
+        for message in messages:
+            self._take(message, owner)
+
+    def _take(self, message: Message, owner: Pending | None) -> None:
+        if isinstance(message, Response):
+            self._replied(message, owner)
+        elif isinstance(message, Notification):
+            self._notified(message, owner)
+        elif message.id not in self._answering:
+            scope = self._answering[message.id] = trio.CancelScope()
+            self._nursery.start_soon(self._asked, message, scope)
+
+    def disconnected(self, why: str = "the connection ended before the answer came") -> None:
+        """Note that the server's end is gone. For the connection."""
+        self._gone = Disconnected(why)
+        for pending in self._pending.values():
+            pending.settle(Disconnected(why))
+        for listen in self._listens.values():
+            listen.end()
+        for scope in self._answering.values():
+            scope.cancel()
+
+    def _send(self, message: Message, pending: Pending | None = None) -> None:
+        if self._gone is not None:
+            raise Disconnected(str(self._gone))
+        self._put(message, pending)
+
+    def _meta(self, given: dict[str, Any] | None, log_level: str | None) -> dict[str, Any]:
+        """Return the ``_meta`` of a request; not to be changed."""
+        meta = self._claim
+        if log_level is not None and self.revision.era is Era.MODERN:
+            meta = {**meta, LOG_LEVEL: log_level}
+        return {**meta, **given} if given else meta
+
+    def _replied(self, response: Response, owner: Pending | None) -> None:
+        result: msgspec.Raw | Exception | None = response.result
+        if response.error is not None:
+            error = response.error
+            data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
+            result = ProtocolError(error.code, error.message, data)
+        if result is None:
+            return
+        if owner is None or response.id in self._pending:
+            self._settle(response.id, result)
+        else:
+            owner.settle(result)
+
+    def _settle(self, request_id: RequestId | None, result: bytes | msgspec.Raw | Exception) -> None:
+        pending = self._pending.get(request_id) if request_id is not None else None
+        if pending is not None:
+            pending.settle(result)
+            if self._listens and request_id in self._listens:
+                self._listens[request_id].end()
+
+    async def _asked(self, request: Request, scope: trio.CancelScope) -> None:
+        """Answer what a legacy server asks, unless it withdraws the question meanwhile."""
+        with scope:
+            await self._answer(request)
+        del self._answering[request.id]
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            if request.method == "ping":
+                answer: Any = {}
+            elif self._on_question is None:
+                raise method_not_found(request.method)
+            else:
+                answer = await self._on_question(request.method, _params.decode(request.params))
+            response = Response(request.id, msgspec.Raw(_encode(answer)))
+        except (ProtocolError, msgspec.DecodeError) as fault:
+            error = fault if isinstance(fault, ProtocolError) else invalid_params(str(fault))
+            data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
+            response = Response(request.id, None, ErrorObject(error.code, error.message, data))
+        if self._gone is None:
+            self._send(response)
+
+    def _notified(self, notification: Notification, owner: Pending | None) -> None:
+        method = notification.method
+        params = _params.decode(notification.params)
+        meta = params.get("_meta")
+        subscription = _id(meta.get(SUBSCRIPTION_ID)) if isinstance(meta, dict) else None
+        if subscription in self._listens:
+            self._listens[subscription].put(method, params)
+            return
+        if method == "notifications/cancelled" and _id(params.get("requestId")) in self._answering:
+            self._answering[params["requestId"]].cancel()
+            return
+        if method == "notifications/progress":
+            token = _id(params.get("progressToken"))
+            owner = None if token is None else self._by_token.get(token)
+        elif owner is None:
+            wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
+            owner = wanting[0] if method == "notifications/message" and len(wanting) == 1 else None
+        if owner is not None and owner.on_notification is not None:
+            owner.on_notification(method, params)
+        else:
+            self.notifications.append((method, params))
+            self._arrived.set()
+
+
+def _id(value: object) -> RequestId | None:
+    """An id or a token, as the server says it; None if it is none."""
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None

@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 import httpx
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 import mcpbus
@@ -252,6 +253,28 @@ def test_a_server_is_served_until_it_is_told_to_stop(arguments, path, weather):
         assert httpx.post(url, json=ping, headers=accept).json()["jsonrpc"] == "2.0"
         cli.process.send_signal(signal.SIGTERM)
         assert cli.process.wait(timeout=10) == 0
+
+
+def test_a_server_is_served_anew_when_its_file_has_changed(weather):
+    with Process("serve", "weather.py", "--reload", "--bind", "127.0.0.1:0") as cli:
+        cli.url()
+        (weather / "weather.py").write_text(WEATHER.replace('"weather"', '"climate"'))
+        cli.url()
+        cli.process.send_signal(signal.SIGTERM)
+        assert cli.process.wait(timeout=10) == 0
+
+
+def test_what_watches_files_is_an_extra(weather, monkeypatch):
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    status, output = run("serve", "weather.py", "--reload")
+    assert (status, "pip install 'mcpbus-server[reload]'" in output) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["serve", "stdio", "call", "inspect", "install"])
+def test_a_shell_completes_a_target_with_files(command):
+    before = ["cursor"] if command == "install" else []
+    completion = ShellComplete(main, {}, "mcpbus", "_MCPBUS_COMPLETE")
+    assert [item.type for item in completion.get_completions([command, *before], "wea")] == ["file"]
 
 
 def test_stdio_serves_until_its_input_ends(weather):

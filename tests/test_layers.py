@@ -71,6 +71,7 @@ DOORS = {
         "roof",
     ],
     "uritemplate": ["mcpbus.features.uris"],
+    "watchfiles": ["mcpbus.cli.reloading"],
     "wsproto": ["mcpbus.serving.websocket.frames"],
 }
 """Which rooms and modules may import what others wrote; and asyncio, since all else runs on trio."""

@@ -13,7 +13,8 @@ from mcpbus.cli.calling import call
 from mcpbus.cli.inspecting import inspect, list_
 from mcpbus.cli.installing import install
 from mcpbus.cli.logs import log_options
-from mcpbus.cli.targets import load_server
+from mcpbus.cli.reloading import reload_option
+from mcpbus.cli.targets import complete_target, load_server
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.routes import render
 from mcpbus.server import Server
@@ -31,7 +32,7 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 def _server_argument(command: _Command) -> _Command:
     """Give a command the server that its one argument names."""
 
-    @click.argument("target")
+    @click.argument("target", shell_complete=complete_target)
     @wraps(command)
     def with_server(target: str, **given: Any) -> None:
         try:
@@ -192,6 +193,7 @@ def main() -> None:
 
 
 @main.command()
+@reload_option
 @log_options
 @_server_argument
 @_http_options

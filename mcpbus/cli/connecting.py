@@ -12,7 +12,7 @@ import attrs
 import click
 import trio
 
-from mcpbus.cli.targets import load_server
+from mcpbus.cli.targets import complete_target, load_server
 from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import OnQuestion
@@ -158,7 +158,7 @@ def client_options(command: _Command) -> _Command:
             help="The protocol revision to speak. [default: the newest that both know]",
         ),
         header_option,
-        click.argument("target"),
+        click.argument("target", shell_complete=complete_target),
     ):
         connecting = option(connecting)
     return connecting  # type: ignore[return-value]  # click gives it what it takes

@@ -12,7 +12,7 @@ import click
 
 from mcpbus.cli.client_files import CLIENT_FILES, ClientFile, Entry, merge_entry
 from mcpbus.cli.connecting import STDIO, command_of, header_option, is_url
-from mcpbus.cli.targets import is_file, load_server, split_target
+from mcpbus.cli.targets import complete_target, is_file, load_server, split_target
 
 _MCP_JSON: Final = ClientFile("mcp.json", lambda: None)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -30,7 +30,7 @@ def _read_env(_: click.Context, option: click.Parameter, values: tuple[str, ...]
 
 @click.command()
 @click.argument("client", type=click.Choice([*CLIENT_FILES, "mcp-json"]))
-@click.argument("target")
+@click.argument("target", shell_complete=complete_target)
 @click.option(
     "--name", help="What the client calls the server. [default: the server's own name, or the host's]"
 )

@@ -8,6 +8,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
+import click
+from click.shell_completion import CompletionItem
+
 from mcpbus.server import Server
 
 
@@ -35,6 +38,11 @@ def split_target(target: str) -> tuple[str, str]:
     """Return the file or the module that a target names, and the name after its colon, which may be empty."""
     place, colon, name = target.rpartition(":")
     return (place, name) if colon and name.isidentifier() else (target, "")
+
+
+def complete_target(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Propose files to a shell that completes a target."""
+    return [CompletionItem(typed, type="file")]
 
 
 def is_file(place: str) -> bool:

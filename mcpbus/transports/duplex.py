@@ -8,7 +8,7 @@ it asks nothing more, and what it has asked is still answered.
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Self
 
 import trio
@@ -17,18 +17,12 @@ from mcpbus_actors import EagerTask
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import Outgoing
 from mcpbus.core.request import Request as Admitted
-from mcpbus.core.request_context import OpenStream, RequestContext
-from mcpbus.core.session import Close, Session, Stage
-from mcpbus.core.signals import ExpireIn, InputEnded
-from mcpbus.core.stream import Stream
+from mcpbus.core.session import Close
+from mcpbus.core.signals import InputEnded
 from mcpbus.dispatch import dispatcher
-from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
-from mcpbus.dispatch.handshake import Registration
 from mcpbus.protocol.errors import (
     ProtocolError,
-    insufficient_scope,
     internal_error,
-    invalid_request,
 )
 from mcpbus.protocol.jsonrpc import (
     Notification,
@@ -41,26 +35,15 @@ from mcpbus.protocol.jsonrpc import (
     encode_error,
     encode_result,
 )
-from mcpbus.protocol.messages import decode_initialize
-from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.owners import IN_PROCESS, Peer
-from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
-from mcpbus.protocol.routes import Kind, StreamKind, TransportKind
-from mcpbus.transports.authorizing import Asked, lacking
+from mcpbus.protocol.revisions import ASSUMED, Revision
+from mcpbus.protocol.routes import Kind
+from mcpbus.transports.duplex_requests import DuplexRequests
 
 _log = logging.getLogger("mcpbus")
 
-# Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
-_MODERN_METHODS = frozenset({"server/discover", LISTEN})
 _IN_A_ROW = 16
 """After so many messages what they have begun goes on before more is taken: what it says may be too much already."""
-_UNREADY = (Stage.CONNECTED, Stage.REGISTERING)
-# Before Python 3.12 each look-up by a class's name is a search.
-_DUPLEX = TransportKind.DUPLEX
-
-Serve = Callable[[Hub, RequestContext, OpenStream], bytes | Stream | Admitted]
-"""`dispatcher.serve`, or `dispatcher.admit`."""
-
 Send = Callable[[list[bytes]], Awaitable[None]]
 """Writes messages in one call; an empty list is due when nothing was said for the keep-alive time."""
 
@@ -82,6 +65,7 @@ class Channel:
 
     Attributes:
         session: The session that the connection is.
+        requests: What its client asks for.
         writer: The writing end of its stream, for who does not leave it to `write` or `deliver` to use it.
 
     Raises:
@@ -90,7 +74,6 @@ class Channel:
 
     def __init__(self, bus: Hub, principal: object, peer: Peer = IN_PROCESS, *, spared: bool = False) -> None:
         self._bus = bus
-        self._peer = peer
         self.session, self._stream = bus.open_channel(principal, peer, timed=not spared)
         self._stream.spared = spared
         self.writer = self._stream.attach()
@@ -98,10 +81,7 @@ class Channel:
         self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
         self._taken: trio.Event | None = None
         self._in_a_row = 0
-        self._used = False
-        self._principal = principal
-        self._expires = -math.inf
-        self._prolong(principal)
+        self.requests = DuplexRequests(bus, self.session, self._stream, principal, peer)
 
     def __enter__(self) -> Self:
         return self
@@ -146,14 +126,6 @@ class Channel:
             why: What requests in flight are answered with; None if the client has left them, which is silent.
         """
         self.session.address.tell(Close(why))
-
-    def _prolong(self, principal: object) -> None:
-        """Let the connection last as long as the token that its client has brought, and no shorter than with an earlier one."""
-        left = self._bus.seconds_left(principal)
-        expires = trio.current_time() + left
-        if left < math.inf and expires > self._expires:
-            self._expires = expires
-            self.session.address.tell(ExpireIn(left))
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -228,26 +200,6 @@ class Channel:
         await self.take(data)
         await self.room()
 
-    def requests(self, data: bytes) -> Iterator[Asked]:
-        """Return the requests in a message of the client that is not taken yet, with the session of a legacy one."""
-        try:
-            members: Sequence[object] = [decode(data)]
-        except Undecodable as fault:
-            if not fault.array or not self._has_batches:
-                return
-            try:
-                members = decode_batch(data)
-            except Undecodable:
-                return
-        for member in members:
-            if isinstance(member, Request):
-                try:
-                    routing = read_routing(member.params)
-                except ProtocolError:
-                    continue
-                modern = routing.meta.claims_modern
-                yield member, routing, None if modern else self.session
-
     async def take(self, data: bytes, faults: list[bytes] | None = None, principal: object = None) -> None:
         """Take one message of the client; if it is a batch, wait between its parts.
 
@@ -259,7 +211,7 @@ class Channel:
         try:
             self._take(decode(data), principal)
         except Undecodable as fault:
-            batch = fault.array and self._has_batches
+            batch = fault.array and self.requests.has_batches
             self._tell_wrong(await self._take_batch(data, principal) if batch else [fault], faults)
         except Exception as failure:  # noqa: BLE001 - there is no memory for it, say: the connection is none the worse
             self._tell_wrong([_failed(failure)], faults)
@@ -307,10 +259,6 @@ class Channel:
         """Whether there is too much that the client has not read."""
         return bool(self._room) and (self._stream.waiting > self._room or self._stream.laden)
 
-    @property
-    def _has_batches(self) -> bool:
-        return self.session.revision is not None and self.session.revision.batches
-
     async def _take_batch(self, data: bytes, principal: object) -> list[Undecodable]:
         """Take an array of messages as if each had come by itself; return what in it is none."""
         try:
@@ -331,14 +279,13 @@ class Channel:
         scope: trio.CancelScope | None = None,
         alone: bool = True,
     ) -> EagerTask | None:
-        if principal is not None and principal is not self._principal:
-            self._principal = principal  # there is no other one before this message is taken
-            self._prolong(principal)
+        requests = self.requests
+        requests.renew(principal)  # there is no other one before this message is taken
         if not isinstance(message, Request):
-            self.note(message)
+            requests.note(message)
             return None
         serve = dispatcher.serve if scope is None else dispatcher.admit
-        revision, result = self.judge(message, serve, alone=alone)
+        revision, result = requests.judge(message, serve, alone=alone)
         if isinstance(result, Admitted):
             assert scope is not None  # noqa: S101 - otherwise it was started
             outcome = result.run(scope)
@@ -348,92 +295,6 @@ class Channel:
         if isinstance(result, bytes | ProtocolError):
             self.reply(message, revision, result)
         return None
-
-    def note(self, message: Notification | Response) -> None:
-        """Take what is owed no answer."""
-        if isinstance(message, Notification):
-            dispatcher.notify(self._bus, message, self.session, self.session.principal, self._peer)
-        else:
-            dispatcher.answer(message, self.session)
-
-    def judge(
-        self, request: Request, serve: Serve = dispatcher.serve, *, alone: bool = True
-    ) -> tuple[Revision, bytes | ProtocolError | Stream | Admitted]:
-        """Judge a request, and begin to serve it.
-
-        Args:
-            request: The request.
-            serve: `dispatcher.serve`, or `dispatcher.admit` if whoever calls runs its handler.
-            alone: Whether it came by itself, not in a batch.
-
-        Returns:
-            The revision that governs it; and what that returns, or the error to answer with.
-        """
-        revision = self.session.revision or ASSUMED
-        try:
-            routing = read_routing(request.params)
-            modern_claim = routing.meta.claims_modern or request.method in _MODERN_METHODS
-            if not alone and (modern_claim or request.method == INITIALIZE):
-                raise invalid_request(f"{request.method} is not served in a batch; send it by itself")
-            if modern_claim:
-                claim = routing.meta.claim()
-                revision = claimed(claim.protocol_version)
-                if not self._used:
-                    self._used = True
-                    self._bus.shares.establish(self.session)
-                session = self.session
-                self._check_scopes(request, routing, None)
-                context = RequestContext(
-                    request, routing, revision, _DUPLEX, self._peer, claim, session, self._principal
-                )
-                return revision, serve(self._bus, context, self._open)
-            if request.method == INITIALIZE:
-                return revision, self._initialize(request, routing)
-            return revision, self._legacy(request, routing, revision, serve)
-        except ProtocolError as error:
-            return revision, error
-
-    def _legacy(
-        self, request: Request, routing: Routing, revision: Revision, serve: Serve
-    ) -> bytes | Stream | Admitted:
-        if self.session.stage in _UNREADY and request.method != "ping":
-            raise invalid_request(
-                f"{request.method} came before initialize was answered; begin with initialize, "
-                f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
-            )
-        self._check_scopes(request, routing, self.session)
-        principal = self._principal
-        context = RequestContext(
-            request, routing, revision, _DUPLEX, self._peer, None, self.session, principal
-        )
-        return serve(self._bus, context, self._open)
-
-    def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
-        if self.session.stage is not Stage.CONNECTED:
-            raise invalid_request("this connection has been initialized; a session is initialized once")
-        params = decode_initialize(request.params)
-        revision = negotiate(params.protocol_version)
-        principal = self._principal
-        context = RequestContext(
-            request, routing, revision, _DUPLEX, self._peer, None, self.session, principal
-        )
-        registration = Registration(self._bus, self.session, params, revision)
-        return dispatcher.register(self._bus, context, registration, self._open)
-
-    def _check_scopes(self, request: Request, routing: Routing, session: Session | None) -> None:
-        """Refuse what the client's token does not allow; one in the same process that has none may do everything.
-
-        Raises:
-            ProtocolError: -32600: the token has to allow more; `data.requiredScopes` says what.
-        """
-        if self._principal is None:
-            return
-        needed = lacking(self._bus.backend, self._principal, [(request, routing, session)])
-        if needed:
-            raise insufficient_scope(needed)
-
-    def _open(self, _kind: StreamKind, _session: Session | None) -> Stream:
-        return self._stream
 
     def reply(self, request: Request, revision: Revision, result: bytes | ProtocolError) -> None:
         """Answer a request on the channel, after all that waits there.

@@ -147,7 +147,9 @@ class HttpSse:
             return self._exchange.too_large
         if self._find(http.head, principal) is None:
             return _unknown()  # it ended while the body came
-        return self._lacking(principal, channel.requests(body)) or await self._take(channel, body, principal)
+        return self._lacking(principal, channel.requests.asked(body)) or await self._take(
+            channel, body, principal
+        )
 
     async def _take(self, channel: Channel, body: bytes, principal: Any) -> Answer:
         faults: list[bytes] = []

@@ -108,7 +108,7 @@ class _Connection:
     def _take(self, sent: _Sent, scope: trio.CancelScope | None) -> EagerTask | None:
         message, pending, context = sent
         if not isinstance(message, Request):
-            self._channel.note(message)
+            self._channel.requests.note(message)
         elif pending is not None and pending.result is None:
             pending.begun = True
             try:
@@ -119,7 +119,7 @@ class _Connection:
 
     def _serve(self, request: Request, scope: trio.CancelScope | None) -> EagerTask | None:
         channel = self._channel
-        revision, result = channel.judge(request, dispatcher.admit)
+        revision, result = channel.requests.judge(request, dispatcher.admit)
         if isinstance(result, Admitted):
             outcome = result.run(scope)
             if outcome is None or isinstance(outcome, EagerTask):

@@ -277,7 +277,7 @@ async def test_a_handler_that_ends_the_program_leaves_no_request_behind(autojump
         params = {"name": "interrupted", "_meta": meta}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         with Channel(stage.bus, None) as channel:
-            _, request = channel.judge(decode(json.dumps(body).encode()), dispatcher.admit)
+            _, request = channel.requests.judge(decode(json.dumps(body).encode()), dispatcher.admit)
             with pytest.raises(KeyboardInterrupt):
                 request.run(trio.CancelScope())
             assert stage.bus.statistics().requests == 0

@@ -25,7 +25,7 @@ RETRY_AFTER: Final = (b"retry-after", b"1")
 
 
 @attrs.frozen
-class Form:
+class ResponseFormat:
     """What form an answer may take.
 
     Attributes:
@@ -46,7 +46,7 @@ class Form:
         """Return how a client with such answers is connected, for routing."""
         return _TRANSPORTS[stateless, self.sse]
 
-    def narrow(self, *, accepts_json: bool, accepts_sse: bool) -> "Form":
+    def narrow(self, *, accepts_json: bool, accepts_sse: bool) -> "ResponseFormat":
         """Return this form as far as the client takes it; where nothing is left, what the client takes."""
         sse = accepts_sse and (self.sse or not accepts_json)
         return attrs.evolve(self, json=accepts_json and (self.json or not sse), sse=sse)
@@ -63,9 +63,9 @@ _TRANSPORTS: Final = {
 # a client ended its session: a 404 is for who does not know yet that it has ended, and clients that leave it fail on one (rule W-46).
 _UNANSWERED: Final = frozenset({Ending.CANCELLED, Ending.SESSION_ENDED})
 
-LISTEN_FORM = Form(json=False)
+LISTEN_FORMAT = ResponseFormat(json=False)
 """A listen is a stream whatever else is preferred."""
-GET_FORM = Form(json=False, early=True)
+GET_FORMAT = ResponseFormat(json=False, early=True)
 """A GET stream may be quiet for long; its client waits for the head."""
 
 

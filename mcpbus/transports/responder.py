@@ -36,7 +36,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports import answers
-from mcpbus.transports.answers import GET_FORM, JSON_HEADERS, LISTEN_FORM, Form
+from mcpbus.transports.answers import GET_FORMAT, JSON_HEADERS, LISTEN_FORMAT, ResponseFormat
 from mcpbus.transports.batches import begin_batch
 from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.response import Opened, Outlet, ReadyOutlet
@@ -75,7 +75,7 @@ class Responder:
         self._bus = bus
         self._refusals = refusals
         self._stateless = stateless
-        preferred = Form(json=response != "sse", sse=response != "json")
+        preferred = ResponseFormat(json=response != "sse", sse=response != "json")
         narrowed = {
             (json, sse): preferred.narrow(accepts_json=json, accepts_sse=sse)
             for json in (True, False)
@@ -141,7 +141,7 @@ class Responder:
                 return _reply(context, form, answered)
             return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
         if isinstance(result, Stream):
-            form = LISTEN_FORM if decision.request.method == LISTEN else form
+            form = LISTEN_FORMAT if decision.request.method == LISTEN else form
             _open(outlet, form, context.revision, result)
             return None
         return _reply(context, form, result)
@@ -192,7 +192,7 @@ class Responder:
         stream = self._bus.open_stream(StreamKind.STANDALONE, decision.session)
         stream.expire_in(self._bus.seconds_left(principal))
         decision.session.address.tell(OpenGet(stream))
-        _open(outlet, GET_FORM, None, stream)
+        _open(outlet, GET_FORMAT, None, stream)
 
     def end(self, decision: EndSession[Session]) -> Answer:
         """End a session."""
@@ -213,7 +213,7 @@ class _Answering(msgspec.Struct):
     """
 
     outlet: Outlet
-    form: Form
+    form: ResponseFormat
     context: RequestContext
     quiet: float
     ready: ReadyOutlet | None = None
@@ -253,7 +253,7 @@ class _Answering(msgspec.Struct):
             self.request.leave()
 
 
-def _open(outlet: Outlet, form: Form, revision: Revision | None, stream: Stream) -> None:
+def _open(outlet: Outlet, form: ResponseFormat, revision: Revision | None, stream: Stream) -> None:
     outlet.open(Opened(stream, stream.attach(), form, revision))
 
 
@@ -263,7 +263,9 @@ def _failure(context: RequestContext, error: ProtocolError) -> Answer:
     return Answer(reply.status, reply.headers, reply.body, context.request.method)
 
 
-def _reply(context: RequestContext, form: Form, result: bytes, session_id: str | None = None) -> Answer:
+def _reply(
+    context: RequestContext, form: ResponseFormat, result: bytes, session_id: str | None = None
+) -> Answer:
     """The answer with a result that was there at once."""
     request = context.request
     data = encode_result(request.id, result)

@@ -16,7 +16,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind
 from mcpbus.transports import answers
-from mcpbus.transports.answers import Form, HeaderList
+from mcpbus.transports.answers import HeaderList, ResponseFormat
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Opened(msgspec.Struct, frozen=True):
 
     stream: Stream
     writer: Writer
-    form: Form
+    form: ResponseFormat
     revision: Revision | None
 
     def render(self, *, started: bool = False) -> "Rendering":

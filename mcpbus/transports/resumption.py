@@ -25,7 +25,7 @@ from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.messages import NO_CONTENT, Answer, refusal
 from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
 from mcpbus.protocol.routes import StreamKind
-from mcpbus.transports.answers import GET_FORM
+from mcpbus.transports.answers import GET_FORMAT
 from mcpbus.transports.response import HttpRequest, Opened, ResponseWriter, watch
 
 _log = logging.getLogger("mcpbus")
@@ -93,7 +93,7 @@ async def _go_on(
     bus: Hub, http: HttpRequest, stream: Stream, writer: Writer, connection: trio.CancelScope
 ) -> None:
     """Write what is said from now on."""
-    response = ResponseWriter(http, Opened(stream, writer, GET_FORM, None), started=True)
+    response = ResponseWriter(http, Opened(stream, writer, GET_FORMAT, None), started=True)
     while await response.step(connection, bus.limits):
         pass
 

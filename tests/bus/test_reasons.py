@@ -22,7 +22,7 @@ from mcpbus.protocol.jsonrpc import decode
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
-from mcpbus.transports.answers import GET_FORM
+from mcpbus.transports.answers import GET_FORMAT
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.response import Opened, ResponseWriter
 
@@ -427,7 +427,7 @@ async def test_what_is_written_too_late_or_as_its_connection_is_cut_is_lost(cut,
         response = Slow(stage.bus.limits.write_deadline + (-1 if cut else 1), stubborn=stubborn)
         receipt = session.notify("notifications/x")
         with stream.attach() as writer, trio.CancelScope() as connection:
-            response_writer = ResponseWriter(response, Opened(stream, writer, GET_FORM, None), started=True)
+            response_writer = ResponseWriter(response, Opened(stream, writer, GET_FORMAT, None), started=True)
             if cut:
                 connection.deadline = trio.current_time() + 1
             assert not await response_writer.step(connection, stage.bus.limits)

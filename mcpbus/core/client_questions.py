@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 from mcpbus_actors import Address
 
-from mcpbus.core.outbox import Outgoing, Withdrawal
+from mcpbus.core.outbox import OutboundMessage, Withdrawal
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
@@ -39,7 +39,7 @@ class ClientQuestions:
         self,
         session: Session,
         asker: Address[object],
-        send: Callable[[Outgoing], None],
+        send: Callable[[OutboundMessage], None],
         *,
         used: dict[str, bytes] | None = None,
         question: Kind = Kind.QUESTION,
@@ -74,7 +74,7 @@ class ClientQuestions:
                 params = _with_token(params, question_id)
             data = encode_request(question_id, method, params)
             refused = partial(self._refused, question_id)
-            self._send(Outgoing(self._question, Era.LEGACY, data, receipt, refused=refused))
+            self._send(OutboundMessage(self._question, Era.LEGACY, data, receipt, refused=refused))
 
     def reported(self, said: ProgressParams) -> None:
         """Take how far the client is with one of them."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
 from mcpbus.core.stores.protocol import EventStore
 from mcpbus.protocol.routes import StreamKind
@@ -103,7 +103,7 @@ class EventLog:
         """Keep nothing any more: nobody can come back."""
         self._broken = True
 
-    async def append(self, batch: Sequence[Outgoing]) -> list[str] | None:
+    async def append(self, batch: Sequence[OutboundMessage]) -> list[str] | None:
         """Keep messages, and return their ids; None if they were not kept, which ends the resumability.
 
         A cancellation waits for the store, for no longer than its deadline: afterwards it is known what is kept. What a store

@@ -13,7 +13,7 @@ reply, a handler for an answer, a session for its end. It needs no bound of its 
 from mcpbus_actors import DeadLetter, Discard
 
 from mcpbus.core.notification import OutboundNotification, Progress
-from mcpbus.core.outbox import BOUNDED, Outgoing
+from mcpbus.core.outbox import BOUNDED, OutboundMessage
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.stream import Returned
 from mcpbus.core.writer import TakeOver
@@ -31,7 +31,7 @@ _LOSSES = {
 
 def expendable(message: object) -> bool:
     """Tell whether a full mailbox may refuse a message; see the module."""
-    if isinstance(message, Outgoing):
+    if isinstance(message, OutboundMessage):
         return message.kind in BOUNDED
     return isinstance(message, OutboundNotification | Progress)
 
@@ -48,5 +48,5 @@ def settle(letter: DeadLetter) -> None:
         case TakeOver():
             message.writer.grant()
     for unsent in message.waiting if isinstance(message, Returned) else [message]:
-        if isinstance(unsent, Outgoing) and unsent.receipt.fate is None:
+        if isinstance(unsent, OutboundMessage) and unsent.receipt.fate is None:
             unsent.discard(reason)

@@ -36,7 +36,7 @@ _Said: TypeAlias = tuple[RequestId | None, Hashable]
 _OUTBOX, _WRITING = Place.OUTBOX, Place.WRITING
 
 
-class Outgoing(msgspec.Struct, eq=False, gc=False):
+class OutboundMessage(msgspec.Struct, eq=False, gc=False):
     """One encoded message on its way to one stream.
 
     Attributes:
@@ -73,10 +73,10 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
             self.refused(reason)
 
     def __repr__(self) -> str:
-        return f"<Outgoing {self.kind.value}, {len(self.data)} bytes, {self.receipt!r}>"
+        return f"<OutboundMessage {self.kind.value}, {len(self.data)} bytes, {self.receipt!r}>"
 
 
-class Withdrawal(Outgoing, eq=False, gc=False, kw_only=True):
+class Withdrawal(OutboundMessage, eq=False, gc=False, kw_only=True):
     """Tells the client that a question needs no answer any more.
 
     Attributes:
@@ -126,12 +126,12 @@ class Outbox:
         self._half_items = (max_items + 1) // 2
         self._half_bytes = (max_bytes + 1) // 2
         self.crowded = False
-        self._queue: list[Outgoing] | tuple[()] = ()  # most outboxes are empty, and share that
+        self._queue: list[OutboundMessage] | tuple[()] = ()  # most outboxes are empty, and share that
         self._items = 0  # of the bounded kinds only, like _bytes
         self._bytes = 0
         self.held = 0
         # For a client that takes nothing for long, to whom much is said: what is known of the queue once it was full.
-        self._said: dict[_Said, Outgoing] | None = (
+        self._said: dict[_Said, OutboundMessage] | None = (
             None  # who says what, each once; None while that is not known
         )
         self._logs_from = 0  # before this one there is no log line
@@ -140,7 +140,7 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def put(self, message: Outgoing) -> str | None:
+    def put(self, message: OutboundMessage) -> str | None:
         """Queue a message, or discard it where there is no room; other notifications may go in its favour.
 
         Returns:
@@ -169,7 +169,7 @@ class Outbox:
             self._queue = [message]
         return full
 
-    def take(self) -> list[Outgoing]:
+    def take(self) -> list[OutboundMessage]:
         """Take everything that waits, in order, to be written at once."""
         if not self._queue:
             return []
@@ -177,14 +177,14 @@ class Outbox:
         move_all([message.receipt for message in batch], _WRITING)
         return batch
 
-    def remove(self) -> list[Outgoing]:
+    def remove(self) -> list[OutboundMessage]:
         """Take everything that waits, in order, to be sent elsewhere or discarded."""
         batch = self._queue or []
         self._queue, self._said, self.crowded = (), None, False
         self._items = self._bytes = self._logs_from = self.held = 0
         return batch
 
-    def purge(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
+    def purge(self, unwanted: Callable[[OutboundMessage], bool]) -> list[OutboundMessage]:
         """Take out what is `unwanted`; the rest keeps its order."""
         gone = [message for message in self._queue if unwanted(message)]
         self._drop(gone)
@@ -193,7 +193,7 @@ class Outbox:
     def _fits(self, size: int) -> bool:
         return self._items < self._max_items and self._bytes + size <= self.max_bytes
 
-    def _make_room(self, newcomer: Outgoing, size: int) -> bool:
+    def _make_room(self, newcomer: OutboundMessage, size: int) -> bool:
         if size > self.max_bytes:
             return False
         self._supersede(newcomer)
@@ -201,7 +201,7 @@ class Outbox:
             log.discard(Reason.OVERFLOW)
         return self._fits(size)
 
-    def _supersede(self, newcomer: Outgoing) -> None:
+    def _supersede(self, newcomer: OutboundMessage) -> None:
         """Discard what waits and what a newer message, or the newcomer, says as well."""
         said = _said_by(newcomer)
         if self._said is None:
@@ -211,7 +211,7 @@ class Outbox:
 
     def _collapse(self, newest: _Said) -> None:
         """Discard what waits and what a newer message, or the one that says `newest`, says as well."""
-        known: dict[_Said, Outgoing] = {}
+        known: dict[_Said, OutboundMessage] = {}
         superseded = []
         for message in reversed(self._queue):
             if message.key is not None:
@@ -225,7 +225,7 @@ class Outbox:
         for message in superseded:
             message.discard(Reason.SUPERSEDED)
 
-    def _note(self, message: Outgoing, known: dict[_Said, Outgoing]) -> None:
+    def _note(self, message: OutboundMessage, known: dict[_Said, OutboundMessage]) -> None:
         """Note that a message joins a queue of which it is known what it says."""
         said = _said_by(message)
         if said in known:
@@ -233,7 +233,7 @@ class Outbox:
         else:
             known[said] = message
 
-    def _take_log(self) -> Outgoing | None:
+    def _take_log(self) -> OutboundMessage | None:
         """Take the oldest log line out of the queue; None if there is none."""
         while self._logs_from < len(self._queue):
             if self._queue[self._logs_from].kind in _LOGS:
@@ -241,7 +241,7 @@ class Outbox:
             self._logs_from += 1
         return None
 
-    def _take(self, index: int) -> Outgoing:
+    def _take(self, index: int) -> OutboundMessage:
         """Take one message out of a queue of which it is known what it says."""
         assert isinstance(self._queue, list)  # noqa: S101 - there is a message in it
         assert self._said is not None  # noqa: S101 - it is known
@@ -252,7 +252,7 @@ class Outbox:
         self._uncount(message)
         return message
 
-    def _drop(self, messages: list[Outgoing]) -> None:
+    def _drop(self, messages: list[OutboundMessage]) -> None:
         if messages:
             gone = set(map(id, messages))
             self._queue = [message for message in self._queue if id(message) not in gone]
@@ -260,7 +260,7 @@ class Outbox:
             for message in messages:
                 self._uncount(message)
 
-    def _uncount(self, message: Outgoing) -> None:
+    def _uncount(self, message: OutboundMessage) -> None:
         size = len(message.data) + OVERHEAD_BYTES
         self.held -= size
         if message.kind in BOUNDED:
@@ -269,5 +269,5 @@ class Outbox:
             self.crowded = self._items >= self._half_items or self._bytes >= self._half_bytes
 
 
-def _said_by(message: Outgoing) -> _Said:
+def _said_by(message: OutboundMessage) -> _Said:
     return message.request_id, message.key

@@ -22,7 +22,7 @@ from mcpbus.core.admission import Slot
 from mcpbus.core.call import Call, Silence, read_failure
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
 from mcpbus.core.notification import OutboundNotification, Progress
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.rounds import run_rounds
@@ -233,7 +233,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if isinstance(way, Reason):
             said.receipt.discard(way)
         else:
-            message = Outgoing(kind, era, said.data, said.receipt, said.key, context.request.id)
+            message = OutboundMessage(kind, era, said.data, said.receipt, said.key, context.request.id)
             stream = self.stream or self.begin()
             if not stream.take(message):
                 stream.send(message)
@@ -253,7 +253,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         revision = context.revision
         text = said.message if revision.progress_message else b""
         data = b"%b%b%b}}" % (opening, said.numbers, text)
-        message = Outgoing(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
+        message = OutboundMessage(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
         stream = self.stream or self.begin()
         if not stream.take(message):
             stream.send(message)
@@ -300,7 +300,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     def _close_stream(self, message: CloseConnection) -> None:
         self.begin().address.tell(message)
 
-    def _send(self, message: Outgoing) -> None:
+    def _send(self, message: OutboundMessage) -> None:
         context = self.context
         way = route(message.kind, message.era, context.transport)
         if isinstance(way, Reason):
@@ -319,7 +319,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             self._send(self._encode_reply(result, self.stream))
         self._finish(Reason.PARKED if self._parked else _FINISHED)
 
-    def _encode_reply(self, result: bytes | ProtocolError, stream: Stream) -> Outgoing:
+    def _encode_reply(self, result: bytes | ProtocolError, stream: Stream) -> OutboundMessage:
         """Make the reply, with an encoded result object or an error."""
         request, revision = self.context.request, self.context.revision
         code = None
@@ -329,7 +329,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             code = error.code
         else:
             data = encode_result(request.id, result)
-        return Outgoing(
+        return OutboundMessage(
             Kind.REPLY,
             revision.era,
             data,

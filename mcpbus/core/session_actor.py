@@ -9,7 +9,7 @@ from mcpbus_actors import Cell, Stopped, StopReason, Timer
 
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
 from mcpbus.core.notification import OutboundNotification
-from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
+from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal
 from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.receipt import Place
 from mcpbus.core.session import (
@@ -199,7 +199,7 @@ class SessionActor:
         if stream is not None:
             stream.address.tell(Purge(self._not_subscribed, Reason.NOT_SUBSCRIBED))
 
-    def _not_subscribed(self, message: Outgoing) -> bool:
+    def _not_subscribed(self, message: OutboundMessage) -> bool:
         # A shared channel has the modern client's updates too, whose listens are no concern of the session.
         if message.kind is not Kind.RESOURCE_UPDATED or message.era is not Era.LEGACY:
             return False
@@ -232,7 +232,7 @@ class SessionActor:
             self._session.listening = False
             self._dropped = True
             self._session.last_active = trio.current_time()
-        newer: list[Outgoing] = []
+        newer: list[OutboundMessage] = []
         if self._newer is not None and self._older is message.stream:
             newer = self._newer.remove()
             self._older = self._newer = None
@@ -240,7 +240,7 @@ class SessionActor:
         for lost in message.lost:
             if lost.kind in CHANGES:
                 receipt = self._session.bus.ledger.enter(lost.receipt.method)
-                self._send(Outgoing(lost.kind, Era.LEGACY, lost.data, receipt, key=lost.key))
+                self._send(OutboundMessage(lost.kind, Era.LEGACY, lost.data, receipt, key=lost.key))
         for waiting in [*message.waiting, *newer]:
             if self._not_subscribed(waiting):
                 waiting.discard(Reason.NOT_SUBSCRIBED)
@@ -260,7 +260,7 @@ class SessionActor:
         elif said.uri is not None and not covers(session.subscriptions, said.uri):
             said.receipt.discard(Reason.NOT_SUBSCRIBED)
         else:
-            self._send(Outgoing(said.kind, Era.LEGACY, said.data, said.receipt, key=said.key))
+            self._send(OutboundMessage(said.kind, Era.LEGACY, said.data, said.receipt, key=said.key))
 
     def _ask(self, ask: Ask) -> None:
         if self._questions is None:
@@ -273,7 +273,7 @@ class SessionActor:
             )
         self._questions.ask(ask)
 
-    def _put_question(self, message: Outgoing) -> None:
+    def _put_question(self, message: OutboundMessage) -> None:
         """Send a question, or what withdraws one; one that is still held is taken back instead, and its client sees neither."""
         if isinstance(message, Withdrawal) and message.question.place is Place.HELD:
             assert self._stash is not None  # noqa: S101 - there it is held
@@ -294,7 +294,7 @@ class SessionActor:
         if self._questions is not None:
             self._questions.give_up(message.ask, cannot_ask("the question was withdrawn"))
 
-    def _send(self, message: Outgoing) -> None:
+    def _send(self, message: OutboundMessage) -> None:
         way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.transport)
         if self._newer is not None and way is StreamKind.STANDALONE:
             full = self._newer.put(message)
@@ -318,7 +318,7 @@ class SessionActor:
         else:
             stream.send(message)
 
-    def _hold(self, message: Outgoing) -> None:
+    def _hold(self, message: OutboundMessage) -> None:
         if self._stash is None:
             limits, account = self._limits, self._session.account
             self._stash = Stash(limits.held_items, limits.outbox_bytes, limits.held_timeout, account)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import msgspec
 from mcpbus_actors import Address
 
-from mcpbus.core.outbox import Outgoing, Withdrawal
+from mcpbus.core.outbox import OutboundMessage, Withdrawal
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import RequestId, Response
 from mcpbus.protocol.messages import ProgressParams
@@ -139,7 +139,7 @@ class Supersede(msgspec.Struct, frozen=True):
 class Purge(msgspec.Struct, frozen=True):
     """Discard what waits and is `unwanted` now."""
 
-    unwanted: Callable[[Outgoing], bool]
+    unwanted: Callable[[OutboundMessage], bool]
     reason: Reason
 
     @classmethod
@@ -149,7 +149,7 @@ class Purge(msgspec.Struct, frozen=True):
         What withdraws a question that the client has seen goes out all the same: the client would wait otherwise.
         """
 
-        def unwanted(message: Outgoing) -> bool:
+        def unwanted(message: OutboundMessage) -> bool:
             return message.request_id == request_id and not (isinstance(message, Withdrawal) and message.due)
 
         return cls(unwanted, Reason.CANCELLED)

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 
 from mcpbus.core.budget import Account
-from mcpbus.core.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import Place
 from mcpbus.protocol.routes import Reason
 
@@ -30,7 +30,7 @@ class Stash:
         self._timeout = timeout
         self._account = account
         self._bytes = 0
-        self._queue: deque[tuple[float, Outgoing]] = deque()
+        self._queue: deque[tuple[float, OutboundMessage]] = deque()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -40,7 +40,7 @@ class Stash:
         """When the oldest message expires, in the caller's time; None if there is none."""
         return self._queue[0][0] if self._queue else None
 
-    def put(self, message: Outgoing, now: float) -> str | None:
+    def put(self, message: OutboundMessage, now: float) -> str | None:
         """Keep a message, if it fits.
 
         Returns:
@@ -65,7 +65,7 @@ class Stash:
         self._account.hold(size)
         return full
 
-    def take(self) -> list[Outgoing]:
+    def take(self) -> list[OutboundMessage]:
         """Take everything, in order, to be sent."""
         taken = [message for _, message in self._queue]
         self._queue.clear()
@@ -80,7 +80,7 @@ class Stash:
             expired = True
         return expired
 
-    def discard(self, reason: Reason, unwanted: Callable[[Outgoing], bool] = lambda _: True) -> None:
+    def discard(self, reason: Reason, unwanted: Callable[[OutboundMessage], bool] = lambda _: True) -> None:
         """Discard what is `unwanted`; everything, unless told otherwise."""
         gone = [message for _, message in self._queue if unwanted(message)]
         self._queue = deque(entry for entry in self._queue if not unwanted(entry[1]))
@@ -88,7 +88,7 @@ class Stash:
             self._give_back(_size(message))
             message.discard(reason)  # whoever asked may discard more
 
-    def _pop(self) -> Outgoing:
+    def _pop(self) -> OutboundMessage:
         oldest = self._queue.popleft()[1]
         self._give_back(_size(oldest))
         return oldest
@@ -98,5 +98,5 @@ class Stash:
         self._account.release(size)
 
 
-def _size(message: Outgoing) -> int:
+def _size(message: OutboundMessage) -> int:
     return len(message.data) + OVERHEAD_BYTES

@@ -17,7 +17,7 @@ from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.event_log import EventLog, ResumableStreams
 from mcpbus.core.limits import Limits
 from mcpbus.core.open_count import OpenCount
-from mcpbus.core.outbox import NOT_WRITTEN, Outbox, Outgoing, Withdrawal
+from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate, settle_all
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
@@ -38,8 +38,8 @@ class Returned(msgspec.Struct, frozen=True):
     """
 
     stream: "Stream"
-    waiting: list[Outgoing]
-    lost: Sequence[Outgoing]
+    waiting: list[OutboundMessage]
+    lost: Sequence[OutboundMessage]
 
 
 class _Finish(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     owed: int = 1
     spared: bool = False
     owner: Hashable = None
-    writing: Sequence[Outgoing] = ()
+    writing: Sequence[OutboundMessage] = ()
     writing_bytes: int = 0
     account: Account | None = None
     ready: trio.Event | None = None
@@ -145,7 +145,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         self._wake(True)
         self._writer = None  # they know each other, and should not wait for the garbage collector
 
-    def _return(self, waiting: list[Outgoing], lost: Sequence[Outgoing]) -> None:
+    def _return(self, waiting: list[OutboundMessage], lost: Sequence[OutboundMessage]) -> None:
         """Give what this stream does not send any more back to the session that it belongs to."""
         if self.returns_to is not None and not self.returns_to.stopped:
             self.returns_to.tell(Returned(self, waiting, lost))
@@ -155,21 +155,21 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
 
     # -- what is said ----------------------------------------------------------------------------
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: OutboundMessage) -> None:
         """Queue a message for the client. Never waits; the receipt tells what became of it."""
         if self._address is not None and self._address.stopped:
             message.discard(self.lapse(message))
         else:
             self.tell(message)
 
-    def lapse(self, message: Outgoing) -> Reason:
+    def lapse(self, message: OutboundMessage) -> Reason:
         """Return why a message is discarded now that this stream is gone."""
         # On a shared channel the connection is the session, for those that have one.
         shared = self.kind is StreamKind.DUPLEX and message.era is Era.LEGACY
         fate = absent(message.kind, message.era, StreamState.ENDED if shared else StreamState.DROPPED)
         return fate if isinstance(fate, Reason) else Reason.NO_STREAM
 
-    def _put(self, message: Outgoing) -> None:
+    def _put(self, message: OutboundMessage) -> None:
         if self.finishing:
             message.discard(Reason.FINISHED)
             return
@@ -265,7 +265,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         settle_all([message.receipt for message in self.let_go()], fate)
         self._stop_if_done()
 
-    def let_go(self) -> Sequence[Outgoing]:
+    def let_go(self) -> Sequence[OutboundMessage]:
         """Return what is being written, which nobody writes any more."""
         given_up, self.writing, self.writing_bytes = self.writing, (), 0
         if self.account is not None:
@@ -424,7 +424,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         return f"<Stream {self.kind.value}, {len(self.outbox)} waiting>"
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        Outgoing: _put,
+        OutboundMessage: _put,
         Withdrawal: _put,
         Detached: _detached,
         Finish: _last_turn,

@@ -14,7 +14,7 @@ from mcpbus_actors import Address, Cell, Stopped, StopReason
 from mcpbus.core.admission import Slot
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import OutboundNotification
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.signals import Cancel, Drop, End, InputEnded, Purge
@@ -85,7 +85,7 @@ class SubscriptionActor:
     def _change(self, said: OutboundNotification) -> None:
         listen, era = self._context.request.id, self._context.revision.era
         data = stamped(said.data, listen)
-        self._stream.send(Outgoing(said.kind, era, data, said.receipt, said.key, listen))
+        self._stream.send(OutboundMessage(said.kind, era, data, said.receipt, said.key, listen))
 
     def _meta(self) -> dict[str, Any]:
         return {SUBSCRIPTION_ID: self._context.request.id}
@@ -108,7 +108,7 @@ class SubscriptionActor:
 
     def _send(self, kind: Kind, data: bytes, receipt: Receipt, *, final: bool = False) -> None:
         era, listen = self._context.revision.era, self._context.request.id
-        self._stream.send(Outgoing(kind, era, data, receipt, None, listen, final))
+        self._stream.send(OutboundMessage(kind, era, data, receipt, None, listen, final))
 
     def _ended(self, reason: StopReason) -> None:
         self._slot.release()

@@ -19,7 +19,7 @@ from mcpbus_actors import Address
 
 from mcpbus.core.budget import Account
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.outbox import Outbox, Outgoing
+from mcpbus.core.outbox import OutboundMessage, Outbox
 from mcpbus.core.receipt import DELIVERED, STORED, Fate
 
 
@@ -43,7 +43,7 @@ class Written(Protocol):
     """
 
     outbox: Outbox
-    writing: Sequence[Outgoing]
+    writing: Sequence[OutboundMessage]
     writing_bytes: int
     account: Account | None
     ready: trio.Event | None
@@ -113,7 +113,7 @@ class Writer:
         if self.granted is not None:
             self.granted.set()
 
-    async def take_soon(self) -> list[Outgoing] | None:
+    async def take_soon(self) -> list[OutboundMessage] | None:
         """Take all messages that are there after two turns of the scheduler; otherwise as `take`.
 
         Most handlers end within these turns, and then nothing had to be set up to wait for them.
@@ -124,7 +124,7 @@ class Writer:
                 break
         return self.take_now()
 
-    async def take(self, timeout: float = float("inf")) -> list[Outgoing] | None:  # noqa: ASYNC109
+    async def take(self, timeout: float = float("inf")) -> list[OutboundMessage] | None:  # noqa: ASYNC109
         """Wait for messages, and take all that there are.
 
         A cancellation takes nothing.
@@ -146,7 +146,7 @@ class Writer:
                     await ready.wait()
         return self.take_now()
 
-    def take_now(self) -> list[Outgoing] | None:
+    def take_now(self) -> list[OutboundMessage] | None:
         """Take all messages that are there; otherwise as `take`."""
         stream = self._stream
         outbox, size = stream.outbox, stream.outbox.held

@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from mcpbus.core.limits import Limits
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.transports.response import Opened
 
 _GATHER_SECONDS: Final = 0.001
@@ -89,7 +89,7 @@ class GatheringWriter(ABC):
         self._writer.notify = self._writer.connection = None
 
     @abstractmethod
-    def _write(self, batch: list[Outgoing] | None) -> None:
+    def _write(self, batch: list[OutboundMessage] | None) -> None:
         """Write a batch, a comment if it is empty, or the end if there is none. Nothing is raised: whoever speaks is not to blame."""
 
     @abstractmethod

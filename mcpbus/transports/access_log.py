@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
@@ -161,7 +161,7 @@ class _LoggedRendering(Rendering):
         super().__init__(opened, started=started)
         self._line = line
 
-    def begin(self, batch: list[Outgoing] | None) -> Answer | HeaderList | None:
+    def begin(self, batch: list[OutboundMessage] | None) -> Answer | HeaderList | None:
         begun = super().begin(batch)
         if isinstance(begun, Answer):
             return self._line.answered(begun)

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from mcpbus.core.admission import Overloaded
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.signals import Ending
 from mcpbus.core.stream import Stream
 from mcpbus.protocol.errors import ProtocolError, internal_error
@@ -74,7 +74,7 @@ def session_header(session_id: str | None) -> HeaderList:
     return [] if session_id is None else [(b"mcp-session-id", session_id.encode())]
 
 
-def stream_headers(first: list[Outgoing]) -> HeaderList:
+def stream_headers(first: list[OutboundMessage]) -> HeaderList:
     """Return the headers of an SSE stream whose first messages these are."""
     return [*HEADERS, *session_header(first[0].session_id if first else None)]
 
@@ -84,14 +84,14 @@ def whole(data: bytes, session_id: str | None = None) -> Answer:
     return answer(200, _JSON, data, *session_header(session_id))
 
 
-def whole_reply(reply: Outgoing, revision: Revision | None) -> Answer:
+def whole_reply(reply: OutboundMessage, revision: Revision | None) -> Answer:
     """Return the answer of a request that said nothing before its reply."""
     if reply.error_code is None or revision is None:
         return whole(reply.data, reply.session_id)
     return answer(status_of(reply.error_code, revision), _JSON, reply.data)
 
 
-def whole_batch(replies: list[Outgoing]) -> Answer:
+def whole_batch(replies: list[OutboundMessage]) -> Answer:
     """Return the answer of a batch whose requests said nothing before their replies."""
     return whole(b"[%b]" % b",".join([reply.data for reply in replies]))
 

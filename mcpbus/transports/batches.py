@@ -16,7 +16,7 @@ import attrs
 from mcpbus_actors import Cell, Failed, Stopped, TaskEnded
 
 from mcpbus.core.hub import Hub
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.core.signals import Abort, Ending
@@ -129,7 +129,7 @@ class _Origin:
     def answer(self, request_id: RequestId | None, method: str, data: bytes) -> None:
         """Put a reply that is there at once among the others."""
         receipt = self.bus.ledger.enter(method)
-        reply = Outgoing(Kind.REPLY, Era.LEGACY, data, receipt, request_id=request_id, final=True)
+        reply = OutboundMessage(Kind.REPLY, Era.LEGACY, data, receipt, request_id=request_id, final=True)
         self.stream.send(reply)
 
 

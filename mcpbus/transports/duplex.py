@@ -15,7 +15,7 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.hub import Hub
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request import Request as Admitted
 from mcpbus.core.session import Close
 from mcpbus.core.signals import InputEnded
@@ -314,4 +314,4 @@ class Channel:
         method = "" if request is None else request.method
         request_id: RequestId | None = None if request is None else request.id
         receipt = self._bus.ledger.enter(method)
-        self._stream.send(Outgoing(Kind.REPLY, revision.era, data, receipt, request_id=request_id))
+        self._stream.send(OutboundMessage(Kind.REPLY, revision.era, data, receipt, request_id=request_id))

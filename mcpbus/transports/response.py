@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from mcpbus.core.limits import Limits
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer
 from mcpbus.protocol.http.messages import Answer, Head
@@ -176,7 +176,7 @@ class Rendering:
         self.started = started
         self.is_array = opened.form.array and not opened.form.sse
 
-    def is_whole(self, batch: list[Outgoing]) -> bool:
+    def is_whole(self, batch: list[OutboundMessage]) -> bool:
         """Tell whether the answer can be JSON: nothing was said before the reply."""
         if not self._form.json or self.started:
             return False
@@ -184,13 +184,13 @@ class Rendering:
             return not self._stream.owed and _are_replies(batch)
         return len(batch) == 1 and batch[0].final
 
-    def whole(self, batch: list[Outgoing]) -> Answer:
+    def whole(self, batch: list[OutboundMessage]) -> Answer:
         """The whole answer, in JSON."""
         if self._form.array:
             return answers.whole_batch(batch)
         return answers.whole_reply(batch[0], self._revision)
 
-    def begin(self, batch: list[Outgoing] | None) -> Answer | HeaderList | None:
+    def begin(self, batch: list[OutboundMessage] | None) -> Answer | HeaderList | None:
         """Begin the response with its first batch, or with its end if there is none.
 
         Returns:
@@ -207,7 +207,7 @@ class Rendering:
         return answers.JSON_HEADERS if self.is_array else answers.stream_headers(batch)
 
     def piece(
-        self, batch: list[Outgoing] | None, before: bytes = b"", ids: list[str] | None = None
+        self, batch: list[OutboundMessage] | None, before: bytes = b"", ids: list[str] | None = None
     ) -> tuple[bytes, bool]:
         """The next piece of a response that has begun, and whether there may be more.
 
@@ -268,7 +268,7 @@ class ResponseWriter:
         self._stream = opened.stream
         self._writer = opened.writer
         self._rendering = opened.render(started=started)
-        self._batch: list[Outgoing] | None = []
+        self._batch: list[OutboundMessage] | None = []
         self._held = 0
 
     async def at_once(self) -> bool:
@@ -323,7 +323,7 @@ class ResponseWriter:
             self._writer.written()
         return more
 
-    async def _write(self, batch: list[Outgoing] | None) -> bool:
+    async def _write(self, batch: list[OutboundMessage] | None) -> bool:
         rendering, writer = self._rendering, self._writer
         head = rendering.begin(batch)
         if isinstance(head, Answer):
@@ -346,7 +346,7 @@ class ResponseWriter:
             return b""
         return encode_event(b"", id=log.offer(), retry=None if retry is None else round(retry * 1000))
 
-    def _may_wait(self, batch: list[Outgoing]) -> bool:
+    def _may_wait(self, batch: list[OutboundMessage]) -> bool:
         """Tell whether the answer can still become a JSON array: replies are there, and more of them are to come.
 
         If none has come since they were held back, it is time to keep the connection alive, as a stream.
@@ -355,7 +355,7 @@ class ResponseWriter:
         return self._rendering.may_become_array and len(batch) > held and _are_replies(batch)
 
 
-def _are_replies(batch: list[Outgoing]) -> bool:
+def _are_replies(batch: list[OutboundMessage]) -> bool:
     return all(message.kind is Kind.REPLY for message in batch)
 
 

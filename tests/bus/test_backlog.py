@@ -13,7 +13,7 @@ from staging import OneTurn, staged, tool
 from mcpbus import Context
 from mcpbus.core.mailboxes import expendable
 from mcpbus.core.notification import OutboundNotification, Progress
-from mcpbus.core.outbox import BOUNDED, Outgoing
+from mcpbus.core.outbox import BOUNDED, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, STORED, Fate
 from mcpbus.core.request import Request
 from mcpbus.core.session import CancelRequest, Close, EndGet, OpenGet
@@ -156,7 +156,7 @@ def test_only_what_is_said_may_be_refused():
     told = {kind for actor in actors for kind in getattr(actor, "HANDLERS", ()) or actor._HANDLERS}
     assert {kind for kind in told if expendable(Mock(spec=kind))} == {OutboundNotification, Progress}
     for kind in Kind:
-        assert expendable(Outgoing(kind, Era.LEGACY, b"{}", None)) is (kind in BOUNDED)
+        assert expendable(OutboundMessage(kind, Era.LEGACY, b"{}", None)) is (kind in BOUNDED)
 
 
 class Crowded:
@@ -203,7 +203,7 @@ class Crowded:
 
     def outgoing(self, kind, era):
         said = self.said(kind)
-        return Outgoing(kind, era, said.data, said.receipt)
+        return OutboundMessage(kind, era, said.data, said.receipt)
 
     def crowd(self, whom):
         """Fill a mailbox, from within a turn."""

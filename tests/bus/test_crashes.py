@@ -11,7 +11,7 @@ from mcpbus import Context
 from mcpbus.asking import CannotAskError
 from mcpbus.core.call import Call
 from mcpbus.core.notification import OutboundNotification
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.receipt import Fate, Place
 from mcpbus.core.request import Request
@@ -188,7 +188,7 @@ async def test_a_stream_that_crashes_ends_its_answer(era, crash, autojump_clock)
         else:
             post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
         victim = await stage.call("victim")
-        crash(Stream, Outgoing)
+        crash(Stream, OutboundMessage)
         receipt = await victim.ctx.info("boom")
         assert receipt.fate == Fate.discarded(Reason.FAILED)
         await post.ended(timeout=10)
@@ -209,7 +209,7 @@ async def test_a_stream_that_has_begun_and_crashes_discards_what_waits(crash, au
         await stage.quiet()
         waiting = await victim.ctx.info("waiting")
         assert (first.place, waiting.place) == (Place.WRITING, Place.OUTBOX)
-        crash(Stream, Outgoing)
+        crash(Stream, OutboundMessage)
         await victim.ctx.info("boom")
         assert (first.fate, waiting.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
         post.resume()
@@ -227,7 +227,7 @@ async def test_a_get_stream_that_crashes_gives_its_changes_back_and_the_next_one
         get.stall()
         first = stage.bus.tools_changed()[0]
         await stage.quiet()
-        crash(Stream, Outgoing)
+        crash(Stream, OutboundMessage)
         boom = stage.bus.prompts_changed()[0]
         assert (first.fate, boom.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
         get.resume()

@@ -10,7 +10,7 @@ from staging import staged
 
 from mcpbus import Context, Elicit, InputRequired, ProtocolError, ToolError
 from mcpbus.core.notification import OutboundNotification
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED
 from mcpbus.core.request import Request
 from mcpbus.core.stream import Stream
@@ -261,7 +261,7 @@ async def test_progress_that_does_not_increase_is_not_sent(era, autojump_clock):
 
 @ERAS
 @pytest.mark.parametrize(
-    ("actor", "message"), [(Request, OutboundNotification), (Request, TaskEnded), (Stream, Outgoing)]
+    ("actor", "message"), [(Request, OutboundNotification), (Request, TaskEnded), (Stream, OutboundMessage)]
 )
 async def test_a_defect_of_the_bus_is_no_fault_of_the_handler_that_speaks_and_ends_its_request(
     actor, message, era, monkeypatch, autojump_clock

@@ -5,7 +5,7 @@ from mcpbus_actors import DeadLetter, Discard
 
 from mcpbus.core import mailboxes
 from mcpbus.core.notification import OutboundNotification
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Verdict
 from mcpbus.core.stream import Finish, Returned
 from mcpbus.protocol.revisions import Era
@@ -25,7 +25,7 @@ def test_a_message_that_was_not_handled_is_discarded(discard):
     "make",
     [
         lambda receipt: OutboundNotification(Kind.LIST_CHANGED, receipt, b"{}"),
-        lambda receipt: Outgoing(Kind.LIST_CHANGED, Era.LEGACY, b"{}", receipt),
+        lambda receipt: OutboundMessage(Kind.LIST_CHANGED, Era.LEGACY, b"{}", receipt),
     ],
 )
 def test_a_message_that_has_a_fate_keeps_it(make):
@@ -41,7 +41,7 @@ def test_nothing_is_to_be_settled_of_what_is_said_among_actors():
 
 def test_a_question_that_was_not_handled_is_refused_and_its_asker_told():
     told = []
-    question = Outgoing(Kind.QUESTION, Era.LEGACY, b"{}", Ledger().enter("m"), refused=told.append)
+    question = OutboundMessage(Kind.QUESTION, Era.LEGACY, b"{}", Ledger().enter("m"), refused=told.append)
     mailboxes.settle(DeadLetter(None, question, Discard.FULL))
     assert question.receipt.fate.verdict is Verdict.REFUSED
     assert told == [Reason.OVERFLOW]
@@ -49,7 +49,7 @@ def test_a_question_that_was_not_handled_is_refused_and_its_asker_told():
 
 def test_what_a_lost_get_stream_gives_back_to_nobody_is_discarded():
     ledger = Ledger()
-    waiting = [Outgoing(Kind.LIST_CHANGED, Era.LEGACY, b"{}", ledger.enter("m")) for _ in range(2)]
+    waiting = [OutboundMessage(Kind.LIST_CHANGED, Era.LEGACY, b"{}", ledger.enter("m")) for _ in range(2)]
     mailboxes.settle(DeadLetter(None, Returned(None, waiting, []), Discard.CLOSED))
     assert [m.receipt.fate for m in waiting] == [Fate.discarded(Reason.SESSION_ENDED)] * 2
     assert ledger.balance() == 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpbus.core.outbox import OVERHEAD_BYTES, Outbox, Outgoing
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox
 from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Place, Verdict
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
@@ -19,7 +19,9 @@ LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
 
 def make(ledger, kind=Kind.CUSTOM, *, size=0, key=None, request_id=None):
     key = None if kind in RESERVED else key  # what cannot be refused has nothing to collapse with
-    return Outgoing(kind, Era.LEGACY, b"x" * size, ledger.enter(kind.value), key=key, request_id=request_id)
+    return OutboundMessage(
+        kind, Era.LEGACY, b"x" * size, ledger.enter(kind.value), key=key, request_id=request_id
+    )
 
 
 def belongs(request_id, message):
@@ -154,7 +156,7 @@ def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_
 def test_a_question_for_which_there_is_no_room_is_refused_and_its_asker_told():
     ledger, outbox, told = Ledger(), Outbox(1, 10_000), []
     outbox.put(make(ledger))
-    question = Outgoing(Kind.QUESTION, Era.LEGACY, b"", ledger.enter("m"), refused=told.append)
+    question = OutboundMessage(Kind.QUESTION, Era.LEGACY, b"", ledger.enter("m"), refused=told.append)
     outbox.put(question)
     assert question.receipt.fate == Fate(Verdict.REFUSED, Reason.OVERFLOW)
     assert told == [Reason.OVERFLOW]

@@ -11,7 +11,7 @@ from mcpbus import Context
 from mcpbus.asking import CannotAskError
 from mcpbus.core import mailboxes
 from mcpbus.core.notification import OutboundNotification
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.core.request import Request
 from mcpbus.core.session import OpenGet
@@ -469,6 +469,6 @@ async def test_a_shared_channel_whose_client_takes_nothing_in_time_is_written_to
 async def test_a_message_has_the_reason_of_its_owner_even_as_an_outgoing_one(autojump_clock):
     async with staged() as stage:
         receipt = stage.bus.ledger.enter("m")
-        message = Outgoing(Kind.LOG, Era.LEGACY, b"{}", receipt)
+        message = OutboundMessage(Kind.LOG, Era.LEGACY, b"{}", receipt)
         mailboxes.settle(mailboxes.DeadLetter(None, message, Discard.FAILED))
         assert receipt.fate == Fate.discarded(Reason.FAILED)

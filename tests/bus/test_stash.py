@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.core.budget import Budget
-from mcpbus.core.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import DELIVERED, Ledger, Place
 from mcpbus.core.stash import Stash
@@ -16,7 +16,7 @@ from mcpbus.protocol.routes import Kind, Reason
 
 
 def make(ledger, key=None, data=b"{}"):
-    return Outgoing(Kind.LIST_CHANGED, Era.LEGACY, data, ledger.enter("m"), key=key)
+    return OutboundMessage(Kind.LIST_CHANGED, Era.LEGACY, data, ledger.enter("m"), key=key)
 
 
 def account():

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus import DELIVERED, STORED, Fate, Reason, Server
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.outbox import OVERHEAD_BYTES, Outgoing
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, StreamKind
@@ -36,7 +36,7 @@ class Speaker:
 
     def say(self, kind=Kind.CUSTOM, *, size=0, **fields):
         """Say something, and return its receipt."""
-        message = Outgoing(kind, Era.LEGACY, b"x" * size, self.bus.ledger.enter(kind.value), **fields)
+        message = OutboundMessage(kind, Era.LEGACY, b"x" * size, self.bus.ledger.enter(kind.value), **fields)
         self.stream.send(message)
         return message.receipt
 

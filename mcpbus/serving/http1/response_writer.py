@@ -6,7 +6,7 @@ from typing import Protocol
 import trio
 
 from mcpbus.core.limits import Limits
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.http1.request import Connection, Http1Request
 from mcpbus.serving.response_writer import GatheringWriter
@@ -52,7 +52,7 @@ class Http1ResponseWriter(GatheringWriter):
     def _lose(self) -> None:
         self._connection.lose()
 
-    def _write(self, batch: list[Outgoing] | None) -> None:
+    def _write(self, batch: list[OutboundMessage] | None) -> None:
         request = self._request
         try:
             data = self._encode(batch)
@@ -60,7 +60,7 @@ class Http1ResponseWriter(GatheringWriter):
         except Exception as failure:  # noqa: BLE001 - a field of the head may be one that HTTP cannot say
             self._connection.fail(failure, request.head)
 
-    def _encode(self, batch: list[Outgoing] | None) -> bytes:
+    def _encode(self, batch: list[OutboundMessage] | None) -> bytes:
         rendering, request = self._rendering, self._request
         head = rendering.begin(batch)
         if isinstance(head, Answer):

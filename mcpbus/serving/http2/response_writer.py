@@ -6,7 +6,7 @@ from typing import Protocol
 import trio
 
 from mcpbus.core.limits import Limits
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.transports.answers import HeaderList
@@ -80,7 +80,7 @@ class Http2ResponseWriter(GatheringWriter):
     def _lose(self) -> None:
         self._request.lose()
 
-    def _write(self, batch: list[Outgoing] | None) -> None:
+    def _write(self, batch: list[OutboundMessage] | None) -> None:
         request, rendering = self._request, self._rendering
         self._sending = True
         self._written_at = trio.current_time()

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import trio
 
-from mcpbus.core.outbox import Outgoing
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.serving.websocket.carrier import Carrier
 from mcpbus.serving.websocket.frames import Frames
 from mcpbus.transports.duplex import Channel
@@ -113,7 +113,7 @@ class FrameWriter:
         except Exception as failure:  # noqa: BLE001 - there is no memory for it, say
             self._carrier.fail(failure)
 
-    def _take(self) -> list[Outgoing]:
+    def _take(self) -> list[OutboundMessage]:
         """Take what waits; if that is the end, the close that is to be said is all that there is."""
         if self._left:
             return []

@@ -62,6 +62,8 @@ lint: $(DEV) ## Check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typechecks
+	$(BIN)/pyright --pythonpath $(BIN)/python mcpbus/examples tests/typechecks
 
 clean: ## Remove what make has made
 	rm -rf $(VENV)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 import attrs
 import trio
@@ -12,6 +12,7 @@ from mcpbus.client.client import Client
 from mcpbus.client.conversation import OnQuestion
 from mcpbus.core.backend import Backend
 from mcpbus.core.hub import Hub
+from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.definition import Definition
 from mcpbus.http_keywords import read_http_options
@@ -30,8 +31,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("mcpbus")
 
 
-class Bus(Hub):
-    """An opened server. Made by `Server.open`."""
+class Bus(Hub, Generic[StateT]):
+    """An opened server. Made by `Server.open`.
+
+    Attributes:
+        state: What its lifespan yielded.
+    """
+
+    state: StateT
 
     node: "Node | None" = None
     """What leads to the other processes that serve the same, if there are any."""

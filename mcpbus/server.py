@@ -4,7 +4,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack
 
 import trio
 
@@ -13,6 +13,7 @@ from mcpbus.core.hub import open_hub
 from mcpbus.core.limits import Limits
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Broadcast
+from mcpbus.core.state import StateT
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
@@ -35,14 +36,14 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
     from mcpbus.transports.lifespan import LifespanApp
     from mcpbus.transports.responder import ResponseMode
 
-Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
+Lifespan: TypeAlias = Callable[["Server[Any]"], AbstractAsyncContextManager[StateT]]
 
 
 _NOT_OPEN = "it is not open; server.run(), server.serve() and server.open() open it"
 
 
-class Server(Definition):
-    """A server as its author describes it; it does nothing until it is opened.
+class Server(Definition, Generic[StateT]):
+    """A server as its author describes it; it does nothing until it is opened. What its lifespan yields is of its type `StateT`.
 
     Decorators register functions and return them as they are, so that they can be called and tested like any other::
 
@@ -89,7 +90,7 @@ class Server(Definition):
         instructions: str | None = None,
         website_url: str | None = None,
         icons: Iterable[Icon] = (),
-        lifespan: Lifespan | None = None,
+        lifespan: Lifespan[StateT] | None = None,
         visible: Visible | None = None,
         middleware: Sequence[Middleware] = (),
         auth: Authorizer | None = None,
@@ -122,10 +123,10 @@ class Server(Definition):
         self.lifespan = lifespan
         self.runner = Runner(threads, middleware)
         self._opened = False
-        self._bus: Bus | None = None
+        self._bus: Bus[StateT] | None = None
 
     @property
-    def bus(self) -> Bus:
+    def bus(self) -> Bus[StateT]:
         """The bus of the server while it is open: from when its lifespan has yielded until that has been left.
 
         Raises:
@@ -158,7 +159,7 @@ class Server(Definition):
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed; see `tools_changed`."""
         return self._tell(lambda bus: bus.resource_updated(uri))
 
-    def _tell(self, tell: Callable[[Bus], Broadcast]) -> Broadcast:
+    def _tell(self, tell: Callable[[Bus[StateT]], Broadcast]) -> Broadcast:
         if self._bus is not None:
             return tell(self._bus)
         if self._opened:
@@ -178,7 +179,7 @@ class Server(Definition):
         task_store: TaskStore | None = None,
         drain_seconds: float = 5.0,
         cluster: "Cluster | None" = None,
-    ) -> AsyncIterator[Bus]:
+    ) -> AsyncIterator[Bus[StateT]]:
         """Open the server: ``async with server.open() as bus``.
 
         Its lifespan is entered first and left last. When the block ends, what goes on is drained; when it
@@ -241,7 +242,7 @@ class Server(Definition):
         task_store: TaskStore | None = None,
         response: "ResponseMode" = "auto",
         **http: Unpack[HttpFields],
-    ) -> "LifespanApp[Bus]":
+    ) -> "LifespanApp[Bus[StateT]]":
         """Return the server as an ASGI application for ``hypercorn -k trio module:app``.
 
         It opens the server in the ASGI lifespan. An application that mounts it and runs no lifespan but its own enters

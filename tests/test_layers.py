@@ -70,6 +70,7 @@ DOORS = {
         "cluster",
         "roof",
     ],
+    "typing_extensions": ["mcpbus.core.state"],
     "uritemplate": ["mcpbus.features.uris"],
     "watchfiles": ["mcpbus.cli.reloading"],
     "wsproto": ["mcpbus.serving.websocket.frames"],

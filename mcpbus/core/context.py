@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Hashable, Mapping
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import trio
@@ -16,6 +16,7 @@ from mcpbus.core.pending_questions import Ask, Withdraw, answered_within, make_a
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.signals import CloseConnection
+from mcpbus.core.state import StateT
 from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.interface import Asking
@@ -42,8 +43,8 @@ class ClientInfo(msgspec.Struct, frozen=True):
     capabilities: Mapping[str, Any]
 
 
-class Context(Asking, HandlerContext):
-    """One run of a handler, as the handler sees it.
+class Context(Asking, HandlerContext, Generic[StateT]):
+    """One run of a handler, as the handler sees it; ``Context[Database]`` where the lifespan yields a `Database`.
 
     Annotate a parameter of an async handler with this type, and it is given the context; it does not become an
     argument of the tool. What the handler says with it leaves on the stream of the very request that it
@@ -112,9 +113,9 @@ class Context(Asking, HandlerContext):
         return self._call.context.meta()
 
     @property
-    def state(self) -> Any:
+    def state(self) -> StateT:
         """What the server's lifespan yielded."""
-        return self._bus.state
+        return self._bus.state  # type: ignore[no-any-return]  # its author says what it is
 
     @property
     def input_state(self) -> Any:

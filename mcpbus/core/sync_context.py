@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mcpbus.core import notification
 from mcpbus.core.context import ClientInfo, Context
@@ -10,6 +10,7 @@ from mcpbus.core.from_thread import run_in_trio, wait_in_trio
 from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
+from mcpbus.core.state import StateT
 from mcpbus.core.sync_bus import SyncBus
 from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
 from mcpbus.features.asking.questions import Question
@@ -21,7 +22,7 @@ from mcpbus.protocol.routes import Kind
 T = TypeVar("T")
 
 
-class SyncContext(HandlerContext):
+class SyncContext(HandlerContext, Generic[StateT]):
     """The context of a handler that is a plain function; its methods block the handler's thread.
 
     The same as `Context` in all else. After a cancellation of the request what it says is discarded.
@@ -31,7 +32,7 @@ class SyncContext(HandlerContext):
 
     asynchronous = False
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context[StateT]) -> None:
         self._context = context
 
     @property
@@ -75,7 +76,7 @@ class SyncContext(HandlerContext):
         return self._context.meta
 
     @property
-    def state(self) -> Any:
+    def state(self) -> StateT:
         """What the server's lifespan yielded."""
         return self._context.state
 

@@ -1,0 +1,92 @@
+"""What type checkers see of what authors write: checked by `make lint`, and never run."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, assert_type
+
+from mcpbus import Bus, Context, Depends, Server, Session, SyncContext, Tool
+
+
+class Database:
+    """What handlers share."""
+
+    name: str = "db"
+
+
+@asynccontextmanager
+async def lifespan(server: Server) -> AsyncIterator[Database]:
+    assert_type(server.bus.state, Any)
+    yield Database()
+
+
+server = Server("typed", lifespan=lifespan)
+named = Server[Database]("named", lifespan=lifespan)
+bare = Server("bare")
+assert_type(server, Server[Database])
+assert_type(named, Server[Database])
+assert_type(bare, Server[Any])
+
+
+def connect() -> Database:
+    return Database()
+
+
+async def connect_async() -> Database:
+    return Database()
+
+
+def generate() -> Iterator[Database]:
+    yield Database()
+
+
+async def generate_async() -> AsyncIterator[Database]:
+    yield Database()
+
+
+entered = asynccontextmanager(generate_async)
+
+
+@server.tool
+async def find(
+    word: str,
+    ctx: Context[Database],
+    *,
+    a: Database = Depends(connect),
+    b: Database = Depends(connect_async),
+    c: Database = Depends(generate),
+    d: Database = Depends(generate_async),
+    e: Database = Depends(entered),
+    f: Annotated[Database | None, Depends(connect)] = None,
+) -> str:
+    assert_type(ctx.state, Database)
+    return word + ctx.state.name
+
+
+assert_type(Depends(Database), Database)
+wrong: int = Depends(connect)  # type: ignore[assignment]
+
+
+@server.tool(tags=["typed"])
+def find_plainly(word: str, ctx: SyncContext[Database]) -> str:
+    assert_type(ctx.state, Database)
+    ctx.bus.resource_updated("a://b")
+    return word
+
+
+@server.tool
+async def any_state(ctx: Context) -> None:
+    assert_type(ctx.state, Any)
+
+
+assert_type(server.add_tool(find, name="again"), Tool)
+
+
+@server.on_session_end
+async def leave(session: Session) -> None:
+    assert_type(session.state, dict[str, Any])
+
+
+async def main() -> None:
+    async with server.open() as bus:
+        assert_type(bus, Bus[Database])
+        assert_type(bus.state, Database)

@@ -25,6 +25,7 @@ from mcpbus.transports.stdio import run_stdio
 # What reads and writes HTTP is imported where it is used: a program on stdio starts in half the time without it.
 if TYPE_CHECKING:
     from mcpbus.cluster.node import Node
+    from mcpbus.serving.sharing import Sharing
     from mcpbus.transports.asgi import AsgiApp
     from mcpbus.transports.responder import ResponseMode
 
@@ -42,6 +43,8 @@ class Bus(Hub, Generic[StateT]):
 
     node: "Node | None" = None
     """What leads to the other processes that serve the same, if there are any."""
+    sharing: "Sharing | None" = None
+    """What it listens on together with them."""
 
     @property
     def server(self) -> Definition:
@@ -118,7 +121,8 @@ class Bus(Hub, Generic[StateT]):
             options = attrs.evolve(options, bind=bind)
         _check_exposure(self.backend, options.bind)
         app = self.asgi(response=response, **http)
-        await serve(app, options, shutdown=shutdown, task_status=_WithPath(task_status, app.path))
+        status = _WithPath(task_status, app.path)
+        await serve(app, options, shutdown=shutdown, sharing=self.sharing, task_status=status)
 
     async def stdio(self, *, shutdown: trio.Event | None = None, drain_seconds: float = 5.0) -> bool:
         """Serve the process's standard input and output until the input ends, and what is in flight then is answered.

@@ -2,9 +2,10 @@
 
 import gc
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpbus.blocked import blocks_told
 from mcpbus.core.nursery import background
@@ -12,12 +13,15 @@ from mcpbus.serving import shutdown_on_signals
 from mcpbus.standard_error import log_aside
 from mcpbus.transports.stdio import StdioClosedError
 
+if TYPE_CHECKING:
+    from mcpbus.worker import Worker
+
 # A request makes some hundred objects and leaves none to the garbage collector, which by default looks for some at
 # every 700. With these thresholds, and what was loaded set aside, a short call costs a sixth less processor time.
 _THRESHOLDS = (10_000, 20, 20)
 
 
-async def until_signalled(name: str, serve: Callable[..., Any]) -> None:
+async def until_signalled(name: str, serve: Callable[..., Any], worker: "Worker | None" = None) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C, and say where on standard error; a second signal does not wait for the drain.
 
     For a program whose main thread this is: it takes the process's signals, tunes its garbage collector, writes the log to
@@ -26,12 +30,21 @@ async def until_signalled(name: str, serve: Callable[..., Any]) -> None:
     Args:
         name: What is served.
         serve: `Server.serve` or the like, with its other arguments.
+        worker: What this process does as one of several, if it is one: another one says where they serve, and ends it.
     """
     with log_aside(), blocks_told():
-        async with shutdown_on_signals() as shutdown, background() as nursery:
-            for url in await nursery.start(partial(serve, shutdown=shutdown)):
-                print(f"{name} is served at {url} (Ctrl-C to stop)", file=sys.stderr, flush=True)  # noqa: T201 - a program says so
+        async with (
+            shutdown_on_signals() as shutdown,
+            nullcontext(_say_where) if worker is None else worker.attend(shutdown) as say_where,
+            background() as nursery,
+        ):
+            await say_where(name, await nursery.start(partial(serve, shutdown=shutdown)))
             _tune_collector()
+
+
+async def _say_where(name: str, urls: Sequence[str]) -> None:
+    for url in urls:
+        print(f"{name} is served at {url} (Ctrl-C to stop)", file=sys.stderr, flush=True)  # noqa: T201 - a program says so
 
 
 async def until_input_ends(serve: Callable[..., Awaitable[bool]]) -> None:

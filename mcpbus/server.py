@@ -1,11 +1,13 @@
 """What an author writes: a `Server`, which is described with decorators, and can be opened and served."""
 
 import inspect
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack
 
+import attrs
 import trio
 
 from mcpbus.bus import Bus
@@ -35,6 +37,7 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
     from mcpbus.cluster.node import Node
     from mcpbus.transports.lifespan import LifespanApp
     from mcpbus.transports.responder import ResponseMode
+    from mcpbus.worker import Worker
 
 Lifespan: TypeAlias = Callable[["Server[Any]"], AbstractAsyncContextManager[StateT]]
 
@@ -124,6 +127,7 @@ class Server(Definition, Generic[StateT]):
         self.runner = Runner(threads, middleware)
         self._opened = False
         self._bus: Bus[StateT] | None = None
+        self._worker: Worker | None = None
 
     @property
     def bus(self) -> Bus[StateT]:
@@ -276,7 +280,15 @@ class Server(Definition, Generic[StateT]):
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `Bus.serve`."""
         read_http_options("server.serve()", http)  # complains before anything is opened
-        async with self.open(limits=limits, event_store=event_store, task_store=task_store) as bus:
+        worker = self._worker
+        opening = self.open(
+            limits=limits,
+            event_store=event_store,
+            task_store=task_store,
+            cluster=None if worker is None else worker.cluster,
+        )
+        async with opening as bus:
+            bus.sharing = None if worker is None else worker.sharing
             await bus.serve(
                 bind=bind,
                 response=response,
@@ -286,7 +298,7 @@ class Server(Definition, Generic[StateT]):
                 **http,
             )
 
-    def run(self, transport: Literal["http", "stdio"] = "http", **options: Any) -> None:
+    def run(self, transport: Literal["http", "stdio"] = "http", *, workers: int = 1, **options: Any) -> None:
         """Run the server as a program, until SIGTERM, SIGHUP, Ctrl-C, or on stdio the end of the input.
 
         What goes on is drained then, and the lifespan is left; a second signal, or after the end of the input the first one, does
@@ -295,11 +307,13 @@ class Server(Definition, Generic[StateT]):
 
         Args:
             transport: "http" or "stdio".
+            workers: How many processes serve over HTTP. With more than one, this one only keeps them: each runs the program anew, up to
+                this call.
             **options: As for `serve`; for stdio `limits`, and the `drain_seconds` of `Bus.stdio`.
 
         Raises:
             SystemExit: On stdio, with a status other than 0: standard input or output is closed, or did not take all that
-                was said.
+                was said. With workers, at their end.
             TypeError: An option is not known; the message says what to write.
             ValueError: An option cannot be right.
             ServingError: It cannot be served, such as on an address that is in use.
@@ -309,13 +323,16 @@ class Server(Definition, Generic[StateT]):
             raise RuntimeError(
                 "server.run() starts trio itself: in a trio program write await server.serve()"
             )
+        if workers < 1 or (workers > 1 and transport != "http"):
+            raise ValueError(f"workers is {workers}: it is at least 1, and more than that only over HTTP")
         if transport == "stdio":
             check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"))
             program = partial(until_input_ends, partial(self._serve_stdio, **options))
         elif transport == "http":
             http = options.keys() - inspect.signature(self.serve).parameters.keys()
             read_http_options("server.run()", {name: options[name] for name in options if name in http})
-            program = partial(until_signalled, self.name, partial(self.serve, **options))
+            self._worker = _join(workers, options)
+            program = partial(until_signalled, self.name, partial(self.serve, **options), self._worker)
         else:
             raise ValueError(
                 f"transport is {transport!r}: it must be 'http', which is Streamable HTTP, HTTP+SSE and WebSocket at once, "
@@ -351,6 +368,23 @@ def _open_node(cluster: "Cluster | None") -> "AbstractAsyncContextManager[Node |
     from mcpbus.cluster.node import open_node  # noqa: PLC0415 - it speaks HTTP
 
     return open_node(cluster)
+
+
+def _join(workers: int, options: dict[str, Any]) -> "Worker | None":
+    """Return what this process is to do as one of several; the one that keeps them does not return.
+
+    Raises:
+        SystemExit: They have ended.
+    """
+    if workers == 1:
+        return None
+    from mcpbus.worker import Worker, is_worker  # noqa: PLC0415 - few servers have several
+    from mcpbus.workers import run_workers  # noqa: PLC0415
+
+    if is_worker():
+        return Worker.begin()
+    listens = options.get("options") or ServeOptions()
+    sys.exit(run_workers(workers, attrs.evolve(listens, bind=options.get("bind") or listens.bind)))
 
 
 async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:

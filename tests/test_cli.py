@@ -141,6 +141,7 @@ def test_what_is_given_is_what_the_server_is_run_with(weather, monkeypatch):
     assert given == {
         "bind": ServeOptions().bind,
         "options": ServeOptions(max_connections=500),
+        "workers": 1,
         "trusted_proxies": ("10.0.0.0/8", "unix"),
     }
 

@@ -39,7 +39,7 @@ BELOW = {
 }
 """The rooms, and from which others each may import."""
 
-ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* examples* http_keywords program server standard_error stores tasks testing*"
+ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* examples* http_keywords program server standard_error stores tasks testing* worker workers"
 """What may know everything: the public faces, and what makes a program of it all."""
 
 DOORS = {

@@ -1,5 +1,6 @@
 """The command line: `mcpbus serve | stdio | demo | routes` of a server, `mcpbus inspect | list | call | install` of a client."""
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
@@ -20,6 +21,8 @@ from mcpbus.protocol.routes import render
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, ServingError
 from mcpbus.transports.responder import ResponseMode
+from mcpbus.worker import is_worker
+from mcpbus.workers import run_workers
 
 _DEMO = "mcpbus.examples.demo:server"
 
@@ -29,19 +32,25 @@ _HTTP = HttpOptions()
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
+_target_argument = click.argument("target", shell_complete=complete_target)
+
+
 def _server_argument(command: _Command) -> _Command:
     """Give a command the server that its one argument names."""
 
-    @click.argument("target", shell_complete=complete_target)
+    @_target_argument
     @wraps(command)
     def with_server(target: str, **given: Any) -> None:
-        try:
-            server = load_server(target)
-        except LookupError as error:
-            raise click.BadParameter(error.args[0], param_hint="TARGET") from error
-        command(server, **given)
+        command(_load(target), **given)
 
     return with_server  # type: ignore[return-value]  # it has the same arguments to whoever calls it by click
+
+
+def _load(target: str) -> Server:
+    try:
+        return load_server(target)
+    except LookupError as error:
+        raise click.BadParameter(error.args[0], param_hint="TARGET") from error
 
 
 _drain_option = click.option(
@@ -160,6 +169,13 @@ def _http_options(command: _Command) -> _Command:
                 type=click.Choice(["lane", "hypercorn"]),
                 help=f"Who reads HTTP/1.1; the lane is several times faster. [default: {_SERVING.http1}]",
             ),
+            click.option(
+                "--workers",
+                type=click.IntRange(min=1),
+                default=1,
+                metavar="NUMBER",
+                help="How many processes serve; sessions are found from all of them. [default: 1]",
+            ),
             _drain_option,
             click.option(
                 "--write-deadline",
@@ -195,11 +211,11 @@ def main() -> None:
 @main.command()
 @reload_option
 @log_options
-@_server_argument
+@_target_argument
 @_http_options
-def serve(server: Server, **given: Any) -> None:
+def serve(target: str, **given: Any) -> None:
     """Serve a server over HTTP until SIGTERM or Ctrl-C; a second one does not wait."""
-    _serve_http(server, given)
+    _serve_http(target, given)
 
 
 @main.command()
@@ -207,7 +223,7 @@ def serve(server: Server, **given: Any) -> None:
 @_http_options
 def demo(**given: Any) -> None:
     """Serve the demonstration server over HTTP."""
-    _serve_http(load_server(_DEMO), given)
+    _serve_http(_DEMO, given)
 
 
 @main.command()
@@ -216,7 +232,7 @@ def demo(**given: Any) -> None:
 @_drain_option
 def stdio(server: Server, drain_seconds: float | None) -> None:
     """Serve a server over standard input and output."""
-    given = {} if drain_seconds is None else {"drain_seconds": drain_seconds}
+    given: dict[str, Any] = {} if drain_seconds is None else {"drain_seconds": drain_seconds}
     server.run("stdio", **given)
 
 
@@ -244,19 +260,23 @@ def _authorize(server: Server, resource: str | None, issuers: Sequence[str], sco
         raise click.UsageError(str(error)) from error
 
 
-def _serve_http(server: Server, given: dict[str, Any]) -> None:
+def _serve_http(target: str, given: dict[str, Any]) -> None:
     given = {name: value for name, value in given.items() if value not in (None, ())}
-    _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
-    http = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
+    workers = given.pop("workers")
+    http: dict[str, Any] = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
-    response = {"response": given["response"]} if "response" in given else {}
+    response: dict[str, Any] = {"response": given["response"]} if "response" in given else {}
     try:
         HttpOptions(**http)  # the server makes its own; here it is to be told before anything runs
         options = ServeOptions(**serving)
     except ValueError as error:
         raise click.UsageError(str(error.args[0])) from error
     try:
-        server.run(bind=options.bind, options=options, **response, **http)
+        if workers > 1 and not is_worker():
+            sys.exit(run_workers(workers, options))  # which load the server, and this process does not
+        server = _load(target)
+        _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
+        server.run(bind=options.bind, options=options, workers=workers, **response, **http)
     except ServingError as error:
         raise click.ClickException(str(error)) from None
 

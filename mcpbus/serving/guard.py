@@ -26,6 +26,7 @@ from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
+from mcpbus.serving.sharing import Board
 from mcpbus.serving.write_coalescer import WriteCoalescer
 
 _logger = logging.getLogger("mcpbus.serving")
@@ -193,6 +194,7 @@ class Guard:
         nursery: Where the tasks of connections run.
         tls: How connections are encrypted; None for cleartext.
         counters: Counts connections.
+        board: How many other processes have, that listen on the same sockets.
 
     Attributes:
         complaints: Warns of what clients do.
@@ -211,6 +213,7 @@ class Guard:
         *,
         tls: ssl.SSLContext | None,
         counters: Counters,
+        board: Board | None = None,
     ) -> None:
         context = WorkerContext(max_requests=None)
         self.service = Service(app, options, configure(options), context, state, WriteCoalescer(), counters)
@@ -223,6 +226,7 @@ class Guard:
         if options.http1 == "lane" and isinstance(app, DirectApp):
             self.http1 = Http1Service(app, options)
         self.retired = False
+        self._board = board
         self._open: set[Accepted] = set()
         self._all_closed = trio.Event()
         self._shares = Shares(options.max_connections or most_connections(), Accepted.idle_since)
@@ -232,6 +236,9 @@ class Guard:
         async with listener:
             while True:
                 try:
+                    if self._board is not None:
+                        await trio.lowlevel.wait_readable(listener.socket)
+                        await self._board.give_way()
                     stream = await listener.accept()
                 except OSError as error:
                     if error.errno in BROKEN:
@@ -261,7 +268,7 @@ class Guard:
         if displaced is not None:
             self.service.note("max_connections", displaced.peer, "a connection that was idle made room")
         self._displace(displaced)
-        self.counters.open += 1
+        self._count(1)
         accepted = Accepted(self, transport, peer, name)
         self._open.add(accepted)
         self._shares.enter(peer, accepted)
@@ -282,11 +289,16 @@ class Guard:
         accepted.report_stall(self.service.options.write_deadline_seconds)
         self._open.discard(accepted)
         self._shares.leave(accepted)
-        self.counters.open -= 1
+        self._count(-1)
         if self.retired and not self._open:
             self._all_closed.set()
         accepted.transport.close()
         accepted.serving = None  # they know each other, and should not wait for the garbage collector
+
+    def _count(self, more: int) -> None:
+        self.counters.open += more
+        if self._board is not None:
+            self._board.note(self.counters.open)
 
     async def run(self) -> None:
         """Do what is done for all connections together, until cancelled."""

@@ -1,6 +1,7 @@
 """Serves an application from its first connection to its last."""
 
 import logging
+from contextlib import nullcontext
 
 import trio
 
@@ -13,6 +14,7 @@ from mcpbus.serving.hypercorn import configure
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.serving.listening import listening, url_of
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.sharing import Sharing
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -26,6 +28,7 @@ async def serve(
     *,
     shutdown: trio.Event | None = None,
     counters: Counters | None = None,
+    sharing: Sharing | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve an ASGI application over HTTP/1.1, HTTP/2 and WebSocket, until `shutdown` is set.
@@ -39,6 +42,7 @@ async def serve(
         options: Where to listen and how long to wait.
         shutdown: Set it to end serving in order; without one, only a cancellation ends it.
         counters: Counts connections; read it while serving.
+        sharing: What to listen on in place of what the options name, if other processes listen on it as well.
         task_status: Reports the URLs that are listened on, with the ports that port 0 became.
 
     Raises:
@@ -52,11 +56,12 @@ async def serve(
             f"cannot use the certificate {options.certfile} with the key {options.keyfile}: {error}"
         ) from error
     in_order = False
-    with listening(options) as sockets:
+    with listening(options) if sharing is None else nullcontext(sharing.sockets) as sockets:
         urls = [url_of(sock, secure=tls is not None) for sock in sockets]
         async with lifespan(app) as state, trio.open_nursery() as connections:
             counters = Counters() if counters is None else counters
-            guard = Guard(app, options, state, connections, tls=tls, counters=counters)
+            board = None if sharing is None else sharing.board
+            guard = Guard(app, options, state, connections, tls=tls, counters=counters, board=board)
             connections.start_soon(run_lasting, guard.run, "what serves connections")
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
             try:

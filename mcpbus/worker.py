@@ -1,0 +1,126 @@
+"""One of several processes that serve the same, as it was started by the process that keeps them; see `mcpbus.workers`."""
+
+import mmap
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final, Self, TypeAlias
+
+import msgspec
+import trio
+
+from mcpbus.cluster.directory import Cluster
+from mcpbus.cluster.socket_folder import SocketFolder
+from mcpbus.core.nursery import background
+from mcpbus.serving.sharing import Board, Sharing
+
+VARIABLE: Final = "MCPBUS_WORKER_OF"
+"""The environment variable that makes a process a worker: the process that keeps it, and the descriptor over which it speaks to it."""
+PING_SECONDS: Final = 1.0
+SayWhere: TypeAlias = Callable[[str, Sequence[str]], Awaitable[None]]
+
+
+class Orders(msgspec.Struct):
+    """What a worker is told in the beginning.
+
+    Attributes:
+        number: Which of them it is.
+        home: Its home.
+        key: What they have in common.
+        folder: Where they listen for each other.
+        board: The file of the board.
+        sockets: The descriptors on which it is to listen for clients.
+    """
+
+    number: int
+    home: str
+    key: bytes
+    folder: str
+    board: str
+    sockets: list[int]
+
+
+class Ready(msgspec.Struct):
+    """What a worker tells when it serves.
+
+    Attributes:
+        name: What is served.
+        urls: Where.
+    """
+
+    name: str
+    urls: list[str]
+
+
+def is_worker() -> bool:
+    """Whether this process was started as a worker."""
+    keeper, _, _ = os.environ.get(VARIABLE, "").partition(":")
+    return keeper == str(os.getppid())
+
+
+class Worker:
+    """A process among those that serve the same.
+
+    Args:
+        orders: What it was told.
+        control: Leads to the process that keeps it.
+
+    Attributes:
+        cluster: What makes it one of them.
+        sharing: What it listens on.
+    """
+
+    def __init__(self, orders: Orders, control: socket.socket) -> None:
+        self._control = control
+        self.cluster = Cluster(directory=SocketFolder(Path(orders.folder)), key=orders.key, home=orders.home)
+        with Path(orders.board).open("r+b") as board:
+            counts = Board(mmap.mmap(board.fileno(), 0), orders.number)
+        self.sharing = Sharing([socket.socket(fileno=number) for number in orders.sockets], counts)
+
+    @classmethod
+    def begin(cls) -> Self:
+        """Take the orders of a process that was started as a worker; what it starts itself is none."""
+        _, _, descriptor = os.environ.pop(VARIABLE).partition(":")
+        control = socket.socket(fileno=int(descriptor))
+        control.set_inheritable(False)
+        with control.makefile("rb") as lines:
+            orders = msgspec.json.decode(lines.readline(), type=Orders)
+        for number in orders.sockets:
+            os.set_inheritable(number, False)
+        return cls(orders, control)
+
+    @asynccontextmanager
+    async def attend(self, shutdown: trio.Event) -> AsyncIterator[SayWhere]:
+        """Be kept while the block lasts; yields what tells the process that keeps it where it serves.
+
+        Args:
+            shutdown: Set when that process has ended.
+        """
+        async with (
+            trio.SocketStream(trio.socket.from_stdlib_socket(self._control)) as control,
+            background() as nursery,
+        ):
+
+            async def say_where(name: str, urls: Sequence[str]) -> None:
+                await control.send_all(msgspec.json.encode(Ready(name, list(urls))) + b"\n")
+                nursery.start_soon(_ping, control)
+
+            nursery.start_soon(_await_end, control, shutdown)
+            yield say_where
+            nursery.cancel_scope.cancel()
+
+
+async def _await_end(control: trio.SocketStream, shutdown: trio.Event) -> None:
+    with suppress(trio.BrokenResourceError):
+        while await control.receive_some():
+            pass
+    shutdown.set()
+
+
+async def _ping(control: trio.SocketStream) -> None:
+    with suppress(trio.BrokenResourceError):
+        while True:
+            await trio.sleep(PING_SECONDS)
+            await control.send_all(b"\n")

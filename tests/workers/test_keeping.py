@@ -1,0 +1,100 @@
+"""The process that keeps workers: when it starts another one, when it gives up, whom it kills. These workers serve nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mcpbus import ServeOptions, workers
+from mcpbus.serving import CannotListenError
+
+BEGIN = """
+import json, os, signal, socket, sys, time
+keeper, _, number = os.environ["MCPBUS_WORKER_OF"].partition(":")
+assert int(keeper) == os.getppid()
+control = socket.socket(fileno=int(number))
+orders = json.loads(control.makefile().readline())
+for descriptor in orders["sockets"]:
+    assert socket.socket(fileno=descriptor).getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+with open(os.environ["STARTED"], "a") as started:
+    started.write(orders["home"] + chr(10))
+begun = len(open(os.environ["STARTED"]).readlines())
+def ready():
+    control.sendall(json.dumps({"name": "it", "urls": ["http://there"]}).encode() + bytes([10]))
+def stop():
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(10)
+"""
+
+
+@pytest.fixture
+def keep(monkeypatch, tmp_path):
+    """Keeps workers that do this when they have begun; returns the exit status, and how many there were."""
+
+    def keep(script, count=1):
+        monkeypatch.setenv("STARTED", str(tmp_path / "started"))
+        monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-I", "-S", "-c", BEGIN + script])
+        monkeypatch.setattr(workers, "_FIRST_PAUSE", 0.01)
+        status = workers.run_workers(count, ServeOptions(bind="127.0.0.1:0"))
+        homes = (tmp_path / "started").read_text().split()
+        assert len(set(homes)) == len(homes)
+        return status, len(homes)
+
+    return keep
+
+
+def test_workers_end_when_it_is_told_to(keep):
+    assert keep("ready()\nif begun == 3: stop()\ntime.sleep(10)", count=3) == (0, 3)
+
+
+def test_one_that_ends_is_followed_by_another(keep, caplog):
+    assert keep("ready()\nif begun == 3: stop()\nsys.exit(7)") == (0, 3)
+    assert caplog.text.count("worker 0 has ended (exit status 7)") == 2
+
+
+def test_one_that_is_killed_is_followed_by_another(keep, caplog):
+    assert keep("ready()\nif begun == 2: stop()\nos.kill(os.getpid(), signal.SIGKILL)") == (0, 2)
+    assert "(signal 9)" in caplog.text
+
+
+@pytest.mark.parametrize(("end", "status"), [("sys.exit(3)", 3), ("sys.exit()", 1), ("os.abort()", 1)])
+def test_one_that_never_begins_to_serve_ends_all(end, status, keep):
+    assert keep(f"if orders['number']: time.sleep(10)\n{end}", count=2)[0] == status
+
+
+def test_one_that_says_nothing_any_more_is_killed(keep, caplog, monkeypatch):
+    monkeypatch.setattr(workers, "HUNG_SECONDS", 0.2)
+    assert keep("ready()\nif begun == 2: stop()\ntime.sleep(10)") == (0, 2)
+    assert "is killed" in caplog.text
+
+
+def test_one_that_is_heard_of_is_not(keep, caplog, monkeypatch):
+    monkeypatch.setattr(workers, "HUNG_SECONDS", 0.5)
+    says = "for _ in range(8):\n    control.sendall(bytes([10]))\n    time.sleep(0.1)\nstop()"
+    assert keep("ready()\n" + says) == (0, 1)
+    assert "is killed" not in caplog.text
+
+
+def test_an_address_that_cannot_be_listened_on_is_said_before_anything_is_started():
+    with pytest.raises(CannotListenError):
+        workers.run_workers(2, ServeOptions(bind="192.0.2.1:1"))
+
+
+def test_a_second_signal_does_not_wait(tmp_path):
+    # In a process of its own, which that signal ends.
+    holds_on = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nready()\nprint(0, flush=True)\ntime.sleep(60)"
+    keeper = f"""
+import sys
+from mcpbus import ServeOptions, workers
+sys.orig_argv = [sys.executable, "-c", {BEGIN + holds_on!r}]
+workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
+"""
+    environment = os.environ | {"STARTED": str(tmp_path / "started")}
+    with subprocess.Popen([sys.executable, "-c", keeper], stdout=subprocess.PIPE, env=environment) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) in {-signal.SIGTERM, -signal.SIGINT}
+        assert process.stdout.read() == b""  # the worker has ended, too

@@ -30,6 +30,8 @@ _log = logging.getLogger("mcpbus")
 
 REACH_SECONDS: Final = 5.0
 """How long it may take to dial a process, and to greet."""
+_PAUSE_SECONDS: Final = 0.05
+"""Between two attempts at that."""
 LOOK_SECONDS: Final = 1.0
 """How often it is looked whether there are others."""
 _MOST_STRANGERS: Final = 64
@@ -113,22 +115,26 @@ class Node:
         return next((link for link in self._links.get(home, ()) if not link.closed), None)
 
     async def _run_dialled(self, home: str, dial: "_Dial") -> None:
-        link = None
         try:
             with trio.move_on_after(REACH_SECONDS):
-                stream = await self._cluster.directory.dial(home)
-                if stream is None:
-                    dial.ended = True
-                else:
-                    link = await self._greet(stream, home)
-        except LOST as why:
-            _log.warning("process %s cannot be reached: %s", home, why)
+                while dial.link is None and not dial.ended:
+                    await self._try_to_dial(home, dial)
         finally:
             del self._dials[home]
-            dial.link = link
             dial.done.set()
-        if link is not None:
-            await self._run(link)
+        if dial.link is not None:
+            await self._run(dial.link)
+
+    async def _try_to_dial(self, home: str, dial: "_Dial") -> None:
+        try:
+            stream = await self._cluster.directory.dial(home)
+            if stream is None:
+                dial.ended = True
+            else:
+                dial.link = await self._greet(stream, home)
+        except LOST as why:  # it may be about to end
+            _log.info("process %s cannot be reached: %s", home, why)
+            await trio.sleep(_PAUSE_SECONDS)
 
     async def _accept(self, stream: trio.abc.Stream) -> None:
         """Serve a connection to here."""

@@ -178,6 +178,21 @@ async def test_a_process_that_cannot_be_reached_may_be_there(autojump_clock):
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
 
 
+async def test_a_process_that_is_about_to_end_is_found_to_have_ended(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        home = buses[0].node.home
+        directory.unreachable.add(home)
+        await directory.cut()
+        asked = session.request("ping")
+        await quiet(buses)
+        del directory._living[home]
+        directory.unreachable.discard(home)
+        assert (await asked.ended()).status == 404
+        directory._living[home] = None
+
+
 async def test_a_process_that_says_nothing_is_lost(autojump_clock, monkeypatch):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):

@@ -115,7 +115,7 @@ class FeaturesBackend:
         capability = method.capability
         if context.revision.era not in method.eras or not (capability is None or features.offers(capability)):
             raise method_not_found(method.name)
-        params = decode_params(method.params, request.params)
+        params = None if method.params is None else decode_params(method.params, request.params)
         if method.prepare is None:
             assert method.answer is not None  # noqa: S101 - a method has the one or the other
             return method.answer(params, context, features, self.server)

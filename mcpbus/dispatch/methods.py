@@ -38,6 +38,7 @@ from mcpbus.protocol.task_extension import TASKS, declares, undeclared
 Answer: TypeAlias = Callable[[Any, RequestContext, Features, Definition], bytes]
 Prepare: TypeAlias = Callable[[Any, RequestContext, Features, Runner], Handler]
 
+_BRACE = ord("{")
 _BOTH = frozenset(Era)
 _LEGACY = frozenset({Era.LEGACY})
 _MODERN = frozenset({Era.MODERN})
@@ -55,8 +56,8 @@ class Method:
     """
 
     name: str
-    params: type[msgspec.Struct]
-    """What its params are decoded into."""
+    params: type[msgspec.Struct] | None
+    """What its params are decoded into; None if what the request's routing has of them is enough."""
     capability: Capability | None
     """What the server must offer; None for what every server does."""
     eras: frozenset[Era] = _BOTH
@@ -167,12 +168,14 @@ def _scope(features: Features, server: Definition) -> CacheScope:
     return "private" if server.knows_principals or features.selective else "public"
 
 
-def _call_tool(
-    call: wire.CallToolParams, context: RequestContext, features: Features, runner: Runner
-) -> Handler:
-    tool = features.find_tool(call.name, context.principal)
+def _call_tool(_params: None, context: RequestContext, features: Features, runner: Runner) -> Handler:
+    name, arguments = context.routing.name, context.routing.arguments
+    if name is None or arguments is msgspec.UNSET or memoryview(arguments)[0] != _BRACE:
+        call = wire.decode_params(wire.CallToolParams, context.request.params)  # which says what is wrong
+        name, arguments = call.name, call.arguments
+    tool = features.find_tool(name, context.principal)
     if tool is None:
-        raise invalid_params(f"unknown tool {quoted(call.name)} - at `params.name`")
+        raise invalid_params(f"unknown tool {quoted(name)} - at `params.name`")
     if (
         tool.task is not None
         and tool.task.required
@@ -180,7 +183,7 @@ def _call_tool(
         and not declares(context.client_capabilities, context.revision)
     ):
         raise undeclared()
-    return ToolCall(runner, tool, call.arguments)
+    return ToolCall(runner, tool, arguments)
 
 
 def _get_prompt(
@@ -237,7 +240,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "tools",
                 answer=_list("tools", attrgetter("tools"), Features.visible_tools),
             ),
-            Method("tools/call", wire.CallToolParams, "tools", prepare=_call_tool),
+            Method("tools/call", None, "tools", prepare=_call_tool),
             Method(
                 "resources/list",
                 wire.ListParams,

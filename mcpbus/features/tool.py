@@ -111,7 +111,7 @@ class Tool:
             ValueError: it holds a File without a uri.
         """
         if type(value) is str and self.output is None:
-            return b'{"content":%b%b' % (encode_text(value), tail.plain)
+            return b'{"content":[{"type":"text","text":%b}]%b' % (jsontypes.encode(value), tail.plain)
         if isinstance(value, ToolResult):
             return self._encode_tool_result(value, revision, tail)
         if self.output is None:

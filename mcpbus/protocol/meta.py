@@ -77,7 +77,7 @@ NO_META: Final = Meta({})
 class Routing(msgspec.Struct, frozen=True, gc=False):
     """What routes a message: its `_meta`, and `params.name`, `params.uri` or `params.taskId` where they are strings.
 
-    A retry brings answers and a state, which are kept as they came: UNSET where they did not.
+    A call brings arguments, and a retry answers and a state, which are kept as they came: UNSET where they did not.
     """
 
     meta: Meta
@@ -86,6 +86,7 @@ class Routing(msgspec.Struct, frozen=True, gc=False):
     raw_responses: msgspec.Raw | msgspec.UnsetType = UNSET
     raw_state: msgspec.Raw | msgspec.UnsetType = UNSET
     task_id: str | None = None
+    arguments: msgspec.Raw | msgspec.UnsetType = UNSET
 
     def is_retry(self) -> bool:
         """Whether the request brings answers, or a state (rule V-5)."""
@@ -106,7 +107,8 @@ class _Common(msgspec.Struct, gc=False):
     meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=UNSET, name="_meta")
     name: str | None = None
     uri: str | None = None
-    # What may be large is left as it is: a retry alone looks at it.
+    # What may be large is left as it is: not every method looks at it.
+    arguments: msgspec.Raw | msgspec.UnsetType = UNSET
     input_responses: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=UNSET, name="inputResponses")
     request_state: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=UNSET, name="requestState")
     task_id: str | None = msgspec.field(default=None, name="taskId")
@@ -144,7 +146,13 @@ def read_routing(params: msgspec.Raw) -> Routing:
     except (msgspec.DecodeError, RecursionError) as fault:
         raise invalid_params(f"{fault} - at `params`") from None
     return Routing(
-        meta, common.name, common.uri, common.input_responses, common.request_state, common.task_id
+        meta,
+        common.name,
+        common.uri,
+        common.input_responses,
+        common.request_state,
+        common.task_id,
+        common.arguments,
     )
 
 

@@ -4,7 +4,7 @@ import base64
 import binascii
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar, overload
 
 import msgspec
@@ -36,12 +36,16 @@ class _Fields(dict[bytes, Values]):
 
     __slots__ = ("late",)
 
-    late: Callable[[], Iterable[tuple[bytes, bytes]]]
+    late: Callable[[], Sequence[tuple[bytes, bytes]]]
 
     def __missing__(self, name: bytes) -> Values | None:
         """Enter them, and return what the one says that is asked for; None if it is not among them."""
-        late, self.late = self.late, tuple
-        _enter(self, late())
+        late, self.late = self.late(), tuple
+        found = dict(late)
+        if len(found) == len(late):
+            self.update(found)
+        else:
+            _enter(self, late)
         return self.get(name)
 
 
@@ -90,7 +94,7 @@ class Headers(Mapping[str, str]):
         self.raw = fields.get
         self.accepted = _read_accept(fields.get(b"accept"))
 
-    def plus(self, late: Callable[[], Iterable[tuple[bytes, bytes]]]) -> "Headers":
+    def plus(self, late: Callable[[], Sequence[tuple[bytes, bytes]]]) -> "Headers":
         """Return the same with more fields, none of which is among these, nor says what the client accepts.
 
         Args:

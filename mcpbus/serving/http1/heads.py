@@ -7,7 +7,7 @@ the others it is enough to know that each is well-formed, and what they say is l
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
@@ -18,8 +18,11 @@ from mcpbus.serving.http1.head import MOST_FIELDS, SHORT_BYTES, RequestError, Re
 LONGEST_RECALLED: Final = 2 * 1024
 """Bytes of a head that is remembered as it is: most of a long one are a token, with which its client comes again and again."""
 
-MOST_RECALLED: Final = 1024
-"""How many such heads are remembered, each user of a server having another one; and how many without what they alone say."""
+MOST_RECALLED: Final = 2 * 1024
+"""How many such heads are remembered: each user of a server has another one, and so has each session."""
+
+MOST_ALIKE: Final = 512
+"""How many are remembered without what they alone say: the tools of a server are named in them."""
 
 # Besides what is judged: by whom a connection goes on, and which tool is called, which tells how long it may take.
 _LOOKED_AT: Final = JUDGED | {
@@ -36,8 +39,7 @@ _APART: Final = re.compile(
     rb"\r\n(?:(?i:content-length):[\t ]*+([0-9]{1,18})"
     rb"|(?!(?i:" + _NAMES + rb"):)([!#$%&'*+.^_`|~0-9A-Za-z-]++):[\t ]*+([\t -~\x80-\xff]*+))(?=\r\n)"
 )
-_GROUPS: Final = 3
-_PARTS: Final = 1 + _GROUPS
+_PARTS: Final = 1 + _APART.groups
 
 
 class Heads:
@@ -59,7 +61,7 @@ class Heads:
     def __init__(self, longest: int) -> None:
         self.longest = longest
         self._short = min(longest, SHORT_BYTES)
-        remembering = functools.lru_cache(maxsize=MOST_RECALLED)
+        remembering = functools.lru_cache(maxsize=MOST_ALIKE)
         self._recall_plain = remembering(functools.partial(read_head, longest=longest))
         self.recall = functools.lru_cache(maxsize=MOST_RECALLED)(self.read)
 
@@ -97,10 +99,10 @@ class Heads:
         return RequestHead(head, length, data, known.modern, known.keeps, known.expects, plain=known)
 
 
-def _rest(parts: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the fields between what was cut: their names in lower case."""
-    for length, name, value in zip(*[parts[group::_PARTS] for group in range(1, _PARTS)], strict=True):
-        if length is not None:
-            yield b"content-length", length
-        else:
-            yield name.lower(), value
+def _rest(parts: Sequence[bytes]) -> Sequence[tuple[bytes, bytes]]:
+    """Return the fields between what was cut: their names in lower case."""
+    groups = [parts[group::_PARTS] for group in range(1, _PARTS)]
+    return [
+        (name.lower(), value) if name else (b"content-length", length)
+        for length, name, value in zip(*groups, strict=True)
+    ]

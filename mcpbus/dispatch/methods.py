@@ -169,7 +169,8 @@ def _scope(features: Features, server: Definition) -> CacheScope:
 
 
 def _call_tool(_params: None, context: RequestContext, features: Features, runner: Runner) -> Handler:
-    name, arguments = context.routing.name, context.routing.arguments
+    routing = context.routing
+    name, arguments = routing.name, routing.arguments
     if name is None or arguments is msgspec.UNSET or memoryview(arguments)[0] != _BRACE:
         call = wire.decode_params(wire.CallToolParams, context.request.params)  # which says what is wrong
         name, arguments = call.name, call.arguments

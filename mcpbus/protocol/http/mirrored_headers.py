@@ -15,11 +15,13 @@ from mcpbus.protocol.jsonrpc import Notification, Request
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.messages import CallToolParams, decode_params
 from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing, read_routing
-from mcpbus.protocol.revisions import MODERN_VERSIONS, Revision, claimed, modern
+from mcpbus.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision, claimed, modern
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
 
-_MARKER: Final = "=?"
+_LITERAL: Final = re.compile(r"(?!=\?)[ -~]*")
+"""A name that stands in its header as it is: nothing in it would have to be read first."""
+_LEGACY: Final = frozenset(name.encode() for name in REVISIONS if not modern(name))
 _SPELLED: Final[Mapping[bytes, str]] = MappingProxyType(
     {
         VERSION_HEADER: "MCP-Protocol-Version",
@@ -48,9 +50,10 @@ def claims_modern(headers: Headers, routing: Routing | None) -> bool:
     """Whether a POST is a modern one: its `_meta` says so, or its version header does (rules D-1, D-3, D-4)."""
     if routing is not None and routing.meta.claims_modern:
         return True
-    return headers.raw(VERSION_HEADER) is not None and any(
-        modern(version) for version in headers.all(VERSION_HEADER)
-    )
+    raw = headers.raw(VERSION_HEADER)
+    if raw is None or raw in _LEGACY:
+        return False
+    return any(modern(version) for version in headers.all(VERSION_HEADER))
 
 
 def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple[ModernClaim, Revision]:
@@ -76,7 +79,7 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
                 raise header_mismatch(
                     "the header Mcp-Name is there, but the params have no name, uri or taskId for it to repeat"
                 )
-        elif raw(b"mcp-name") != name.encode() or not _is_literal(name):
+        elif raw(b"mcp-name") != name.encode() or not _LITERAL.fullmatch(name):
             _agree(headers, b"mcp-name", name)
     return claim, revision
 
@@ -190,11 +193,6 @@ def _repeats(stated: str, value: Any, kind: str) -> bool:
     # What lies beyond is read differently by different programs on the way, so nothing repeats it for sure (rule X-50).
     safe = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _SAFE
     return number is not None and safe and int(number[1]) == value
-
-
-def _is_literal(name: str) -> bool:
-    """Whether a name stands in its header as it is: nothing in it would have to be read first."""
-    return name.isascii() and name.isprintable() and not name.startswith(_MARKER)
 
 
 def _agree(headers: Headers, name: bytes, value: str) -> None:

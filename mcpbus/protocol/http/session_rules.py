@@ -1,5 +1,6 @@
 """What the judgement of legacy requests shares: their session, their revision, their handshake, and their batches."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request, quoted
@@ -24,6 +25,10 @@ from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Revision, nego
 
 SESSION_HEADER: Final = b"mcp-session-id"
 
+_STATED: Final[Mapping[bytes | tuple[bytes, ...], Revision]] = {
+    name.encode(): revision for name, revision in REVISIONS.items()
+}
+
 
 class Refused(Exception):  # noqa: N818 - control flow inside the exchange
     """A request is answered with an error, for which its id is known elsewhere."""
@@ -39,11 +44,12 @@ def find_session(directory: Directory[SessionT], headers: Headers, principal: ob
     Raises:
         Refused: It names none, or none that is there for this principal.
     """
-    named = headers.all(SESSION_HEADER)
-    if len(named) != 1:
-        fault = f"exactly one header Mcp-Session-Id is needed, got {len(named)}; initialize opens a session"
+    named = headers.raw(SESSION_HEADER)
+    if not isinstance(named, bytes):
+        count = 0 if named is None else len(named)
+        fault = f"exactly one header Mcp-Session-Id is needed, got {count}; initialize opens a session"
         raise Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
-    session = directory.find_session(named[0], principal)
+    session = directory.find_session(named.decode("latin-1").strip(" \t"), principal)
     if session is None:
         # Without its id: who logs the text, or caches it, is not to know the session by it.
         fault = "it has ended or never was; initialize again, without Mcp-Session-Id"
@@ -57,14 +63,21 @@ def legacy_revision(headers: Headers, session: SessionT | None) -> Revision:
     Raises:
         Refused: The header names no revision.
     """
+    raw = headers.raw(mirrored_headers.VERSION_HEADER)
+    stated = None if raw is None else _STATED.get(raw) or _read_revision(headers)
+    settled = None if session is None else session.revision
+    return settled or stated or ASSUMED
+
+
+def _read_revision(headers: Headers) -> Revision:
+    """Read the version header, which is not to the letter what one of them is called."""
     stated = headers.all(mirrored_headers.VERSION_HEADER)
     revision = REVISIONS.get(stated[0]) if len(stated) == 1 else None
-    if stated and revision is None:
+    if revision is None:
         served = ", ".join(REVISIONS)
         fault = f"MCP-Protocol-Version {quoted(', '.join(stated))} is not one of {served}"
         raise Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
-    settled = None if session is None else session.revision
-    return settled or revision or ASSUMED
+    return revision
 
 
 def judge_initialize(headers: Headers, request: Request, routing: Routing) -> Initialize:

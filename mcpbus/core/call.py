@@ -28,6 +28,7 @@ from mcpbus_actors import (
     Timer,
 )
 
+from mcpbus.core.answers import Answers
 from mcpbus.core.budget import Account, weigh
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.parked_calls import ParkedCall
@@ -36,7 +37,7 @@ from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import Services
 from mcpbus.core.signals import CancelCall, Finished, HandOver, Park, Resume
 from mcpbus.core.stream import Stream
-from mcpbus.features.asking.errors import InvalidAnswerError, cannot_ask
+from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import ProtocolError, internal_error
@@ -49,9 +50,6 @@ _log = logging.getLogger("mcpbus")
 
 _SHORT_BYTES = 1024
 """Of arguments that are not counted among what is kept for clients: the number of requests bounds them well enough."""
-
-_TRAVELLING_BYTES = 1024 * 1024
-"""Of answers in a state. It has to fit into the body of a retry, beside the new answers."""
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -126,9 +124,6 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         task: The handler's task, while it runs.
         task_id: The id of the task that the call is for its client, or None.
         beginning: Whether it is about to become one; what is asked meanwhile waits for that.
-        answers: Answers that came, decoded JSON by key, whether or not they were asked for yet.
-        used: Answers that the handler has got, encoded, by key.
-        state: What an earlier run of the handler left with `InputRequired`.
         account: Where it is counted what it keeps in memory, if that is worth it.
     """
 
@@ -140,11 +135,8 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     task: Task | None = None
     task_id: str | None = None
     beginning: bool = False
-    answers: dict[str, Any] = msgspec.field(default_factory=dict)
-    used: dict[str, bytes] = msgspec.field(default_factory=dict)
-    state: Any = None
     account: Account | None = None
-    _keys: dict[str, int] = msgspec.field(default_factory=dict)
+    _answers: Answers | None = None
     _name: str | None = None
     _asks: list[Ask] | None = None
     _lapse_timer: Timer | None = None
@@ -184,6 +176,17 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         return self.bus.tails[self.context.revision]
 
     @property
+    def answers(self) -> Answers:
+        """What its handler was answered, and is to be; most are never asked for it."""
+        if self._answers is None:
+            self._answers = Answers()
+        return self._answers
+
+    @answers.setter
+    def answers(self, answers: Answers) -> None:
+        self._answers = answers
+
+    @property
     def speechless(self) -> bool:
         """Whether what is said now reaches nobody."""
         return isinstance(self.carrier, Silence)
@@ -214,36 +217,6 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         """Tell whoever carries it."""
         if not isinstance(self.carrier, Silence):
             self.carrier.tell(message)
-
-    # -- its handler -----------------------------------------------------------------------------
-
-    def unique(self, key: str) -> str:
-        """Return a key that was not used in this run: the second ``name`` is ``name-2``.
-
-        It depends on nothing but the order of the questions, so that a run from the top makes the same keys.
-        """
-        unique = key
-        while unique in self._keys:
-            self._keys[key] += 1
-            unique = f"{key}-{self._keys[key]}"
-        self._keys[unique] = 1
-        return unique
-
-    def begin_again(self, state: Any) -> None:
-        """Prepare for another run of the handler."""
-        self._keys.clear()
-        self.state = state
-
-    def fill(self, ask: Ask) -> None:
-        """Answer questions with what has come; one whose answer cannot be used stays open."""
-        for key in ask.open:
-            if key in self.answers:
-                answer = self.answers.pop(key)
-                try:
-                    ask.answer(key, answer)
-                except InvalidAnswerError:
-                    continue
-                self.used[key] = jsontypes.encode(answer)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -328,14 +301,9 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         again = author is not None
         if self._name is None:
             self._name = self.bus.new_name()
-        answers: dict[str, bytes] | None = self.used
-        if again:
-            # The next run begins at the top, and asks for what it wants again.
-            answers = self.used | {key: jsontypes.encode(value) for key, value in self.answers.items()}
-        else:
-            author = None if self.state is None else jsontypes.encode(self.state)
-            if sum(map(len, self.used.values())) > _TRAVELLING_BYTES:
-                answers = None
+        answers = self.answers.all() if again else self.answers.portable()
+        if not again and self.answers.state is not None:
+            author = jsontypes.encode(self.answers.state)
         name, sealed = self.bus.parked_calls.sealer.seal(
             self.context.binding(), self._name, answers, self.bus.parked_calls.timeout, author, again=again
         )
@@ -357,10 +325,10 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         if self._result is not None:
             self._finish(self._result)
             return
-        self.answers.update(message.answers)
+        self.answers.given.update(message.answers)
         asks, self._asks = self._asks or [], []
         for ask in asks:
-            self.fill(ask)
+            self.answers.fill(ask)
             if ask.open:
                 self._asks.append(ask)
         if self._asks:

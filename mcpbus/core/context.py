@@ -120,7 +120,7 @@ class Context(Asking, HandlerContext, Generic[StateT]):
     @property
     def input_state(self) -> Any:
         """What the handler's last run left with `InputRequired`; None in a first run."""
-        return self._call.state
+        return self._call.answers.state
 
     @property
     def bus(self) -> Hub:
@@ -268,8 +268,10 @@ class Context(Asking, HandlerContext, Generic[StateT]):
     ) -> list[Any]:
         call, context = self._call, self._call.context
         modern = context.revision.era is Era.MODERN
-        ask = self.prepare({call.unique(key or q.label): q for key, q in questions.items()}, on_progress)
-        call.fill(ask)
+        ask = self.prepare(
+            {call.answers.unique(key or q.label): q for key, q in questions.items()}, on_progress
+        )
+        call.answers.fill(ask)
         bound = nullcontext() if modern else answered_within(self._bus, context.owner, timeout)
         try:
             with bound:

@@ -273,7 +273,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if self._questions is None:
             session = self.context.legacy_session
             assert session is not None  # noqa: S101 - a client without a session has declared nothing, and is not asked
-            self._questions = ClientQuestions(session, self.address, self._send, used=self.call.used)
+            self._questions = ClientQuestions(session, self.address, self._send, used=self.call.answers.used)
         self._questions.ask(ask)
 
     def _answered(self, message: Answered) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from mcpbus.core.admission import CountedTo, Overloaded, PastShare
+from mcpbus.core.answers import Answers
 from mcpbus.core.backend import Listener
 from mcpbus.core.budget import weigh
 from mcpbus.core.call import Call, Handler
@@ -168,7 +169,7 @@ def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: Ope
             call.context = context
         else:
             call = Call(bus.system, bus=bus, context=context, handler=handler)
-            _bring_answers(call, state, responses)
+            call.answers = Answers.brought(state, responses)
         stream = Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream).start()
     except BaseException:
         slot.release()
@@ -178,15 +179,6 @@ def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: Ope
     if parked is not None:
         call.address.tell(Resume(responses))
     return stream
-
-
-def _bring_answers(call: Call, state: RoundState | None, responses: Mapping[str, Any]) -> None:
-    """Give a call that is run anew the answers so far."""
-    if state is not None:
-        answers = state.answers or {}
-        call.answers = {key: msgspec.json.decode(answer) for key, answer in answers.items()}
-        call.state = None if state.author is None else msgspec.json.decode(state.author)
-    call.answers |= responses
 
 
 def _claim(bus: Hub, state: RoundState, handler: Handler) -> ParkedCall[Call] | None:

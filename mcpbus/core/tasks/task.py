@@ -174,7 +174,7 @@ class TaskActor:
             ask, key = self._asked.pop(issued)
             ask.answer(key, answer)
             if self._call is not None:
-                self._call.used[key] = jsontypes.encode(answer)
+                self._call.answers.used[key] = jsontypes.encode(answer)
         self._look()
         query.reply(None)
 

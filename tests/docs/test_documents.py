@@ -29,6 +29,11 @@ def test_the_python_blocks_run_one_after_the_other(document):
     read(document)
 
 
+def test_what_is_shown_of_other_libraries_that_are_not_installed_is_python():
+    (block,) = fenced(ROOT / "docs/migration.md", "py")
+    assert block.compile()
+
+
 def test_the_tests_in_a_block_are_run():
     namespace = vars(read(TESTING).module)
     assert {name for name in namespace if name.startswith("test_")} == {

@@ -16,7 +16,7 @@ from mcpbus.core.pending_questions import Ask, Withdraw, answered_within, make_a
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.signals import CloseConnection
-from mcpbus.core.state import StateT
+from mcpbus.core.state import PrincipalT, StateT
 from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.interface import Asking
@@ -43,8 +43,11 @@ class ClientInfo(msgspec.Struct, frozen=True):
     capabilities: Mapping[str, Any]
 
 
-class Context(Asking, HandlerContext, Generic[StateT]):
-    """One run of a handler, as the handler sees it; ``Context[Database]`` where the lifespan yields a `Database`.
+class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
+    """One run of a handler, as the handler sees it.
+
+    It is a ``Context[Database]`` where the lifespan yields a `Database`, and a ``Context[Database, Principal]`` where those who ask are
+    each a `Principal`; type checkers take it for anything where that is not said.
 
     Annotate a parameter of an async handler with this type, and it is given the context; it does not become an
     argument of the tool. What the handler says with it leaves on the stream of the very request that it
@@ -84,9 +87,10 @@ class Context(Asking, HandlerContext, Generic[StateT]):
         )
 
     @property
-    def principal(self) -> Any:
-        """Whom `authenticate` found behind the request; None without authentication."""
-        return self._call.context.principal
+    def principal(self) -> PrincipalT:
+        """Whom `auth` or `authenticate` found behind the request; None without authentication."""
+        principal: PrincipalT = self._call.context.principal
+        return principal
 
     @property
     def owner(self) -> Hashable:

@@ -10,7 +10,7 @@ from mcpbus.core.from_thread import run_in_trio, wait_in_trio
 from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
-from mcpbus.core.state import StateT
+from mcpbus.core.state import PrincipalT, StateT
 from mcpbus.core.sync_bus import SyncBus
 from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
 from mcpbus.features.asking.questions import Question
@@ -22,7 +22,7 @@ from mcpbus.protocol.routes import Kind
 T = TypeVar("T")
 
 
-class SyncContext(HandlerContext, Generic[StateT]):
+class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
     """The context of a handler that is a plain function; its methods block the handler's thread.
 
     The same as `Context` in all else. After a cancellation of the request what it says is discarded.
@@ -32,7 +32,7 @@ class SyncContext(HandlerContext, Generic[StateT]):
 
     asynchronous = False
 
-    def __init__(self, context: Context[StateT]) -> None:
+    def __init__(self, context: Context[StateT, PrincipalT]) -> None:
         self._context = context
 
     @property
@@ -51,8 +51,8 @@ class SyncContext(HandlerContext, Generic[StateT]):
         return self._context.client
 
     @property
-    def principal(self) -> Any:
-        """Whom `authenticate` found behind the request; None without authentication."""
+    def principal(self) -> PrincipalT:
+        """Whom `auth` or `authenticate` found behind the request; None without authentication."""
         return self._context.principal
 
     @property

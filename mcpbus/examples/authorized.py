@@ -8,11 +8,12 @@ import os
 import sys
 import time
 from functools import partial
+from typing import Any
 
 import trio
 
 from mcpbus import Context, ServeOptions
-from mcpbus.auth import JwtVerifier, ResourceServer
+from mcpbus.auth import JwtVerifier, Principal, ResourceServer
 from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.examples.demo import server
 from mcpbus.program import until_signalled
@@ -20,7 +21,7 @@ from mcpbus.serving import serve
 from mcpbus.testing.issuer import Issuer
 
 
-async def tell_secret(ctx: Context) -> str:
+async def tell_secret(ctx: Context[Any, Principal]) -> str:
     """Tell a secret to whoever may hear it."""
     return f"The demo is written in Python, {ctx.principal.subject}."
 

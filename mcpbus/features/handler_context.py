@@ -1,6 +1,7 @@
 """How a signature knows the contexts of handlers, of which it need not know what they can do."""
 
-from typing import ClassVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, ClassVar
 
 
 class HandlerContext:
@@ -13,3 +14,8 @@ class HandlerContext:
     __slots__ = ()
 
     asynchronous: ClassVar[bool]
+
+    if not TYPE_CHECKING:
+        # What types an author names are for type checkers alone. The last of them may be left out, of which `typing` knows from Python
+        # 3.13 on.
+        __class_getitem__ = classmethod(GenericAlias)

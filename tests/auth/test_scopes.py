@@ -1,10 +1,12 @@
 """What a token has to allow for one thing and not for another."""
 
+from typing import Any
+
 import pytest
 from channels import call, request, sse, ws
 from guarded import METADATA, challenge_of, guarded, make_server
 
-from mcpbus import RegistrationError, Server
+from mcpbus import Context, RegistrationError, Server, SyncContext
 from mcpbus.auth import Principal
 from mcpbus.features.tool import tool
 from mcpbus.protocol.errors import INVALID_REQUEST, ProtocolError
@@ -216,14 +218,41 @@ async def test_in_process_a_principal_has_its_scopes_and_nobody_may_do_all(revis
 
 
 async def test_what_is_hidden_is_not_there_and_what_is_not_allowed_is(autojump_clock):
-    server = make_server(visible=lambda principal, item: item.name != "delete")
-    async with guarded(server=server) as it:
-        token = it.issuer.bearer("ada", ["files:read"])
-        listed = await it.probe.request("tools/list", headers=token).reply()
-        assert [each["name"] for each in listed["result"]["tools"]] == ["write", "whoami"]
-        hidden = await it.probe.request("tools/call", {"name": "delete"}, headers=token).reply()
-        assert "unknown tool" in hidden["error"]["message"]
-        assert listed["result"]["cacheScope"] == "private"
+    def visible(principal, item):
+        return item.name != "delete" or "files:delete" in principal.scopes
+
+    async with guarded(server=make_server(visible=visible)) as it:
+        everything = ["files:read", "files:write", "files:delete"]
+        for scopes, tools, said in (
+            (["files:read"], ["write", "whoami"], "unknown tool"),
+            (
+                ["files:read", "files:delete"],
+                ["write", "whoami", "delete"],
+                "files:read files:write files:delete",
+            ),
+            (everything, ["write", "whoami", "delete"], "deleted"),
+        ):
+            token = it.issuer.bearer("ada", scopes)
+            listed = (await it.probe.request("tools/list", headers=token).reply())["result"]
+            assert ([each["name"] for each in listed["tools"]], listed["cacheScope"]) == (tools, "private")
+            answer = await it.probe.request("tools/call", {"name": "delete"}, headers=token).ended()
+            assert said in (challenge_of(answer)["scope"] if answer.status == 403 else answer.body.decode())
+
+
+async def test_a_handler_may_say_what_its_principals_are(autojump_clock):
+    server = Server("files")
+
+    @server.tool
+    async def whose(ctx: Context[Any, Principal]) -> str:
+        return ctx.principal.subject
+
+    @server.tool
+    def whose_is_it(ctx: SyncContext[Any, Principal]) -> str:
+        return ctx.principal.subject
+
+    async with open_client(server, principal=Principal("https://a", "ada", "app")) as client:
+        for name in ("whose", "whose_is_it"):
+            assert (await client.call_tool(name))["content"][0]["text"] == "ada"
 
 
 async def test_a_tool_of_a_session_has_scopes_too(autojump_clock):

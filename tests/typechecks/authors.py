@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, assert_type
 
 from mcpbus import Bus, Context, Depends, Server, Session, SyncContext, Tool
+from mcpbus.auth import Principal
 
 
 class Database:
@@ -74,8 +75,22 @@ def find_plainly(word: str, ctx: SyncContext[Database]) -> str:
 
 
 @server.tool
+async def whose(ctx: Context[Database, Principal]) -> str:
+    assert_type(ctx.state, Database)
+    assert_type(ctx.principal, Principal)
+    return ctx.principal.subject
+
+
+@server.tool
+def whose_plainly(ctx: SyncContext[Database, Principal]) -> str:
+    assert_type(ctx.principal, Principal)
+    return ctx.principal.subject
+
+
+@server.tool
 async def any_state(ctx: Context) -> None:
     assert_type(ctx.state, Any)
+    assert_type(ctx.principal, Any)
 
 
 assert_type(server.add_tool(find, name="again"), Tool)

@@ -21,9 +21,9 @@ BELOW = {
     "core": ["actors", "features", "protocol"],
     "dispatch": ["actors", "core", "features", "protocol"],
     "middleware": ["actors", "core", "dispatch", "features", "protocol"],
-    "transports": ["actors", "client", "core", "dispatch", "features", "protocol"],
-    "cluster": ["actors", "core", "features", "protocol", "transports"],
-    "serving": ["actors", "core", "dispatch", "features", "protocol", "transports"],
+    "transports": ["actors", "client", "core", "dispatch", "protocol"],
+    "cluster": ["actors", "core", "protocol", "transports"],
+    "serving": ["actors", "core", "dispatch", "protocol", "transports"],
     "roof": [
         "actors",
         "auth",
@@ -38,6 +38,9 @@ BELOW = {
     ],
 }
 """The rooms, and from which others each may import."""
+
+OF_FEATURES = ["asking", "schemas", "handler_context", "session_features"]
+"""What the core knows of the features: what clients are asked, and how a signature knows a context. It names none of them."""
 
 ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* examples* http_keywords program server standard_error stores tasks testing* worker workers"
 """What may know everything: the public faces, and what makes a program of it all."""
@@ -152,6 +155,15 @@ def tree():
 
 def test_nothing_breaks_the_rule():
     assert sorted(violations(tree())) == []
+
+
+def test_the_core_knows_nothing_of_what_an_author_registers():
+    known = {
+        name
+        for module, name in imports(tree())
+        if room_of(module) == "core" and name.startswith("mcpbus.features")
+    }
+    assert {name.split(".")[2] for name in known} == set(OF_FEATURES)
 
 
 def test_the_tables_name_no_module_that_has_moved():

@@ -31,7 +31,7 @@ endif
 test: $(DEV) ## Run the tests (ARGS="-k name" to choose)
 ifeq ($(ARGS),)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
-	@echo "What depends on how HTTP is read, once more through ASGI and hypercorn ..."
+	@echo "What depends on how HTTP is read, once more through ASGI ..."
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --shell=asgi $(BOTH_SHELLS)
 else
 	$(BIN)/python -m pytest $(ARGS)

@@ -9,7 +9,7 @@ README = Path(__file__).parents[1] / "README.md"
 BEGIN = "<!-- benchmarks: begin -->"
 END = "<!-- benchmarks: end -->"
 
-_SERVERS = ("mcpbus", "mcpbus-hypercorn", *BEST_OF, "trio-httptools")
+_SERVERS = ("mcpbus", *BEST_OF, "trio-httptools")
 
 
 def render(results: Results) -> str:

@@ -96,7 +96,7 @@ class Bus(Hub, Generic[StateT]):
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
         **http: Unpack[HttpFields],
     ) -> None:
-        """Serve the bus over HTTP with hypercorn, guarded, until cancelled.
+        """Serve the bus over HTTP until cancelled.
 
         Args:
             bind: Where to listen: one or several ``HOST:PORT``; port 0 takes any free one. As `options` say if left out.
@@ -108,6 +108,7 @@ class Bus(Hub, Generic[StateT]):
 
         Raises:
             CannotListenError: An address cannot be listened on, or the certificate cannot be used.
+            ServingError: hypercorn is to serve, and not installed.
             TypeError: An option is not known; the message says what to write.
             ValueError: An option cannot be right; the message says what would be.
         """

@@ -1,4 +1,4 @@
-"""Which HTTP shell the tests go through, mcpbus's own HTTP/1.1 or HTTP/2, or ASGI and hypercorn; and what they do without of what is only for speed."""
+"""Which HTTP shell the tests go through, mcpbus's own HTTP/1.1 or HTTP/2, or ASGI; and what they do without of what is only for speed."""
 
 import pytest
 import trio
@@ -17,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--shell",
         choices=["http1", "http2", "asgi"],
         default="http1",
-        help="how requests reach the bus: in memory as HTTP/1.1, HTTP/2 or ASGI calls; over sockets HTTP/1.1 is read by hypercorn for asgi",
+        help="how requests reach the bus: in memory as HTTP/1.1, HTTP/2 or ASGI calls; over sockets the bus is called through ASGI for asgi",
     )
     parser.addoption(
         "--without",

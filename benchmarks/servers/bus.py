@@ -1,6 +1,6 @@
 """mcpbus as a server that is measured: ``python -m benchmarks.servers.bus SHELL PORT``.
 
-SHELL is ``lane`` or ``hypercorn``, as ``mcpbus serve --http1=SHELL`` serves it, or ``asgi``: an application of plain hypercorn.
+SHELL is ``lane``, as ``mcpbus serve`` serves it, or ``asgi``: an application of plain hypercorn.
 """
 
 import os
@@ -21,7 +21,7 @@ from benchmarks.servers.mixed import add_mixture
 from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_plain
 from benchmarks.tokens import make_resource_server
-from mcpbus import Context, Limits, ServeOptions, Server
+from mcpbus import Context, Limits, Server
 from mcpbus.program import until_signalled
 from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
 
@@ -71,7 +71,7 @@ def main(shell: str, port: int) -> None:
         if shell == "asgi":
             trio.run(serve_plain, server.asgi(**app), port)
         else:
-            served = partial(server.serve, bind=f"{HOST}:{port}", options=ServeOptions(http1=shell), **app)
+            served = partial(server.serve, bind=f"{HOST}:{port}", **app)
             trio.run(until_signalled, "bench", served)
 
 

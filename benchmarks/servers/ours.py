@@ -49,16 +49,8 @@ _ALL = frozenset(Ability)
 OURS: tuple[Peer, ...] = (
     Own(name="mcpbus", title="mcpbus", package="mcpbus", module="bus", variant="lane", abilities=_ALL),
     Own(
-        name="mcpbus-hypercorn",
-        title="mcpbus, --http1=hypercorn",
-        package="mcpbus",
-        module="bus",
-        variant="hypercorn",
-        abilities=_ALL,
-    ),
-    Own(
         name="mcpbus-asgi",
-        title="mcpbus, plain hypercorn on trio",
+        title="mcpbus, --server hypercorn",
         package="mcpbus",
         module="bus",
         variant="asgi",

@@ -165,9 +165,10 @@ def _http_options(command: _Command) -> _Command:
                 "--keyfile", type=click.Path(dir_okay=False), help="PEM private key of the certificate."
             ),
             click.option(
-                "--http1",
-                type=click.Choice(["lane", "hypercorn"]),
-                help=f"Who reads HTTP/1.1; the lane is several times faster. [default: {_SERVING.http1}]",
+                "--server",
+                type=click.Choice(["mcpbus", "hypercorn"]),
+                help="Who serves: mcpbus's own server, or hypercorn, which is an extra of the installation. "
+                f"[default: {_SERVING.server}]",
             ),
             click.option(
                 "--workers",

@@ -1,4 +1,4 @@
-"""Serving over HTTP/1.1, HTTP/2 and WebSocket; ASGI applications of others with hypercorn, guarded."""
+"""Serving over HTTP/1.1, HTTP/2 and WebSocket: mcpbus's own endpoint straight, and other applications through ASGI."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

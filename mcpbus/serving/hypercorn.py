@@ -1,63 +1,75 @@
-"""All that serving uses of hypercorn 0.18, in one place.
-
-hypercorn's configuration is public. Its protocols and events are not: they are the shells around h11 and
-wsproto, which we keep, while the accept loop, the connection and the application's task are ours (see `connection`
-and `tasks`). `tests/serving/test_hypercorn_parts.py` names what must be true of them, so that an upgrade that moves
-one fails there, in words, and not in a client's connection.
-"""
+"""Serving under hypercorn, through its public interface alone: an alternative to our own server, for who trusts it more."""
 
 import logging
+import os
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
-from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import EndBody
-from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h11 import H2ProtocolAssumedError, H11Protocol
-from hypercorn.protocol.ws_stream import FrameTooLargeError, WebsocketBuffer, WSStream
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup
-from hypercorn.utils import parse_socket_addr
+import trio
 
+from mcpbus.serving.asgi import AsgiApp, Drainable
+from mcpbus.serving.errors import ServingError
 from mcpbus.serving.options import ServeOptions
 
-__all__ = [
-    "AppWrapper",
-    "Closed",
-    "Config",
-    "ConnectionState",
-    "EndBody",
-    "Event",
-    "FrameTooLargeError",
-    "H2ProtocolAssumedError",
-    "H11Protocol",
-    "H11SendableEvent",
-    "Held",
-    "RawData",
-    "StreamEvent",
-    "TaskGroup",
-    "Updated",
-    "WSStream",
-    "WebsocketBuffer",
-    "WorkerContext",
-    "configure",
-    "parse_socket_addr",
-]
-
-# hypercorn ends a connection after so many requests.
-_NO_LIMIT = 2**63
+_NO_LIMIT: Final = 2**63
+"""hypercorn ends a connection after so many requests."""
 
 
-class Held(RawData):
-    """Bytes for the connection that may wait for the next ones, but not for the next turn of the scheduler."""
+async def serve_under_hypercorn(
+    app: AsgiApp,
+    options: ServeOptions,
+    sockets: Iterable[socket.socket],
+    *,
+    shutdown: trio.Event,
+    task_status: trio.TaskStatus[list[str]],
+) -> None:
+    """Serve an application under hypercorn's worker for trio, until `shutdown` is set; then drain it first.
+
+    Args:
+        app: The application.
+        options: How it is served.
+        sockets: What is listened on.
+        shutdown: As for `serve`.
+        task_status: As for `serve`.
+
+    Raises:
+        ServingError: hypercorn is not installed.
+    """
+    config_class, serve = _import_hypercorn()
+
+    async def wait_and_drain() -> None:
+        await shutdown.wait()
+        if isinstance(app, Drainable):
+            await app.drain(options.drain_seconds)
+
+    config = _configure(config_class(), options)
+    config.bind = [f"fd://{os.dup(sock.fileno())}" for sock in sockets]
+    await serve(app, config, shutdown_trigger=wait_and_drain, task_status=task_status, mode="asgi")
 
 
-def configure(options: ServeOptions) -> Config:
-    """Say our options in hypercorn's words, and switch off what would harm long streams."""
-    config = Config()
+def _configure(config: Any, options: ServeOptions) -> Any:
+    """Say our options in hypercorn's words."""
     config.certfile = options.certfile
     config.keyfile = options.keyfile
+    config.graceful_timeout = options.drain_seconds
+    config.keep_alive_timeout = options.keep_alive_seconds
     config.keep_alive_max_requests = _NO_LIMIT
     config.websocket_ping_interval = options.websocket_ping_seconds
+    config.h11_max_incomplete_size = options.max_head_bytes
+    config.h2_max_header_list_size = options.max_head_bytes
+    config.ssl_handshake_timeout = options.tls_handshake_seconds
     config.include_server_header = False
-    config.errorlog = logging.getLogger("mcpbus.serving")
+    config.errorlog = logging.getLogger("mcpbus.serving.hypercorn")
     return config
+
+
+def _import_hypercorn() -> tuple[Callable[[], Any], Callable[..., Any]]:
+    try:
+        from hypercorn.config import Config  # noqa: PLC0415 - it is an extra
+        from hypercorn.trio import serve  # noqa: PLC0415
+    except ImportError:
+        raise ServingError(
+            "hypercorn is not installed: pip install 'mcpbus-server[hypercorn]', or leave out server=\"hypercorn\""
+        ) from None
+    return Config, serve

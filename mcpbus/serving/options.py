@@ -16,7 +16,6 @@ def _to_binds(value: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _check_binds(_: object, __: object, binds: tuple[str, ...]) -> None:
-    # hypercorn takes what it cannot read for a host name and listens on port 8000.
     if not binds:
         raise ValueError("bind is empty: give at least one HOST:PORT")
     for bind in binds:
@@ -33,18 +32,27 @@ def _check_keyfile(options: "ServeOptions", _: object, keyfile: str | None) -> N
         raise ValueError("TLS needs both certfile and keyfile: give both, or neither for cleartext")
 
 
+_OF_OUR_OWN = (
+    "write_deadline_seconds",
+    "unread_body_bytes",
+    "unread_body_seconds",
+    "head_seconds",
+    "max_connections",
+)
+
+
 @attrs.frozen(kw_only=True)
 class ServeOptions:
     """How an application is served. Durations are in seconds.
 
     Attributes:
         bind: Where to listen: one or several of `HOST:PORT` (port 0 takes any free one), `unix:PATH`, `fd://NUMBER`.
+        server: Who serves: "mcpbus", its own server, or "hypercorn", an extra of the installation, which does not promise what
+            write_deadline_seconds, unread_body_bytes, unread_body_seconds, head_seconds and max_connections say.
         certfile: PEM file of the certificate chain; given together with `keyfile`, or not at all (then cleartext).
         keyfile: PEM file of the certificate's private key.
         drain_seconds: How long requests may go on after a shutdown was asked for.
         write_deadline_seconds: A client that accepts nothing for this long loses its connection.
-        http1: Who reads HTTP/1.1, and WebSockets that begin as such, for an application that is mcpbus's own: "lane", which is several
-            times faster, or "hypercorn", which reads them for all others in any case.
         keep_alive_seconds: How long a connection without a request stays open. Many clients keep connections in
             a pool for a minute, and a server that is quicker to close races with their next request.
         websocket_ping_seconds: For how long nothing is said on a WebSocket before it is sent a ping frame, so that whatever is between us
@@ -66,13 +74,13 @@ class ServeOptions:
     bind: tuple[str, ...] = attrs.field(
         default=("127.0.0.1:8000",), converter=_to_binds, validator=_check_binds
     )
+    server: Literal["mcpbus", "hypercorn"] = attrs.field(
+        default="mcpbus", validator=attrs.validators.in_(("mcpbus", "hypercorn"))
+    )
     certfile: str | None = None
     keyfile: str | None = attrs.field(default=None, validator=_check_keyfile)
     drain_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
     write_deadline_seconds: float = attrs.field(default=30.0, validator=attrs.validators.gt(0))
-    http1: Literal["lane", "hypercorn"] = attrs.field(
-        default="lane", validator=attrs.validators.in_(("lane", "hypercorn"))
-    )
     keep_alive_seconds: float = attrs.field(default=75.0, validator=attrs.validators.gt(0))
     websocket_ping_seconds: float = attrs.field(default=15.0, validator=attrs.validators.gt(0))
     unread_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=attrs.validators.ge(0))
@@ -84,3 +92,12 @@ class ServeOptions:
         default=None, validator=attrs.validators.optional(attrs.validators.ge(1))
     )
     backlog: int = attrs.field(default=1024, validator=attrs.validators.ge(1))
+
+    def __attrs_post_init__(self) -> None:
+        if self.server == "mcpbus":
+            return
+        for name in _OF_OUR_OWN:
+            if getattr(self, name) != getattr(attrs.fields(ServeOptions), name).default:
+                raise ValueError(
+                    f'{name} is a promise of mcpbus\'s own server: leave it out, or server="hypercorn"'
+                )

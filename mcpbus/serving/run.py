@@ -6,15 +6,16 @@ from contextlib import nullcontext
 import trio
 
 from mcpbus.core.containment import run_lasting
+from mcpbus.serving.acceptor import Acceptor
 from mcpbus.serving.asgi import AsgiApp, Drainable
 from mcpbus.serving.counters import Counters
-from mcpbus.serving.errors import CannotListenError
-from mcpbus.serving.guard import Guard
-from mcpbus.serving.hypercorn import configure
+from mcpbus.serving.hypercorn import serve_under_hypercorn
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.serving.listening import listening, url_of
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.sharing import Sharing
+from mcpbus.serving.tls import make_context
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -41,51 +42,52 @@ async def serve(
         app: Any ASGI 3.0 application; its lifespan is run if it has one.
         options: Where to listen and how long to wait.
         shutdown: Set it to end serving in order; without one, only a cancellation ends it.
-        counters: Counts connections; read it while serving.
+        counters: Counts connections; read it while serving. Under hypercorn nobody counts.
         sharing: What to listen on in place of what the options name, if other processes listen on it as well.
         task_status: Reports the URLs that are listened on, with the ports that port 0 became.
 
     Raises:
         CannotListenError: An address cannot be listened on, or the certificate cannot be used.
         LifespanError: The application's lifespan failed to start or to stop.
+        ServingError: hypercorn is to serve, and not installed.
     """
-    try:
-        tls = configure(options).create_ssl_context()
-    except OSError as error:
-        raise CannotListenError(
-            f"cannot use the certificate {options.certfile} with the key {options.keyfile}: {error}"
-        ) from error
+    shutdown = trio.Event() if shutdown is None else shutdown
+    tls = make_context(options)
     in_order = False
     with listening(options) if sharing is None else nullcontext(sharing.sockets) as sockets:
+        if options.server == "hypercorn":
+            await serve_under_hypercorn(app, options, sockets, shutdown=shutdown, task_status=task_status)
+            return
         urls = [url_of(sock, secure=tls is not None) for sock in sockets]
         async with lifespan(app) as state, trio.open_nursery() as connections:
             counters = Counters() if counters is None else counters
             board = None if sharing is None else sharing.board
-            guard = Guard(app, options, state, connections, tls=tls, counters=counters, board=board)
-            connections.start_soon(run_lasting, guard.run, "what serves connections")
+            served = ServedApp(app, state)
+            acceptor = Acceptor(served, options, connections, tls=tls, counters=counters, board=board)
+            connections.start_soon(run_lasting, acceptor.run, "what serves connections")
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
             try:
                 async with trio.open_nursery() as accepting:
                     for listener in listeners:
-                        accepting.start_soon(guard.accept, listener)
+                        accepting.start_soon(acceptor.accept, listener)
                     task_status.started(urls)
-                    await (trio.Event() if shutdown is None else shutdown).wait()
+                    await shutdown.wait()
                     accepting.cancel_scope.cancel()
-                await _drain(app, guard, options.drain_seconds)
+                await _drain(app, acceptor, options.drain_seconds)
                 in_order = True
                 connections.cancel_scope.cancel()
             finally:
-                guard.abort()
+                acceptor.abort()
     if not in_order:
         raise RuntimeError("what serves connections was ended by a cancellation that was not meant for it")
 
 
-async def _drain(app: AsgiApp, guard: Guard, seconds: float) -> None:
+async def _drain(app: AsgiApp, acceptor: Acceptor, seconds: float) -> None:
     with trio.move_on_after(seconds + _LAST_WORDS_SECONDS):
-        await guard.retire()
+        acceptor.retire()
         if isinstance(app, Drainable):
             try:
                 await app.drain(seconds)
             except Exception:
                 _logger.exception("the application's drain raised; its connections are closed all the same")
-        await guard.wait_closed()
+        await acceptor.wait_closed()

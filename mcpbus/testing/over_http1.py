@@ -15,6 +15,7 @@ from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.reactor import Pollable, Reactor, Turn
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing.recording import Recording, Sent
 
 
@@ -29,7 +30,7 @@ class OverHttp1:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        self._service = _StrictService(app, ServeOptions(keep_alive_seconds=math.inf), nursery)
+        self._service = Http1Service(StrictApp(app, nursery), ServeOptions(keep_alive_seconds=math.inf))
         self._reactor = self._service.reactor = WireReactor(self._service.context)
         self._free: list[_Wire] = []
         nursery.start_soon(self._service.run)
@@ -45,15 +46,15 @@ class OverHttp1:
         return wire
 
 
-class _StrictService(Http1Service):
+class StrictApp(ServedApp):
     """Lets a test fail for what a server writes into its log."""
 
-    def __init__(self, app: DirectApp, options: ServeOptions, nursery: trio.Nursery) -> None:
-        super().__init__(app, options)
+    def __init__(self, app: Any, nursery: trio.Nursery) -> None:
+        super().__init__(app)
         self._nursery = nursery
 
     def report(self, failure: BaseException, verb: str, path: str) -> None:  # noqa: ARG002
-        # In a task of its own: whoever reports may be a handler's task, where an exception is the handler's.
+        """Fail. In a task of its own: whoever reports may be a handler's task, where an exception is the handler's."""
         self._nursery.start_soon(_raise, failure)
 
 
@@ -231,7 +232,7 @@ class _Wire(trio.abc.Stream):
         if self._recording is not None:
             self._recording.abort()
 
-    async def hand_over(self, data: bytes) -> None:
+    async def serve_http2(self, data: bytes) -> None:
         raise AssertionError(f"not served without ASGI: {data[:80]!r}")
 
 

@@ -11,13 +11,13 @@ import h2.events
 import h2.settings
 import trio
 
-from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.options import ServeOptions
+from mcpbus.testing.over_http1 import StrictApp
 from mcpbus.testing.recording import Recording, Sent
 
 _LARGEST_WINDOW = 2**30
@@ -34,7 +34,9 @@ class OverHttp2:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        self._service = _StrictService(app, ServeOptions(keep_alive_seconds=math.inf), nursery)
+        self._service = Http2Service(
+            StrictApp(app, nursery), ServeOptions(keep_alive_seconds=math.inf), Counters()
+        )
         self._free: list[_Wire] = []
         nursery.start_soon(self._service.run)
 
@@ -47,22 +49,6 @@ class OverHttp2:
         wire = _Wire(self._free, self._service.options.write_deadline_seconds)
         self._nursery.start_soon(Http2Connection(self._service, wire, wire).run)
         return wire
-
-
-class _StrictService(Http2Service):
-    """Lets a test fail for what a server writes into its log."""
-
-    def __init__(self, app: Any, options: ServeOptions, nursery: trio.Nursery) -> None:
-        super().__init__(app, options, {}, Counters())
-        self._nursery = nursery
-
-    def report(self, failure: BaseException, head: Head) -> None:  # noqa: ARG002
-        # In a task of its own: whoever reports may be a handler's task, where an exception is the handler's.
-        self._nursery.start_soon(_raise, failure)
-
-
-async def _raise(failure: BaseException) -> None:
-    raise failure
 
 
 class _Wire(trio.abc.Stream):

@@ -2,12 +2,19 @@
 
 import asyncio
 import re
+import socket
+import sys
 import threading
+from functools import partial
 
 import program_app
 import pytest
 import trio
-from wire import DEADLINE, Served, call, program
+import trio.testing
+from wire import DEADLINE, Served, call, modernized, program
+
+from mcpbus import ServeOptions, Server
+from mcpbus.serving import CannotListenError, ServingError
 
 HYPERCORN = "hypercorn -k trio"
 
@@ -122,3 +129,39 @@ async def test_the_same_app_may_be_started_again():
             await to_app.send({"type": "lifespan.startup"})
             await to_app.send({"type": "lifespan.shutdown"})
         assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+async def test_mcpbus_serves_under_hypercorn_and_drains_first():
+    server, shutdown, running = Server("under"), trio.Event(), trio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        running.set()
+        await shutdown.wait()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        return "waited"
+
+    async with trio.open_nursery() as nursery:
+        options = ServeOptions(server="hypercorn", bind="127.0.0.1:0")
+        (url,) = await nursery.start(partial(server.serve, options=options, shutdown=shutdown))
+        served = Served(None, url)
+        peer = await served.peer()
+        with trio.fail_after(DEADLINE):
+            await peer.send(*modernized(call("wait", id=1)))
+            await running.wait()
+            shutdown.set()
+            assert (await peer.response()).json["result"]["content"][0]["text"] == "waited"
+        served.close()
+
+
+async def test_a_server_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hypercorn.config", None)
+    with pytest.raises(ServingError, match=r"pip install 'mcpbus-server\[hypercorn\]'"):
+        await Server("alone").serve(options=ServeOptions(server="hypercorn", bind="127.0.0.1:0"))
+
+
+async def test_an_address_in_use_is_told_in_the_same_words():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(CannotListenError, match=f"cannot listen on {bind}"):
+            await Server("late").serve(options=ServeOptions(server="hypercorn", bind=bind))

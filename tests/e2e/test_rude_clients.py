@@ -5,7 +5,7 @@ import pytest
 import trio
 from wire import LEGACY, MODERN, call, message, modernized, serving
 
-from mcpbus import Context, Limits, ServeOptions, Server
+from mcpbus import Context, Limits, Server
 
 
 def make_server():
@@ -60,7 +60,7 @@ async def break_off(peer, how):
 async def test_a_client_that_has_sent_much_ahead_is_missed_all_the_same(how, accept):
     """While its call runs, the lane reads no more than 64 KiB of what comes after it, and knows all the same when its client has left."""
     server = make_server()
-    async with serving(server, options=ServeOptions(http1="lane")) as served:
+    async with serving(server) as served:
         peer = await served.peer()
         body, headers = modernized(call("wait", id=1, token="t"))
         await peer.stream.send_all(peer.request(body, headers | {"accept": accept}))

@@ -9,7 +9,6 @@ from wire import call, initialize, message, modernized, serving
 
 from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.tasks import TASKS
-from mcpbus.testing import probe
 
 LIMITS = Limits(
     max_sessions=20,
@@ -237,8 +236,7 @@ BY_ADDRESS = {"options": {}, "bob": {}, "source": "127.0.0.2"}
 )
 async def test_one_client_harms_no_other(attack, who, most):
     release = threading.Event()
-    reader = "lane" if probe.DEFAULT_SHELL == "http1" else "hypercorn"
-    options = ServeOptions(http1=reader, max_connections=most)
+    options = ServeOptions(max_connections=most)
     try:
         async with serving(make_server(release, **who["options"]), limits=LIMITS, options=options) as served:
             bob = Client(served, who["bob"], who["source"])

@@ -14,7 +14,7 @@ import attrs
 import h11
 import trio
 
-import mcpbus
+import mcpbus.serving
 from mcpbus import Bus, ServeOptions
 from mcpbus.testing import probe
 
@@ -205,21 +205,37 @@ class Served:
             peer.stream.socket.close()
 
 
+class AsgiOnly:
+    """A bus as an application that knows nothing but ASGI, and how to end."""
+
+    def __init__(self, app):
+        self._app = app
+        self.path = app.path
+        self.drain = app.drain
+
+    @property
+    def reached(self):
+        return self._app.reached
+
+    async def __call__(self, scope, receive, send):
+        await self._app(scope, receive, send)
+
+
 @asynccontextmanager
-async def serving(server, *, limits=None, **options):
+async def serving(server, *, limits=None, options=None, **http):
     """Serve `server` on a free port until the block ends, which no open request delays."""
     async with server.open(limits=limits, drain_seconds=0) as bus, trio.open_nursery() as nursery:
+        deadline = bus.limits.write_deadline
+        options = attrs.evolve(options or ServeOptions(write_deadline_seconds=deadline), bind="127.0.0.1:0")
 
         async def serve(task_status):
-            await bus.serve(bind="127.0.0.1:0", task_status=task_status, **options)
-
-        # `pytest --shell=asgi` has HTTP/1.1 read by hypercorn.
-        reader = "hypercorn" if probe.DEFAULT_SHELL == "asgi" else "lane"
-        deadline = bus.limits.write_deadline
-        options.setdefault("options", ServeOptions(http1=reader, write_deadline_seconds=deadline))
+            app = bus.asgi(**http)
+            if probe.DEFAULT_SHELL == "asgi":
+                app = AsgiOnly(app)
+            await mcpbus.serving.serve(app, options, task_status=task_status)
 
         (url,) = await nursery.start(serve)
-        served = Served(bus, url)
+        served = Served(bus, url + http.get("path", "/mcp"))
         try:
             # Inside of what the cancellation below ends, so that this does not hide that it took too long.
             with trio.fail_after(DEADLINE):

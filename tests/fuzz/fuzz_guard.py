@@ -10,7 +10,8 @@ import trio
 
 from mcpbus import Bus, ServeOptions
 from mcpbus.serving import Counters
-from mcpbus.serving.guard import Guard
+from mcpbus.serving.acceptor import Acceptor
+from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing import open_bus
 from tests.fuzz.fuzz_server import LIMITS, LONG, make_server
 from tests.fuzz.fuzz_virtual import assert_balanced, assert_empty
@@ -40,14 +41,14 @@ class _Ends(logging.Handler):
 class Guarded:
     """The server, and who is connected to it."""
 
-    def __init__(self, bus: Bus, guard: Guard, nursery: trio.Nursery) -> None:
+    def __init__(self, bus: Bus, acceptor: Acceptor, nursery: trio.Nursery) -> None:
         self.bus = bus
-        self._guard = guard
+        self._acceptor = acceptor
         self._nursery = nursery
 
     def connect(self) -> "Peer":
         ours, theirs = socket.socketpair()
-        self._guard._take(trio.SocketStream(trio.socket.from_stdlib_socket(ours)))
+        self._acceptor._take(trio.SocketStream(trio.socket.from_stdlib_socket(ours)))
         peer = Peer(trio.SocketStream(trio.socket.from_stdlib_socket(theirs)))
         self._nursery.start_soon(peer.listen)
         return peer
@@ -91,14 +92,14 @@ async def open_guarded() -> AsyncIterator[Guarded]:
     ends, logger = _Ends(), logging.getLogger("mcpbus.serving")
     logger.addHandler(ends)
     async with open_bus(make_server(), limits=LIMITS) as bus, trio.open_nursery() as nursery:
-        guard = Guard(bus.asgi(), ServeOptions(), {}, nursery, tls=None, counters=Counters())
-        nursery.start_soon(guard.run)
+        acceptor = Acceptor(ServedApp(bus.asgi()), ServeOptions(), nursery, tls=None, counters=Counters())
+        nursery.start_soon(acceptor.run)
         try:
-            yield Guarded(bus, guard, nursery)
+            yield Guarded(bus, acceptor, nursery)
         finally:
             logger.removeHandler(ends)
         await trio.sleep(LONG)
-        assert guard.counters.open == 0, "a connection is open though its client has left"
+        assert acceptor.counters.open == 0, "a connection is open though its client has left"
         assert not ends.faults, ends.faults
         assert_balanced(bus)
         assert_empty(bus)

@@ -16,6 +16,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.service import Http1Service
+from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing.over_http1 import WireReactor
 
 LIMIT = 1000
@@ -274,7 +275,7 @@ class Owner:
             self._stream.receive_stream.close()
         self._client.over.set()
 
-    async def hand_over(self, data):
+    async def serve_http2(self, data):
         self._client.rest = data
         self.close()
 
@@ -285,7 +286,7 @@ async def open_lane(*, turns=False, app=None, limits=None, **options):
     endpoint = Endpoint(turns=turns) if app is None else app
     if limits is not None:
         endpoint.limits = limits
-    lane = Http1Service(endpoint, ServeOptions(**options))
+    lane = Http1Service(ServedApp(endpoint), ServeOptions(**options))
     lane.reactor = WireReactor(lane.context) if turns else None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run)

@@ -1,7 +1,6 @@
-"""The eleven defects that hypercorn 0.18 has on trio, each with the tests that show that it does no harm here.
+"""The eleven defects that hypercorn 0.18 has on trio, each with the tests that show that our own server has it not.
 
-They were found by running it. HTTP/2 is not hypercorn's any more: there they are what any server may get wrong. For the rest an
-upgrade of hypercorn is the time to ask which of them are gone, and with them the part of `mcpbus/serving/` that answers them.
+They were found by running it, and are what any server may get wrong.
 """
 
 import ast
@@ -14,7 +13,7 @@ DEFECTS = {
         "test_http2_faults.py::test_a_malformed_request_resets_its_stream_only",
         "test_http2_faults.py::test_a_request_that_is_not_for_this_server_is_told_why",
         "test_http2_faults.py::test_a_broken_connection_ends_itself_only",
-        "test_guard.py::test_an_exception_ends_its_own_connection_only",
+        "test_acceptor.py::test_an_exception_ends_its_own_connection_only",
         "test_http2_abuse.py::test_a_flood_ends_its_connection_before_it_costs_much",
     ],
     "2: HTTP/2 backpressure does not hold": [
@@ -33,14 +32,14 @@ DEFECTS = {
     "4: send after a disconnect says nothing": [
         "test_http2_streams.py::test_a_reset_by_the_client_tells_the_application",
         "test_http2_faults.py::test_an_application_whose_request_turns_out_malformed_is_told",
-        "test_intake.py::test_a_client_that_leaves_does_not_take_its_request_with_it",
+        "test_asgi_http1.py::test_a_client_that_leaves_does_not_take_its_request_with_it",
     ],
     "5: the end of an HTTP/2 connection does not wake a blocked send": [
         "test_http2_streams.py::test_the_end_of_the_connection_wakes_a_blocked_send",
     ],
     "6: an application that raises midway leaves its HTTP/2 stream open": [
         "test_http2_streams.py::test_a_response_that_is_cut_short_resets_its_stream",
-        "test_guard.py::test_an_application_that_raises_halfway_leaves_a_cut_response",
+        "test_acceptor.py::test_an_application_that_raises_halfway_leaves_a_cut_response",
     ],
     "7: past keep_alive_max_requests, HTTP/2 streams go silently dead": [
         "test_http2_streams.py::test_a_connection_never_goes_dead",
@@ -64,7 +63,6 @@ DEFECTS = {
     ],
     "11: read_timeout ends quiet streams": [
         "test_shutdown.py::test_a_quiet_stream_outlives_idle_connections",
-        "test_hypercorn_parts.py::test_the_configuration_says_what_we_were_told",
     ],
 }
 

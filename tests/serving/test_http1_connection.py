@@ -261,16 +261,11 @@ async def test_who_has_said_too_little_when_it_was_stopped_is_not_waited_for(tur
 
 # -- who speaks something else -----------------------------------------------------------------------------------------
 
-UPGRADE = get("/", b"connection: upgrade", b"upgrade: websocket", b"sec-websocket-key: x")
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    "data", [UPGRADE + b"\x81\x01a", PREFACE + b"\0\0\0\4\0", get("/elsewhere") + post(b"x")]
-)
-async def test_another_protocol_or_path_is_for_somebody_else_from_its_first_byte_on(
-    turns, data, autojump_clock
-):
+async def test_http2_is_for_somebody_else_from_its_first_byte_on(turns, autojump_clock):
+    data = PREFACE + b"\0\0\0\4\0"
     async with open_lane(turns=turns) as house:
         client = await house.connect()
         await client.say(data)
@@ -279,13 +274,8 @@ async def test_another_protocol_or_path_is_for_somebody_else_from_its_first_byte
         assert house.endpoint.heads == []
 
 
-async def test_a_websocket_may_come_after_requests_and_http2_may_not(turns, autojump_clock):
+async def test_http2_may_not_come_after_requests(turns, autojump_clock):
     async with open_lane(turns=turns) as house:
-        client = await house.connect()
-        await client.say(post(b"x") + UPGRADE)
-        assert (await client.answer())[0] == 200
-        await client.over.wait()
-        assert client.rest == UPGRADE
         client = await house.connect()
         await client.say(post(b"x") + PREFACE)
         assert (await client.answer())[0] == 200

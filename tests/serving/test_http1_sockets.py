@@ -1,4 +1,4 @@
-"""The lane on real sockets, behind the guard: who gets which protocol, and clients that do not read."""
+"""The lane on real sockets: who gets which protocol, and clients that do not read."""
 
 import errno
 import gc
@@ -46,13 +46,6 @@ async def test_http1_is_the_lanes():
         await client.say(post(b"x") + post(b"y"))
         assert [(await client.answer())[2] for _ in range(2)] == [b"x", b"y"]
     assert len(app.heads) == 2
-
-
-async def test_the_lane_can_be_switched_off():
-    async with serving(App(), http1="hypercorn") as served:
-        client = Client(await served.connect())
-        await client.say(get("/"))
-        assert (await client.answer())[2] == b"/ by HTTP/1.1"
 
 
 async def test_what_is_beside_the_endpoint_is_served_through_asgi_on_the_same_connection():

@@ -140,8 +140,7 @@ async def test_what_cannot_be_said_is_the_connections_fault_and_not_the_streams(
     async with open_house() as house:
         endpoint = house.bus.asgi().direct("/")
         endpoint.cors_headers = lambda _: [(b"x", b"one\r\ntwo")]
-        house.lane.app = house.endpoint
-        house.endpoint.direct = lambda _: endpoint
+        house.lane.app.direct = lambda _: endpoint
         client = await house.connect()
         await client.say(call("speak"))
         await client.ended()
@@ -301,7 +300,7 @@ async def test_what_an_endpoint_says_of_a_head_it_says_once_and_another_one_for_
     async with open_lane(app=first, turns=True) as house:
         client = await house.connect()
         for endpoint in (first, first, second, second, first):
-            first.direct = lambda _, served=endpoint: served
+            house.lane.app.direct = lambda _, served=endpoint: served
             await client.say(post(b"x"))
             assert (await client.answer())[1]["access-control-allow-origin"] == endpoint._origin.decode()
     assert (first.asked, second.asked) == (2, 1)

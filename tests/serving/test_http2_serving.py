@@ -17,6 +17,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.serving import Counters
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.service import Http2Service
+from mcpbus.serving.served_app import ServedApp
 
 CLAIM = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -133,7 +134,7 @@ async def connected(tools=None, *, limits=None, http=None, start=True, **options
         tools.server.open(limits=limits or Limits(), drain_seconds=0) as bus,
         trio.open_nursery() as nursery,
     ):
-        service = Http2Service(bus.asgi(**(http or {})), ServeOptions(**options), {}, Counters())
+        service = Http2Service(ServedApp(bus.asgi(**(http or {}))), ServeOptions(**options), Counters())
         near, far = trio.testing.memory_stream_pair()
         owner = Owner(far)
         connection = Http2Connection(service, far, owner)

@@ -21,7 +21,7 @@ from mcpbus.core.containment import Contained, ExceptionsOnly, run_lasting
 from mcpbus.dispatch import backend, dispatcher
 from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.serving import LifespanError, ServeOptions, serve
-from mcpbus.serving.guard import Accepted
+from mcpbus.serving.acceptor import Accepted
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.testing import open_bus, open_client
 from mcpbus.transports import duplex, responder
@@ -350,11 +350,11 @@ async def test_a_server_whose_connections_are_cancelled_by_mistake_says_so(cance
     async def stray():
         raise cancelled
 
-    def accept(guard, *_):
-        guard.nursery.start_soon(stray)
+    def accept(acceptor, *_):
+        acceptor.nursery.start_soon(stray)
         return trio.sleep_forever()  # noqa: ASYNC105 - whoever calls awaits it
 
-    monkeypatch.setattr("mcpbus.serving.guard.Guard.accept", accept)
+    monkeypatch.setattr("mcpbus.serving.acceptor.Acceptor.accept", accept)
     with (
         trio.fail_after(5),
         pytest.raises(RuntimeError, match="was ended by a cancellation that was not meant"),

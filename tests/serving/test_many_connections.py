@@ -11,23 +11,20 @@ from peers import receive_all, receive_until, serving
 from test_tls import FILES
 
 from mcpbus.protocol.owners import LOCAL, Peer
-from mcpbus.serving import Counters, ServeOptions
-from mcpbus.serving import guard as guards
+from mcpbus.serving import Counters, ServeOptions, acceptor
 from mcpbus.serving.room import most_connections
 
 HEALTH = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
 OK = b'{"status":"ok"}'
 HELD = call("speak")
 
-pytestmark = pytest.mark.parametrize("http1", ["lane", "hypercorn"])
-
 
 @asynccontextmanager
-async def opened(http1, **options):
+async def opened(**options):
     """A bus, served; what its tool `speak` says first comes at once, and the rest never."""
     async with (
         make_server().open(drain_seconds=0) as bus,
-        serving(bus.asgi(), http1=http1, **options) as served,
+        serving(bus.asgi(), **options) as served,
     ):
         served.bus = bus
         yield served
@@ -55,7 +52,7 @@ def peers(monkeypatch):
         name = names.pop(0) if len(names) > 1 else names[0] if names else None
         return (LOCAL if name is None else Peer(name)), f"{name}"
 
-    monkeypatch.setattr(guards, "_peer", next_peer)
+    monkeypatch.setattr(acceptor, "_peer", next_peer)
     return names
 
 
@@ -75,9 +72,9 @@ async def which_close(streams, count):
     return closed
 
 
-async def test_a_newcomer_takes_the_place_of_the_connection_that_was_idle_for_longest(http1):
+async def test_a_newcomer_takes_the_place_of_the_connection_that_was_idle_for_longest():
     counters = Counters()
-    async with opened(http1, counters=counters, max_connections=3) as served:
+    async with opened(counters=counters, max_connections=3) as served:
         streams = [await served.connect() for _ in range(3)]
         for stream in (streams[0], streams[2], streams[1], streams[0]):
             await get(stream)
@@ -86,8 +83,8 @@ async def test_a_newcomer_takes_the_place_of_the_connection_that_was_idle_for_lo
         assert (counters.open, counters.displaced, counters.turned_away) == (3, 1, 0)
 
 
-async def test_connections_that_say_nothing_or_not_enough_make_room_too(http1):
-    async with opened(http1, max_connections=3) as served:
+async def test_connections_that_say_nothing_or_not_enough_make_room_too():
+    async with opened(max_connections=3) as served:
         silent, slow, idle = [await served.connect() for _ in range(3)]
         await slow.send_all(b"GET /health HTTP/1.1\r\n")
         await get(idle)
@@ -96,9 +93,9 @@ async def test_connections_that_say_nothing_or_not_enough_make_room_too(http1):
         assert await which_close([silent, slow, idle], 2) == [True, True, False]
 
 
-async def test_one_that_is_served_makes_no_room_and_a_newcomer_is_told_so(http1):
+async def test_one_that_is_served_makes_no_room_and_a_newcomer_is_told_so():
     counters = Counters()
-    async with opened(http1, counters=counters, max_connections=2) as served:
+    async with opened(counters=counters, max_connections=2) as served:
         for _ in range(2):
             stream = await hold(served)
         newcomer = await served.connect()
@@ -113,10 +110,10 @@ async def test_one_that_is_served_makes_no_room_and_a_newcomer_is_told_so(http1)
         await get(await served.connect())
 
 
-async def test_one_address_leaves_connections_to_others(http1, peers):
+async def test_one_address_leaves_connections_to_others(peers):
     counters = Counters()
     peers.append("bob")
-    async with opened(http1, counters=counters, max_connections=20) as served:
+    async with opened(counters=counters, max_connections=20) as served:
         for _ in range(18):
             await hold(served)
         refused = await served.connect()
@@ -130,9 +127,9 @@ async def test_one_address_leaves_connections_to_others(http1, peers):
         assert (counters.open, counters.turned_away) == (19, 1)
 
 
-async def test_nobody_goes_for_an_address_that_has_more(http1, peers):
+async def test_nobody_goes_for_an_address_that_has_more(peers):
     peers.append("bob")
-    async with opened(http1, max_connections=6) as served:
+    async with opened(max_connections=6) as served:
         bobs = [await served.connect() for _ in range(4)]
         await get(bobs[-1])
         peers[:] = ["alice"]
@@ -143,16 +140,14 @@ async def test_nobody_goes_for_an_address_that_has_more(http1, peers):
 
 
 @pytest.mark.parametrize("secure", [False, True])
-async def test_one_that_does_not_come_to_its_tls_handshake_makes_room(http1, secure):
+async def test_one_that_does_not_come_to_its_tls_handshake_makes_room(secure):
     files = FILES if secure else {}
-    async with opened(http1, max_connections=1, **files) as served:
+    async with opened(max_connections=1, **files) as served:
         first, second = await served.connect(), await served.connect()
         assert await which_close([first, second], 1) == [True, False]
 
 
-async def test_without_descriptors_idle_connections_make_room_and_the_server_goes_on(
-    http1, monkeypatch, caplog
-):
+async def test_without_descriptors_idle_connections_make_room_and_the_server_goes_on(monkeypatch, caplog):
     faults = [errno.EMFILE] * 3 + [errno.ECONNABORTED] * 3
     accept = trio.SocketListener.accept
 
@@ -164,9 +159,9 @@ async def test_without_descriptors_idle_connections_make_room_and_the_server_goe
         return stream
 
     monkeypatch.setattr(trio.SocketListener, "accept", fail)
-    monkeypatch.setattr(guards, "ROOM_SECONDS", 0.01)
+    monkeypatch.setattr(acceptor, "ROOM_SECONDS", 0.01)
     idle, counters = [], Counters()
-    async with opened(http1, counters=counters) as served:
+    async with opened(counters=counters) as served:
         for _ in range(4):
             stream = await served.connect()
             await get(stream)
@@ -188,11 +183,11 @@ async def test_without_descriptors_idle_connections_make_room_and_the_server_goe
     ("descriptors", "connections"),
     [(64, 32), (128, 64), (1024, 896), (65_536, 57_344), (resource.RLIM_INFINITY, 100_000)],
 )
-def test_by_default_some_descriptors_are_kept_back(http1, descriptors, connections, monkeypatch):
+def test_by_default_some_descriptors_are_kept_back(descriptors, connections, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, resource.RLIM_INFINITY))
     assert most_connections() == connections
 
 
-def test_there_is_at_least_one(http1):
+def test_there_is_at_least_one():
     with pytest.raises(ValueError, match="max_connections"):
         ServeOptions(max_connections=0)

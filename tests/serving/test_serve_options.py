@@ -37,3 +37,19 @@ def test_tls_needs_both_files(files):
 def test_durations_and_sizes_that_make_no_sense(option):
     with pytest.raises(ValueError, match="must be"):
         ServeOptions(**option)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"write_deadline_seconds": 1},
+        {"unread_body_bytes": 1},
+        {"unread_body_seconds": 1},
+        {"head_seconds": 1},
+        {"max_connections": 1},
+    ],
+)
+def test_what_only_our_own_server_promises_is_not_asked_of_hypercorn(option):
+    assert ServeOptions(server="hypercorn", keep_alive_seconds=1).server == "hypercorn"
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is a promise of mcpbus's own server"):
+        ServeOptions(server="hypercorn", **option)

@@ -14,7 +14,7 @@ NO_LIMIT = {
     "bind": "where to listen",
     "certfile": "a file",
     "keyfile": "a file",
-    "http1": "who reads HTTP/1.1",
+    "server": "who serves",
     "keep_alive_seconds": "a connection that nobody uses is closed, and nothing is lost with it",
     "websocket_ping_seconds": "the pause after which a ping is sent",
     "unread_body_bytes": "a courtesy, for a request that has been answered",

@@ -153,6 +153,14 @@ class Headers(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._all())
 
+    def pairs(self) -> list[tuple[bytes, bytes]]:
+        """The fields one by one, by their names in lower case, the copies of one together."""
+        return [
+            (name, value)
+            for name, values in self._all().items()
+            for value in ((values,) if isinstance(values, bytes) else values)
+        ]
+
     def without(self, name: bytes) -> "Headers":
         """The same without a field, whose name is in lower case."""
         return Headers.of({other: value for other, value in self._all().items() if other != name})

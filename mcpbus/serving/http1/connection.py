@@ -118,11 +118,11 @@ class Http1Connection:
             speaker.cancel()
         self.wire.close()
 
-    async def hand_over(self, data: bytes) -> None:
-        """Have it served by who serves what is not for this service, from these bytes on."""
+    async def serve_http2(self, data: bytes) -> None:
+        """Have the connection served by who speaks HTTP/2, from these bytes on."""
         self.work = None
         self._service.deadlines.leave(self)
-        await self._owner.hand_over(data)
+        await self._owner.serve_http2(data)
 
     def hand_to(self, speaker: Speaker) -> None:
         """Have somebody else speak on the connection, which does not come back to HTTP/1.1."""
@@ -385,4 +385,4 @@ class Http1Connection:
 
     def _report_turn(self, failure: BaseException, head: Head | None) -> None:
         where = ("a request", "") if head is None else (head.verb, head.path)
-        self._service.report(BaseExceptionGroup("in a turn of a connection", [failure]), *where)
+        self._service.app.report(BaseExceptionGroup("in a turn of a connection", [failure]), *where)

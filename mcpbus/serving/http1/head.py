@@ -178,6 +178,23 @@ def read_head(data: bytes, longest: int) -> RequestHead:
     )
 
 
+def target_of(head: RequestHead) -> bytes:
+    """What a request asks for, as it came, without the authority that one in absolute form has."""
+    target = head.raw.split(b" ", 2)[1]
+    absolute = _ABSOLUTE.fullmatch(target.decode())
+    if absolute is None:
+        return target
+    rest = absolute[2].encode()
+    return rest if rest.startswith(b"/") else b"/" + rest
+
+
+def fields_of(head: RequestHead) -> list[tuple[bytes, bytes]]:
+    """The fields of a request one by one as they came, their names in lower case."""
+    lines = head.raw[: -len(b"\r\n\r\n")].split(b"\r\n")[1:]
+    parts = [line.partition(b":") for line in lines]
+    return [(name.lower(), value.strip(b" \t")) for name, _, value in parts]
+
+
 def _read_fields(data: bytes) -> dict[bytes, bytes | tuple[bytes, ...]]:
     """Have llhttp read a head."""
     fields = _Fields()

@@ -274,28 +274,41 @@ class Http1Request(msgspec.Struct, eq=False):
             raise trio.BrokenResourceError("the client has gone, or accepted nothing for too long")
 
     async def disconnected(self) -> None:
-        """See `HttpRequest`. What comes meanwhile is kept for the next requests, up to a bound."""
-        wire, requests = self._wire, self._wire.requests
-        while requests.waiting < MOST_AHEAD:
-            data = await wire.receive()
-            if not data:
-                wire.gone = True
-                return
-            requests.receive(data)
-        await self._connection.readiness.client_left()
-        wire.gone = True
+        """See `HttpRequest`."""
+        await client_left(self._wire, self._connection.readiness)
 
     def _say_connection(self) -> bytes:
         """What the answer says of the connection; decided when its head is made."""
         head, wire = self._read, self._wire
-        body = wire.requests.body
-        if body is None and head.keeps and head.modern and not wire.retired:
-            return b""
-        if body is not None and (
-            (head.expects and not self._said_continue) or body.left > wire.options.unread_body_bytes
-        ):
-            self.closes = True  # the client may send this body or not, or it is too long to wait for its end
-        self.closes = self.closes or wire.retired or not head.keeps
-        if self.closes:
+        if wire.requests.body is None and head.keeps and head.modern and not wire.retired:
+            return b""  # as nearly always
+        said = fate_of(wire, head, said_continue=self._said_continue)
+        if self.closes or said is CLOSE:
+            self.closes = True
             return CLOSE
-        return b"" if head.modern else KEEP
+        return said
+
+
+async def client_left(wire: Wire, readiness: Readiness) -> None:
+    """Wait until the client has left. What comes meanwhile is kept for the next requests, up to a bound."""
+    requests = wire.requests
+    while requests.waiting < MOST_AHEAD:
+        data = await wire.receive()
+        if not data:
+            wire.gone = True
+            return
+        requests.receive(data)
+    await readiness.client_left()
+    wire.gone = True
+
+
+def fate_of(wire: Wire, head: RequestHead, *, said_continue: bool) -> bytes:
+    """What an answer says of the connection, as a line of its head: nothing, `KEEP`, or `CLOSE` if it ends the connection."""
+    body = wire.requests.body
+    if body is not None and (
+        (head.expects and not said_continue) or body.left > wire.options.unread_body_bytes
+    ):
+        return CLOSE  # the client may send this body or not, or it is too long to wait for its end
+    if wire.retired or not head.keeps:
+        return CLOSE
+    return b"" if head.modern else KEEP

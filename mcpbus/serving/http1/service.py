@@ -1,13 +1,10 @@
 """What the HTTP/1.1 connections of one server share."""
 
-import logging
 from contextvars import copy_context
 
 import trio
 
 from mcpbus.core.containment import run_lasting
-from mcpbus.protocol.owners import Peer
-from mcpbus.serving.asgi import DirectApp, Noting
 from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.deadlines import Deadlines
@@ -15,14 +12,13 @@ from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.heads import Heads
 from mcpbus.serving.http1.reactor import AVAILABLE, Reactor
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.websocket import WebSockets
 
-_logger = logging.getLogger("mcpbus.serving")
-
 
 class Http1Service:
-    """Serves an application over HTTP/1.1 without ASGI in between.
+    """Serves an application over HTTP/1.1: straight where it can be, and otherwise through ASGI.
 
     Args:
         app: The application.
@@ -37,7 +33,7 @@ class Http1Service:
         deadlines: Ends what takes a connection too long.
     """
 
-    def __init__(self, app: DirectApp, options: ServeOptions) -> None:
+    def __init__(self, app: ServedApp, options: ServeOptions) -> None:
         self.app = app
         self.options = options
         self.complaints = Complaints()
@@ -84,17 +80,6 @@ class Http1Service:
         return facts
 
     def websockets(self, head: RequestHead) -> WebSockets | None:
-        """Who opens the WebSocket that a request asks for; None if it asks for none, or the application opens it through ASGI."""
-        upgrades = head.leaves and head.judged.verb != "PRI"
-        endpoint = self.app.direct(head.judged.path) if upgrades else None
+        """Who opens the WebSocket that a request asks for; None: the application does, through ASGI."""
+        endpoint = self.app.direct(head.judged.path)
         return None if endpoint is None else endpoint.websockets
-
-    def note(self, limit: str, whom: Peer, consequence: str) -> None:
-        """Note that a limit was reached, if the application keeps a record of that; see `ReachedLimits.note`."""
-        app: object = self.app
-        if isinstance(app, Noting):
-            app.reached.note(limit, whom, consequence)
-
-    def report(self, failure: BaseException, verb: str, path: str) -> None:
-        """Tell that the application raised while it served a request, which is then answered 500."""
-        _logger.error("the application raised while it served %s %s", verb, path, exc_info=failure)

@@ -32,11 +32,11 @@ class Owner(Protocol):
     def close(self) -> None:
         """Close the connection, which is over. No schedule point."""
 
-    async def hand_over(self, data: bytes) -> None:
-        """Serve the connection, which is not for the service any more, and close it.
+    async def serve_http2(self, data: bytes) -> None:
+        """Serve the connection, whose client speaks HTTP/2, and close it.
 
         Args:
-            data: What the client has sent, from the beginning of a request on.
+            data: What the client has sent.
         """
 
 

@@ -18,12 +18,15 @@ from mcpbus.core.containment import Contained
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.websocket import select
 from mcpbus.serving.asgi import Endpoint
+from mcpbus.serving.asgi_call import AsgiCall, ConnectionScope, scope_of
+from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestError, RequestHead
 from mcpbus.serving.http1.request import Http1Request
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http1.upgraded import Upgradable, Upgraded
 from mcpbus.serving.http1.wire import GONE, IDLE, Doing, too_slow
+from mcpbus.serving.websocket.asgi import AsgiWebSocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import Frames
 from mcpbus.serving.websocket.handshake import read_upgrade
@@ -44,8 +47,26 @@ class Workplace(Upgradable, Protocol):
     def resume(self) -> None:
         """Take turns again."""
 
-    async def hand_over(self, data: bytes) -> None:
-        """Have it served by somebody else, from these bytes on."""
+    async def serve_http2(self, data: bytes) -> None:
+        """Have it served by who speaks HTTP/2, from these bytes on."""
+
+
+class Served(Protocol):
+    """One request that is served.
+
+    Attributes:
+        head: The request before its body, as it is judged.
+        started: Whether something of the answer was written.
+        ended: Whether all of it was.
+        closes: Whether the connection ends with it; the client knows.
+        fault: What is wrong with its body, or with who serves it, to be answered instead.
+    """
+
+    head: Head
+    started: bool
+    ended: bool
+    closes: bool
+    fault: RequestError | None
 
 
 class Work:
@@ -75,7 +96,7 @@ class Work:
         return self._connection.work is not self
 
     async def run(
-        self, request: Http1Request | None = None, answer: Callable[[], Awaitable[None]] | None = None
+        self, request: Served | None = None, answer: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """Serve requests until none is there that could be served in a turn, beginning with one that is to be answered."""
         rest = None
@@ -94,7 +115,7 @@ class Work:
             if not self._left and rest is None:
                 self._connection.close()
         if rest is not None:
-            await self._connection.hand_over(rest)
+            await self._connection.serve_http2(rest)
 
     async def end(self, fault: RequestError | None) -> None:
         """End the connection, having told the client what is wrong."""
@@ -110,24 +131,34 @@ class Work:
     # -- requests --------------------------------------------------------------------------------
 
     async def _serve_all(self) -> bytes | None:
+        """Serve requests; returns what a client has said that speaks HTTP/2."""
         wire = self._wire
         while (head := await self._next_head()) is not None:
-            facts = self._service.facts(head)
-            if facts is None:
-                websockets = self._service.websockets(head)
-                if websockets is not None:
-                    await self._upgrade(websockets, head)
-                    break
-                if head.judged.verb == "PRI" and wire.served:
-                    raise RequestError(400, "HTTP/2 begins with the connection")
-                return head.raw + wire.requests.take_rest()
+            if head.leaves:
+                if head.judged.verb == "PRI":
+                    if wire.served:
+                        raise RequestError(400, "HTTP/2 begins with the connection")
+                    return head.raw + wire.requests.take_rest()
+                await self._upgrade(head)
+                break
             wire.served = True
-            request = Http1Request(self._connection, wire, wire.peer, head.judged, head, facts, self.scope)
-            if not await self._serve(request, partial(_answer, facts.endpoint, request)):
+            if not await self._serve(*self._prepare(head)):
                 break
         return None
 
-    async def _serve(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> bool:
+    def _prepare(self, head: RequestHead) -> tuple[Served, Callable[[], Awaitable[None]]]:
+        """Return a request, and what serves it."""
+        wire, facts = self._wire, self._service.facts(head)
+        if facts is not None:
+            request = Http1Request(self._connection, wire, wire.peer, head.judged, head, facts, self.scope)
+            return request, partial(_answer, facts.endpoint, request)
+        exchange = Http1Exchange(self._connection, head)
+        return exchange, AsgiCall(self._service.app.asgi, exchange, self._asgi_scope()).run
+
+    def _asgi_scope(self) -> ConnectionScope:
+        return scope_of(self._wire.stream, self._service.app.state)
+
+    async def _serve(self, request: Served, answer: Callable[[], Awaitable[None]]) -> bool:
         """Serve one request, and return whether there may be another one for this task."""
         wire = self._wire
         with Contained(partial(self._report, request)):
@@ -147,14 +178,18 @@ class Work:
             return False
         return wire.requests.body is None or await self._discard_body()
 
-    async def _upgrade(self, websockets: WebSockets, head: RequestHead) -> None:
+    async def _upgrade(self, head: RequestHead) -> None:
         """Have the connection carry a WebSocket, or tell its client why not; in neither case does it come back to HTTP/1.1."""
-        wire = self._wire
+        wire, report = self._wire, self._service.app.report
         if wire.requests.body is not None:
             raise RequestError(400, "a request to upgrade has no body")
+        websockets = self._service.websockets(head)
         opened, refused = False, None
-        with Contained(partial(self._service.report, verb=head.judged.verb, path=head.judged.path)):
-            refused = await self._open(websockets, head.judged)
+        with Contained(partial(report, verb=head.judged.verb, path=head.judged.path)):
+            if websockets is None:
+                refused = await self._call(head)
+            else:
+                refused = await self._open(websockets, head.judged)
             opened = True
         if not opened:
             raise FAILED
@@ -180,9 +215,23 @@ class Work:
         speaker.begin()
         return None
 
-    def _report(self, request: Http1Request, failure: BaseException) -> None:
+    async def _call(self, head: RequestHead) -> Answer | None:
+        """Have the application serve a WebSocket, to its end; or return why there is none."""
+        wire, upgrade = self._wire, read_upgrade(head.judged)
+        if isinstance(upgrade, Answer):
+            return upgrade
+        app, seconds = self._service.app, wire.options.websocket_ping_seconds
+        early = bool(wire.requests.take_rest())
+        websocket = AsgiWebSocket(app.asgi, wire, upgrade, early=early, ping_seconds=seconds)
+        scope = self._asgi_scope().describe("websocket", line_of(head))
+        await websocket.run(scope, partial(app.report, verb=head.judged.verb, path=head.judged.path))
+        if not websocket.opened:
+            await self._linger()
+        return None
+
+    def _report(self, request: Served, failure: BaseException) -> None:
         """Tell that the application failed: it is somebody else's code, and its client gets an answer."""
-        self._service.report(failure, request.head.verb, request.head.path)
+        self._service.app.report(failure, request.head.verb, request.head.path)
         if not request.started:
             request.fault = FAILED
 
@@ -223,7 +272,7 @@ class Work:
         """Answer what is no request, and end the connection: where the next one begins is not known."""
         wire = self._wire
         if fault.limit is not None:
-            self._service.note(fault.limit, wire.peer, f"a request was answered {fault.status}")
+            self._service.app.note(fault.limit, wire.peer, f"a request was answered {fault.status}")
         fields = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
         await wire.send(encode_answer(fault.status, fields, f"{fault.text}\n".encode(), CLOSE))
         await self._linger()

@@ -1,111 +1,68 @@
-"""An application that is called through ASGI, for one HTTP/2 request."""
+"""One HTTP/2 request for an application that is called through ASGI."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
-from urllib.parse import unquote
 
 import trio
 
-from mcpbus.serving.asgi import AsgiApp, Message, Scope
+from mcpbus.serving.asgi_call import RequestLine
 from mcpbus.serving.http2.request import Http2Request
-
-Address = tuple[str, int | None] | None
-
-_OF_THE_CONNECTION: Final = frozenset(
-    {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
-)
+from mcpbus.transports.answers import HeaderList
 
 
-class AsgiCall:
-    """Calls an application for a request.
+class Http2Exchange:
+    """An `Exchange` of HTTP/2.
 
     Args:
-        app: The application.
         request: The request.
-        scope: What is the same for all requests of its connection.
         flush_soon: Has what was said written in the next turn of the scheduler.
     """
 
-    def __init__(
-        self, app: AsgiApp, request: Http2Request, scope: Scope, flush_soon: Callable[[], None]
-    ) -> None:
-        self._app = app
+    __slots__ = ("_flush_soon", "_request")
+
+    def __init__(self, request: Http2Request, flush_soon: Callable[[], None]) -> None:
         self._request = request
-        self._scope = scope
         self._flush_soon = flush_soon
-        self._read = False
 
-    async def run(self) -> None:
-        """Call it."""
-        await self._app(self._describe(), self._receive, self._send)
-
-    def _describe(self) -> Scope:
+    @property
+    def line(self) -> RequestLine:
+        """See `Exchange`."""
         read = self._request.read
-        head = read.judged
-        path, _, query = read.target.partition(b"?")
-        return {
-            **self._scope,
-            "state": dict(self._scope["state"]),
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "2",
-            "method": head.verb,
-            "path": unquote(path.decode()),
-            "raw_path": path,
-            "query_string": query,
-            "root_path": "",
-            "headers": list(read.fields),
-            "extensions": {},
-        }
+        return RequestLine("2", read.judged.verb, read.target, read.judged.headers.pairs())
 
-    async def _receive(self) -> Message:
-        request, body = self._request, self._request.body
-        await trio.lowlevel.checkpoint()
-        if not self._read:
-            await body.more()
-            data = body.take()
-            if data or body.ended:
-                self._read = body.ended
-                return {"type": "http.request", "body": data, "more_body": not body.ended}
-        await request.disconnected()
-        return {"type": "http.disconnect"}
+    @property
+    def started(self) -> bool:
+        """See `Exchange`."""
+        return self._request.started
 
-    async def _send(self, message: Message) -> None:
-        request = self._request
-        await trio.lowlevel.checkpoint_if_cancelled()
-        if request.gone:
-            await trio.lowlevel.checkpoint()  # nobody hears of it, and a loop would never end
-        elif message["type"] == "http.response.start":
-            self._begin(message)
-        elif message["type"] == "http.response.body":
-            await self._say(message.get("body", b""), more=message.get("more_body", False))
+    @property
+    def over(self) -> bool:
+        """See `Exchange`."""
+        return self._request.gone
 
-    def _begin(self, message: Message) -> None:
-        fields = [(bytes(name).lower(), bytes(value)) for name, value in message.get("headers", ())]
-        kept = [field for field in fields if field[0] not in _OF_THE_CONNECTION]
-        self._request.say_head(message["status"], kept, last=False)
+    async def read(self) -> tuple[bytes, bool]:
+        """See `Exchange`."""
+        body = self._request.body
+        await body.more()
+        return body.take(), body.ended
+
+    async def disconnected(self) -> None:
+        """See `Exchange`."""
+        await self._request.disconnected()
+
+    def begin(self, status: int, fields: HeaderList) -> None:
+        """See `Exchange`."""
+        self._request.say_head(status, fields, last=False)
         self._flush_soon()
 
-    async def _say(self, data: bytes, *, more: bool) -> None:
+    async def say(self, data: bytes, *, more: bool) -> None:
+        """See `Exchange`. An answer that comes before the body has ended, ends after it: many clients send it all first."""
         request = self._request
-        if not request.started:
-            raise RuntimeError("a response begins with http.response.start")
+        early = not more and not request.body.over
         try:
-            early = not more and not request.body.over
             if data or more or early:
                 await request.wait_sent(partial(request.say, data, last=not more and not early))
             if early or (not more and not data):
                 await request.say_end()
         except trio.BrokenResourceError:
-            await trio.lowlevel.checkpoint()  # who listens to `receive` hears of it
-
-
-def connection_scope(client: Any, server: Any, state: dict[str, object], *, secure: bool) -> Scope:
-    """What a scope says of the connection."""
-    return {
-        "scheme": "https" if secure else "http",
-        "client": client,
-        "server": server,
-        "state": state,
-    }
+            await trio.lowlevel.checkpoint()  # who waits for the end hears of it

@@ -21,9 +21,10 @@ from mcpbus.core.containment import Contained
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
+from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http2.asgi import AsgiCall, connection_scope
+from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.events import (
     BodyReceived,
     ClientLeaves,
@@ -121,7 +122,6 @@ class Http2Connection:
         self._written = trio.lowlevel.ParkingLot()
         self._scope: trio.CancelScope = trio.CancelScope()
         self._turn_is_due = True  # whatever comes: the server speaks first
-        self._asgi_scope = _describe(stream, self._socket, service.state)
 
     async def run(self, data: bytes = b"") -> None:
         """Serve the connection to its end, and that of what was asked for.
@@ -168,7 +168,7 @@ class Http2Connection:
         if now >= self._linger_until:
             self.lose()
         elif now >= self._head_until:
-            self._service.note("head_seconds", self.peer, "a connection was ended")
+            self._service.app.note("head_seconds", self.peer, "a connection was ended")
             self._end(ErrorCodes.ENHANCE_YOUR_CALM)
         elif self._idle_since is not None and now >= self._idle_since + self.options.keep_alive_seconds:
             self._end()
@@ -318,8 +318,8 @@ class Http2Connection:
         if head.fault is not None:
             request.refuse(head.fault)
         elif facts is None:
-            call = AsgiCall(self._service.app, request, self._asgi_scope, self._flush_soon)
-            self.start(request, call.run)
+            app, exchange = self._service.app, Http2Exchange(request, self._flush_soon)
+            self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
         elif not facts.immediate or not (event.ended or self._gathers(facts, head)):
             self.start(request, _answer, facts.endpoint, request)
         elif event.ended:
@@ -409,13 +409,13 @@ class Http2Connection:
 
     def report(self, failure: BaseException, head: Head) -> None:
         """Tell that the application failed."""
-        self._service.report(failure, head)
+        self._service.app.report(failure, head.verb, head.path)
 
     def note(self, limit: str, consequence: str) -> None:
         """Note that a limit was reached."""
         if limit == "write_deadline_seconds":
             self._service.counters.withheld += 1
-        self._service.note(limit, self.peer, consequence)
+        self._service.app.note(limit, self.peer, consequence)
 
     def date(self) -> tuple[bytes, bytes]:
         """The field that says what time it is."""
@@ -545,15 +545,3 @@ async def _answer(endpoint: Endpoint, request: Http2Request) -> None:
     if answer is not None:
         with endpoint.entered(answer):
             await request.answer(answer)
-
-
-def _describe(stream: trio.abc.Stream, plain: DeadlineStream | None, state: dict[str, object]) -> Any:
-    below: Any = plain or getattr(stream, "transport_stream", None)
-    client = server = None
-    if below is not None:
-        client, server = _address(below.socket.getpeername()), _address(below.socket.getsockname())
-    return connection_scope(client, server, state, secure=plain is None)
-
-
-def _address(address: Any) -> tuple[str, int] | None:
-    return (address[0], address[1]) if isinstance(address, tuple) else None

@@ -40,8 +40,6 @@ class RequestHead:
         length: Of its body in bytes; None if that is not known before its end.
         expects: Whether its client waits for a `100 Continue` before it sends the body.
         target: Its target as it came.
-        scheme: That of its target.
-        fields: Its fields one by one, with Host for the authority.
         fault: What is to be answered instead of serving it.
         facts: What the endpoint that served the last request with it said of them; None before that.
     """
@@ -50,8 +48,6 @@ class RequestHead:
     length: int | None
     expects: bool
     target: bytes
-    scheme: str
-    fields: list[tuple[bytes, bytes]]
     fault: RequestError | None = None
     facts: HeadFacts | None = None
 
@@ -123,8 +119,7 @@ def _read(fields: Fields) -> RequestHead:
     path, _, query = target.decode().partition("?")
     head = Head(method.decode(), plain_path(unquote(path)), Headers.of(found), query)
     length = _read_length(found.get(b"content-length"))
-    kept = [(name, value) for name, values in found.items() for value in _each(values)]
-    return RequestHead(head, length, expectation is not None, target, scheme.decode(), kept, fault)
+    return RequestHead(head, length, expectation is not None, target, fault)
 
 
 def _split(fields: Fields) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]]]:
@@ -160,10 +155,6 @@ def _add(found: dict[bytes, bytes | tuple[bytes, ...]], name: bytes, value: byte
         found[name] = earlier + b"; " + value
     else:
         found[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
-
-
-def _each(values: bytes | tuple[bytes, ...]) -> tuple[bytes, ...]:
-    return (values,) if isinstance(values, bytes) else values
 
 
 def _settle_host(

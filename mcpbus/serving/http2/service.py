@@ -1,7 +1,6 @@
 """What the HTTP/2 connections of one server share."""
 
 import functools
-import logging
 import time
 from contextvars import copy_context
 from email.utils import formatdate
@@ -9,18 +8,13 @@ from email.utils import formatdate
 import trio
 
 from mcpbus.core.containment import run_lasting
-from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.protocol.http.messages import Head
-from mcpbus.protocol.owners import Peer
-from mcpbus.serving.asgi import AsgiApp, DirectApp, Noting
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.deadlines import Deadlines
 from mcpbus.serving.http2.head import Heads, RequestHead
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.write_coalescer import WriteCoalescer
-
-_logger = logging.getLogger("mcpbus.serving")
 
 
 class Http2Service:
@@ -29,7 +23,6 @@ class Http2Service:
     Args:
         app: The application.
         options: How it is served.
-        state: What its lifespan left for its requests.
         counters: What has happened to all connections.
 
     Attributes:
@@ -39,12 +32,9 @@ class Http2Service:
         deadlines: Ends what takes a connection too long.
     """
 
-    def __init__(
-        self, app: AsgiApp, options: ServeOptions, state: dict[str, object], counters: Counters
-    ) -> None:
+    def __init__(self, app: ServedApp, options: ServeOptions, counters: Counters) -> None:
         self.app = app
         self.options = options
-        self.state = state
         self.counters = counters
         self.heads = Heads(options.max_head_bytes)
         self.context = copy_context()
@@ -52,9 +42,6 @@ class Http2Service:
         self.deadlines = Deadlines(
             min(options.keep_alive_seconds, options.head_seconds, options.unread_body_seconds)
         )
-        more: object = app
-        self._direct = more if isinstance(more, DirectApp) else None
-        self._reached = more.reached if isinstance(more, Noting) else ReachedLimits()
 
     async def run(self) -> None:
         """Serve the connections, until cancelled."""
@@ -67,7 +54,7 @@ class Http2Service:
 
     def facts(self, head: RequestHead) -> HeadFacts | None:
         """Who serves a request, and how; None: the application does, through ASGI."""
-        endpoint = None if self._direct is None else self._direct.direct(head.judged.path)
+        endpoint = self.app.direct(head.judged.path)
         facts = head.facts
         if facts is not None and facts.endpoint is endpoint:
             return facts
@@ -75,14 +62,6 @@ class Http2Service:
             return None
         head.facts = HeadFacts.of(endpoint, head.judged)
         return head.facts
-
-    def note(self, limit: str, whom: Peer, consequence: str) -> None:
-        """Note that a limit was reached; see `ReachedLimits.note`."""
-        self._reached.note(limit, whom, consequence)
-
-    def report(self, failure: BaseException, head: Head) -> None:
-        """Tell that the application raised while it served a request."""
-        _logger.error("the application raised while it served %s %s", head.verb, head.path, exc_info=failure)
 
     def date(self) -> tuple[bytes, bytes]:
         """The field that says what time it is."""

@@ -1,6 +1,6 @@
 """One WebSocket connection from the server's end: bytes in, whole messages out, and the other way round. No input or output here.
 
-wsproto reads and writes the frames. Here is what may become of them: how long a message gets while it is put together, how many
+wsproto reads the frames, and writes those that change what may follow. Here is what may become of them: how long a message gets while it is put together, how many
 frames may come that bring nothing, that a ping is answered once however many come before there is time to, and how it ends.
 """
 
@@ -18,6 +18,11 @@ _SHORT_BYTES: Final = 16
 """What a fragment has to bring at least, if others are to come after it."""
 
 
+_TEXT: Final = 0x81
+_BINARY: Final = 0x82
+"""The first byte of a frame that is a whole message."""
+
+
 class Frames:
     """The frames of one connection.
 
@@ -26,14 +31,18 @@ class Frames:
         clock: Tells the time in seconds.
         head: The answer that accepts the upgrade, which is said first.
         data: What the client has sent after its request.
+        binary: Whether a message may be binary.
 
     Attributes:
+        is_text: Whether the message that was taken last is text.
+        code: What the client has said with its close.
         fault: What the client has done that it must not, if that ended the connection.
         heard: Whether the client has closed, or answered our close: it says nothing more.
         closing: Whether a close has been said, or is about to be; nothing can be said after it.
     """
 
     __slots__ = (
+        "_binary",
         "_clock",
         "_connection",
         "_events",
@@ -45,15 +54,24 @@ class Frames:
         "_second",
         "_unfinished",
         "closing",
+        "code",
         "fault",
         "heard",
+        "is_text",
     )
 
     def __init__(
-        self, max_bytes: int, clock: Callable[[], float], head: bytes = b"", data: bytes = b""
+        self,
+        max_bytes: int,
+        clock: Callable[[], float],
+        head: bytes = b"",
+        data: bytes = b"",
+        *,
+        binary: bool = False,
     ) -> None:
         self._connection = Connection(ConnectionType.SERVER, trailing_data=data)
         self._events = self._connection.events()
+        self._binary = binary
         self._max_bytes = max_bytes
         self._clock = clock
         self._unfinished = bytearray()
@@ -61,6 +79,8 @@ class Frames:
         self._ping: Ping | None = None
         self._pending = head
         self._farewell: CloseConnection | None = None
+        self.is_text = True
+        self.code: int | None = None
         self.fault: CloseCode | None = None
         self.heard = False
         self.closing = False
@@ -79,10 +99,10 @@ class Frames:
             self._events = self._connection.events()
 
     def next(self) -> bytes | None:
-        """Take the next text message that has come whole, in UTF-8; None if there is none."""
+        """Take the next message that has come whole, text in UTF-8; None if there is none."""
         for event in self._events:
             match event:
-                case TextMessage() if not self.closing:
+                case TextMessage() | BytesMessage() if not self.closing and self._admits(event):
                     message = self._put_together(event)
                     if message is not None:
                         return message
@@ -97,9 +117,14 @@ class Frames:
                 break
         return None
 
-    def _put_together(self, event: TextMessage) -> bytes | None:
+    def _admits(self, event: TextMessage | BytesMessage) -> bool:
+        self.is_text = isinstance(event, TextMessage)
+        return self.is_text or self._binary
+
+    def _put_together(self, event: TextMessage | BytesMessage) -> bytes | None:
         """Add a piece of a message; return the message if that is all of it."""
-        unfinished, piece = self._unfinished, event.data.encode()
+        unfinished = self._unfinished
+        piece = event.data.encode() if isinstance(event.data, str) else bytes(event.data)
         if len(unfinished) + len(piece) > self._max_bytes:
             self._fail(CloseCode.MESSAGE_TOO_BIG)
         elif not event.message_finished:
@@ -128,7 +153,7 @@ class Frames:
         if state is ConnectionState.OPEN:  # the client has not closed: what it sent could not be read
             self._fail(CloseCode(event.code))
             return
-        self.heard = True
+        self.heard, self.code = True, event.code
         if state is ConnectionState.REMOTE_CLOSING:
             self._close(event.response())
 
@@ -140,8 +165,12 @@ class Frames:
 
     def close(self, code: CloseCode) -> None:
         """Say that the connection ends, after what was said; harmless if that was said."""
+        self.say_farewell(code, code.reason)
+
+    def say_farewell(self, code: int, reason: str) -> None:
+        """Say in these words that the connection ends, after what was said; harmless if that was said."""
         if not self.closing:
-            self._close(CloseConnection(code, code.reason))
+            self._close(CloseConnection(code, reason))
 
     def _close(self, farewell: CloseConnection) -> None:
         self.closing = True
@@ -158,8 +187,8 @@ class Frames:
         """Whether there is something to be said beside messages."""
         return bool(self._pending) or self._ping is not None or self._farewell is not None
 
-    def encode(self, messages: Iterable[bytes]) -> bytes:
-        """The bytes of so many text messages, and of all else that is to be said with them. After a close, ours or the client's, messages are not said."""
+    def encode(self, messages: Iterable[bytes], *, binary: bool = False) -> bytes:
+        """The bytes of so many messages, and of all else that is to be said with them. After a close, ours or the client's, messages are not said."""
         connection = self._connection
         send = connection.send
         data, self._pending = self._pending, b""
@@ -168,5 +197,16 @@ class Frames:
         if connection.state is ConnectionState.OPEN:
             if ping is not None:
                 data += send(ping.response())
-            data += b"".join([send(TextMessage(message.decode())) for message in messages])
+            opcode = _BINARY if binary else _TEXT
+            data += b"".join([_frame(opcode, message) for message in messages])
         return data if farewell is None else data + send(farewell)
+
+
+def _frame(first: int, payload: bytes) -> bytes:
+    """A frame, which is not masked (RFC 6455, section 5.2)."""
+    size = len(payload)
+    if size < 126:
+        return b"%c%c%b" % (first, size, payload)
+    if size < 65_536:
+        return b"%c\x7e%b%b" % (first, size.to_bytes(2, "big"), payload)
+    return b"%c\x7f%b%b" % (first, size.to_bytes(8, "big"), payload)

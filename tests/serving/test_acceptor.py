@@ -1,4 +1,4 @@
-"""What goes wrong in one connection stays in it (hypercorn 0.18 ends the whole server)."""
+"""What goes wrong in one connection stays in it."""
 
 import logging
 

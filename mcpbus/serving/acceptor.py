@@ -1,4 +1,4 @@
-"""Keeps what happens in one connection from reaching the others."""
+"""Accepts connections, has each served by who speaks what its client does, and keeps what happens in one from reaching the others."""
 
 import logging
 import os
@@ -12,46 +12,44 @@ from h2.exceptions import DenialOfServiceError, ProtocolError
 from mcpbus.core.containment import Contained, run_lasting
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.protocol.owners import LOCAL, Peer
-from mcpbus.serving.asgi import AsgiApp, DirectApp
 from mcpbus.serving.complaints import Complaints
-from mcpbus.serving.connection import Connection, Service, Stream
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http2.connection import Http2Connection
-from mcpbus.serving.http2.frames import PREFACE_AS_REQUEST
 from mcpbus.serving.http2.service import Http2Service
-from mcpbus.serving.hypercorn import WorkerContext, configure
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
+from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.sharing import Board
-from mcpbus.serving.write_coalescer import WriteCoalescer
 
 _logger = logging.getLogger("mcpbus.serving")
+
+Stream = DeadlineStream | trio.SSLStream[DeadlineStream]
 
 
 class Accepted:
     """One accepted connection, until its socket is closed.
 
     Args:
-        guard: Whose connection it is.
+        acceptor: Who accepted it.
         transport: Its socket.
         peer: From where it comes.
         name: The same with its port, for the log.
     """
 
-    __slots__ = ("_begun", "_guard", "_name", "_tls", "peer", "serving", "transport")
+    __slots__ = ("_acceptor", "_begun", "_name", "_tls", "peer", "serving", "transport")
 
-    def __init__(self, guard: "Guard", transport: DeadlineStream, peer: Peer, name: str) -> None:
-        self._guard = guard
+    def __init__(self, acceptor: "Acceptor", transport: DeadlineStream, peer: Peer, name: str) -> None:
+        self._acceptor = acceptor
         self._name = name
         self.peer = peer
         self._begun = trio.current_time()
         self._tls: trio.SSLStream[DeadlineStream] | None = None
         self.transport = transport
-        self.serving: Connection | Http1Connection | Http2Connection | None = None
+        self.serving: Http1Connection | Http2Connection | None = None
 
     def idle_since(self) -> float | None:
         """Tell since when it has no request, if only because its TLS handshake is not over; None while it has one."""
@@ -61,66 +59,51 @@ class Accepted:
         """End, being idle."""
         if self.serving is None:
             self.transport.abort()
-            self._guard.closed(self)
+            self._acceptor.closed(self)
         else:
             self.serving.retire()
 
     def begin(self) -> None:
         """Serve it, to its end. No schedule point."""
-        guard = self._guard
-        if guard.tls is not None:
-            self.start_soon(self._shake_hands, guard.tls)
-        elif guard.http1 is None:
-            self.start_soon(self.hand_over, b"")
+        acceptor = self._acceptor
+        if acceptor.tls is not None:
+            self.start_soon(self._shake_hands, acceptor.tls)
         else:
-            self._serve_http1(guard.http1, self.transport, guard.http1.reactor)
+            self._serve_http1(self.transport, acceptor.http1.reactor)
 
     async def _shake_hands(self, tls: ssl.SSLContext) -> None:
-        guard = self._guard
+        acceptor = self._acceptor
         self._tls = trio.SSLStream(self.transport, tls, server_side=True, https_compatible=True)
         try:
-            with trio.fail_after(guard.service.options.tls_handshake_seconds):
+            with trio.fail_after(acceptor.options.tls_handshake_seconds):
                 await self._tls.do_handshake()
         except trio.TooSlowError:
-            guard.service.note("tls_handshake_seconds", self.peer, "a connection was closed")
+            acceptor.app.note("tls_handshake_seconds", self.peer, "a connection was closed")
             raise
         if self._tls.selected_alpn_protocol() == "h2":
-            await self._serve_http2(b"")
-        elif guard.http1 is not None:
-            self._serve_http1(guard.http1, self._tls, None)
+            await self.serve_http2(b"")
         else:
-            await self.hand_over(b"")
+            self._serve_http1(self._tls, None)
 
-    def _serve_http1(self, service: Http1Service, stream: Stream, reactor: Reactor | None) -> None:
-        connection = Http1Connection(service, stream, self, reactor)
+    def _serve_http1(self, stream: Stream, reactor: Reactor | None) -> None:
+        connection = Http1Connection(self._acceptor.http1, stream, self, reactor)
         connection.begin()
         self._enter(connection)
 
-    async def hand_over(self, data: bytes) -> None:
-        """Have it served by who speaks what the client does; see `Owner`."""
-        if not data.startswith(PREFACE_AS_REQUEST):
-            connection = Connection(self._guard.service, self._tls or self.transport)
-            self._enter(connection)
-            rest = await connection.run(data)
-            if rest is None:
-                self._guard.closed(self)
-                return
-            data = rest
-        await self._serve_http2(data)
-
-    async def _serve_http2(self, data: bytes) -> None:
-        connection = Http2Connection(self._guard.http2, self._tls or self.transport, self)
+    async def serve_http2(self, data: bytes) -> None:
+        """See `Owner`."""
+        connection = Http2Connection(self._acceptor.http2, self._tls or self.transport, self)
         self._enter(connection)
         await connection.run(data)
 
-    def _enter(self, connection: Connection | Http1Connection | Http2Connection) -> None:
+    def _enter(self, connection: Http1Connection | Http2Connection) -> None:
         self.serving = connection
-        if self._guard.retired:
+        if self._acceptor.retired:
             connection.retire()
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
         """See `Owner`."""
-        self._guard.nursery.start_soon(self._contain, function, args)
+        self._acceptor.nursery.start_soon(self._contain, function, args)
 
     async def _contain(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
         """Keep what is raised in a connection from reaching the others."""
@@ -139,16 +122,16 @@ class Accepted:
                     _logger.debug("connection from %s was lost: %s", self._name, _reasons(gone))
         finally:
             if not whole:
-                self._guard.closed(self)
+                self._acceptor.closed(self)
 
     def lose(self, failure: Exception) -> None:
         """Close a connection that cannot even begin."""
         self._report(failure)
-        self._guard.closed(self)
+        self._acceptor.closed(self)
 
     def _report(self, failure: BaseException) -> None:
-        self._guard.counters.failed += 1
-        self._guard.complaints.warn(
+        self._acceptor.counters.failed += 1
+        self._acceptor.complaints.warn(
             "connection from %s was ended by %s",
             self._name,
             _reasons(failure),
@@ -158,39 +141,36 @@ class Accepted:
     def blame(self, fault: ProtocolError) -> None:
         """Tell that its client has broken the connection."""
         if isinstance(fault, DenialOfServiceError):
-            self._guard.counters.abusive += 1
-            self._guard.complaints.warn("connection from %s was ended for abuse: %s", self._name, fault)
+            self._acceptor.counters.abusive += 1
+            self._acceptor.complaints.warn("connection from %s was ended for abuse: %s", self._name, fault)
         else:
             self._report(fault)
 
     def close(self) -> None:
         """See `Owner`. What TLS has to say in the end is said by a task."""
         if self._tls is None:
-            self._guard.closed(self)
+            self._acceptor.closed(self)
         else:
             self.start_soon(self._close_tls, self._tls)
 
     async def _close_tls(self, tls: "trio.SSLStream[DeadlineStream]") -> None:
         await tls.aclose()
-        self._guard.closed(self)
+        self._acceptor.closed(self)
 
     def report_stall(self, seconds: float) -> None:
         """Tell that its client accepted nothing, if so it ended."""
         if self.transport.stalled:
-            self._guard.counters.stalled += 1
+            self._acceptor.counters.stalled += 1
             consequence = f"a connection that accepted nothing for {seconds:g} s was ended"
-            self._guard.service.note("write_deadline_seconds", self.peer, consequence)
+            self._acceptor.app.note("write_deadline_seconds", self.peer, consequence)
 
 
-class Guard:
-    """Runs each accepted connection, contains its exceptions, and knows which are open.
-
-    hypercorn runs all connections in one nursery, where the exception of one ends them all.
+class Acceptor:
+    """Accepts connections, contains their exceptions, and knows which are open.
 
     Args:
         app: The application.
         options: How it is served.
-        state: What its lifespan left for its requests.
         nursery: Where the tasks of connections run.
         tls: How connections are encrypted; None for cleartext.
         counters: Counts connections.
@@ -198,33 +178,29 @@ class Guard:
 
     Attributes:
         complaints: Warns of what clients do.
-        http1: What serves HTTP/1.1, if hypercorn does not.
-        service: What connections served by hypercorn share.
+        http1: What connections share that speak HTTP/1.1, or WebSocket.
         http2: What those share that speak HTTP/2.
         retired: Whether connections end with the request that is under way.
     """
 
     def __init__(
         self,
-        app: AsgiApp,
+        app: ServedApp,
         options: ServeOptions,
-        state: dict[str, object],
         nursery: trio.Nursery,
         *,
         tls: ssl.SSLContext | None,
         counters: Counters,
         board: Board | None = None,
     ) -> None:
-        context = WorkerContext(max_requests=None)
-        self.service = Service(app, options, configure(options), context, state, WriteCoalescer(), counters)
+        self.app = app
+        self.options = options
         self.nursery = nursery
         self.counters = counters
         self.tls = tls
         self.complaints = Complaints()
-        self.http2 = Http2Service(app, options, state, counters)
-        self.http1: Http1Service | None = None
-        if options.http1 == "lane" and isinstance(app, DirectApp):
-            self.http1 = Http1Service(app, options)
+        self.http1 = Http1Service(app, options)
+        self.http2 = Http2Service(app, options, counters)
         self.retired = False
         self._board = board
         self._open: set[Accepted] = set()
@@ -244,7 +220,7 @@ class Guard:
                     if error.errno in BROKEN:
                         raise
                     if error.errno in OUT_OF_ROOM:
-                        self.service.note(
+                        self.app.note(
                             "max_connections",
                             None,
                             f"a connection could not be accepted: {os.strerror(error.errno)}",
@@ -256,17 +232,17 @@ class Guard:
 
     def _take(self, stream: trio.SocketStream) -> None:
         self.counters.accepted += 1
-        transport = DeadlineStream(stream, self.service.options.write_deadline_seconds)
+        transport = DeadlineStream(stream, self.options.write_deadline_seconds)
         peer, name = _peer(stream)
         try:
             displaced = self._shares.make_room(peer)
         except NoRoomError as full:
             self.counters.turned_away += 1
-            self.service.note("max_connections", peer, "a connection was refused")
+            self.app.note("max_connections", peer, "a connection was refused")
             turn_away(transport, full, secure=self.tls is not None)
             return
         if displaced is not None:
-            self.service.note("max_connections", displaced.peer, "a connection that was idle made room")
+            self.app.note("max_connections", displaced.peer, "a connection that was idle made room")
         self._displace(displaced)
         self._count(1)
         accepted = Accepted(self, transport, peer, name)
@@ -286,7 +262,7 @@ class Guard:
         """Close the socket of a connection that is over. Harmless once it is closed."""
         if accepted not in self._open:
             return
-        accepted.report_stall(self.service.options.write_deadline_seconds)
+        accepted.report_stall(self.options.write_deadline_seconds)
         self._open.discard(accepted)
         self._shares.leave(accepted)
         self._count(-1)
@@ -303,15 +279,12 @@ class Guard:
     async def run(self) -> None:
         """Do what is done for all connections together, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run_lasting, self.service.coalescer.run, "what writes for connections")
+            nursery.start_soon(run_lasting, self.http1.run, "what serves HTTP/1.1")
             nursery.start_soon(run_lasting, self.http2.run, "what serves HTTP/2")
-            if self.http1 is not None:
-                nursery.start_soon(run_lasting, self.http1.run, "what serves HTTP/1.1")
 
-    async def retire(self) -> None:
+    def retire(self) -> None:
         """Close idle connections now, and the others when their last request has ended."""
         self.retired = True
-        await self.service.context.terminated.set()
         for accepted in tuple(self._open):
             if accepted.serving is not None:
                 accepted.serving.retire()

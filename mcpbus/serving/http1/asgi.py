@@ -1,0 +1,181 @@
+"""One HTTP/1.1 request for an application that is called through ASGI."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+import trio
+
+from mcpbus.serving.asgi_call import RequestLine
+from mcpbus.serving.http1.encoder import CHUNKED, CLOSE, CONTINUE, END, encode_chunk, encode_head
+from mcpbus.serving.http1.head import RequestError, RequestHead, fields_of, target_of
+from mcpbus.serving.http1.readiness import Readiness
+from mcpbus.serving.http1.request import client_left, fate_of
+from mcpbus.serving.http1.wire import Wire
+from mcpbus.serving.write_coalescer import Writer
+from mcpbus.transports.answers import HeaderList
+
+_WITHOUT_BODY: Final = frozenset({204, 304})
+
+
+class Connection(Protocol):
+    """The connection of a request.
+
+    Attributes:
+        wire: Its bytes.
+        readiness: When something comes.
+    """
+
+    wire: Wire
+    readiness: Readiness
+
+    def flush_later(self, writer: Writer, /) -> None:
+        """Have `Writer.write_now` called after this turn."""
+
+    def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """Run a task of the connection's."""
+
+
+def line_of(head: RequestHead) -> RequestLine:
+    """What an application is told of a request."""
+    version = "1.1" if head.modern else "1.0"
+    return RequestLine(version, head.judged.verb, target_of(head), fields_of(head))
+
+
+class Http1Exchange:
+    """An `Exchange` of HTTP/1.1.
+
+    Args:
+        connection: The connection.
+        read: The head of the request.
+
+    Attributes:
+        head: The request before its body, as it is judged.
+        started: Whether something of the answer was written.
+        ended: Whether all of it was.
+        closes: Whether the connection ends with it; the client knows.
+        fault: What is wrong with its body, or with who serves it, to be answered instead.
+    """
+
+    def __init__(self, connection: Connection, read: RequestHead) -> None:
+        self._connection = connection
+        self._wire = connection.wire
+        self._read = read
+        self._said_continue = False
+        self._writing = trio.Lock()
+        self._unsaid = b""  # a head that waits for what comes after it
+        self._chunked = False
+        self._left: int | None = None  # of a body whose length was said
+        self._bodiless = False
+        self._gone = False  # unlike the wire's, not while something is being written
+        self.head = read.judged
+        self.started = False
+        self.ended = False
+        self.closes = False
+        self.fault: RequestError | None = None
+
+    @property
+    def line(self) -> RequestLine:
+        """See `Exchange`."""
+        return line_of(self._read)
+
+    @property
+    def over(self) -> bool:
+        """See `Exchange`."""
+        return self.ended or self._gone or self.fault is not None or self._wire.closed
+
+    # -- what comes ------------------------------------------------------------------------------
+
+    async def read(self) -> tuple[bytes, bool]:
+        """See `Exchange`. A client that sends what is no body is as good as gone."""
+        wire, requests = self._wire, self._wire.requests
+        try:
+            body = requests.take_body()
+            while not body and requests.body is not None and not self.over:
+                await self._say_continue()
+                data = await wire.receive()
+                if not data:
+                    self._leave()
+                    return b"", False
+                requests.receive(data)
+                body = requests.take_body()
+        except RequestError as fault:
+            if self.started:
+                self._leave()
+            else:
+                self.fault = fault
+            return b"", False
+        return body, requests.body is None
+
+    def _leave(self) -> None:
+        self._gone = self._wire.gone = True
+
+    async def _say_continue(self) -> None:
+        """Ask for the body, if its client waits for that."""
+        if self._read.expects and not self._said_continue and not self.started:
+            self._said_continue = True
+            if not self._wire.requests.waiting:
+                async with self._writing:
+                    await self._write(CONTINUE)
+
+    async def disconnected(self) -> None:
+        """See `Exchange`."""
+        await client_left(self._wire, self._connection.readiness)
+        self._gone = True
+
+    # -- what is said ----------------------------------------------------------------------------
+
+    def begin(self, status: int, fields: HeaderList) -> None:
+        """See `Exchange`."""
+        if self._unsaid or self.started:
+            raise RuntimeError("a response has one head")
+        length = dict(fields).get(b"content-length")
+        self._left = None if length is None else int(length)
+        self._bodiless = self.head.verb == "HEAD" or status in _WITHOUT_BODY
+        framing = b""
+        if self._left is None and not self._bodiless:
+            self._chunked = self._read.modern
+            framing = CHUNKED if self._chunked else b""
+        said = fate_of(self._wire, self._read, said_continue=self._said_continue)
+        if said is CLOSE or (self._left is None and not self._chunked and not self._bodiless):
+            self.closes, said = True, CLOSE  # the end of the connection may be the end of the answer
+        self._unsaid = encode_head(status, fields, said + framing)
+        self._connection.flush_later(self)
+
+    async def say(self, data: bytes, *, more: bool) -> None:
+        """See `Exchange`.
+
+        Raises:
+            RuntimeError: The body is not as long as was said.
+        """
+        async with self._writing:
+            if not self._bodiless and self._left is not None:
+                self._left -= len(data)
+                if self._left < 0 or (self._left and not more):
+                    raise RuntimeError("the body of a response is not as long as its Content-Length says")
+            if self._bodiless:
+                data = b""
+            elif self._chunked:
+                data = encode_chunk(data) if more else encode_chunk(data) + END
+            await self._write_with_head(data)
+            self.ended = not more
+
+    def write_now(self) -> None:
+        """Have the head written, with which nothing has come. See `Writer`."""
+        if self._unsaid and not self.over:
+            self._connection.start(self._write_head)
+
+    async def _write_head(self) -> None:
+        async with self._writing:
+            if not self.over:
+                await self._write_with_head(b"")
+
+    async def _write_with_head(self, data: bytes) -> None:
+        data, self._unsaid = self._unsaid + data, b""
+        self.started = True
+        await self._write(data)
+
+    async def _write(self, data: bytes) -> None:
+        # Half of it would corrupt what follows. The stream's own deadline ends this.
+        with trio.CancelScope(shield=True):
+            await self._wire.send(data)
+        self._gone = self._wire.gone

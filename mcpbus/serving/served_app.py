@@ -1,0 +1,47 @@
+"""The application that a server serves, and what it offers beyond ASGI."""
+
+import logging
+from collections.abc import Callable
+
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.protocol.owners import Peer
+from mcpbus.serving.asgi import AsgiApp, DirectApp, Endpoint, Noting
+
+_logger = logging.getLogger("mcpbus.serving")
+
+
+class ServedApp:
+    """An application, as all connections of one server know it.
+
+    Args:
+        asgi: The application.
+        state: What its lifespan left for its requests.
+
+    Attributes:
+        asgi: The same.
+        state: The same.
+        direct: Returns who serves HTTP requests of a path without ASGI; None if the application is to be called. See `DirectApp`.
+    """
+
+    def __init__(self, asgi: AsgiApp, state: dict[str, object] | None = None) -> None:
+        self.asgi = asgi
+        self.state = {} if state is None else state
+        self.direct: Callable[[str], Endpoint | None] = _ask_nobody
+        app: object = asgi
+        if isinstance(app, DirectApp):
+            self.direct = app.direct
+        self._noting = app if isinstance(app, Noting) else None
+        self._reached = ReachedLimits()
+
+    def note(self, limit: str, whom: Peer | None, consequence: str) -> None:
+        """Note that a limit was reached, in the application's record if it keeps one; see `ReachedLimits.note`."""
+        reached = self._reached if self._noting is None else self._noting.reached
+        reached.note(limit, whom, consequence)
+
+    def report(self, failure: BaseException, verb: str, path: str) -> None:
+        """Tell that the application raised while it served a request, which is then answered 500."""
+        _logger.error("the application raised while it served %s %s", verb, path, exc_info=failure)
+
+
+def _ask_nobody(_path: str) -> None:
+    """Have every request served through ASGI."""

@@ -1,0 +1,238 @@
+"""One WebSocket for an application that is called through ASGI, from the request that asks for it to its end."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+from typing import Final, Protocol
+
+import trio
+
+from mcpbus.core.containment import Contained
+from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode
+from mcpbus.serving.asgi import AsgiApp, Message, Scope
+from mcpbus.serving.asgi_call import for_the_wire
+from mcpbus.serving.http1.encoder import CLOSE, encode_answer, encode_head
+from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.websocket.handshake import Upgrade
+
+_MAX_BYTES: Final = 16 * 1024 * 1024
+"""How long a message of the client may be."""
+_MOST_WAITING: Final = 10
+_MOST_WAITING_BYTES: Final = 64 * 1024
+"""How many messages, and bytes of them, may wait for the application before no more is read."""
+_UNANSWERED: Final = 2
+"""How many pings in a row a client may leave unanswered."""
+_ABNORMAL: Final = 1006
+"""That the connection ended without a word (RFC 6455, section 7.4.1)."""
+
+
+class Bytes(Protocol):
+    """The bytes of the connection."""
+
+    async def receive(self) -> bytes | None:
+        """Wait for what the client sends; nothing once it has gone."""
+
+    async def send(self, data: bytes, /) -> None:
+        """Send to the client, if it is there."""
+
+
+class _State(Enum):
+    ASKED = auto()
+    """The request is not answered yet."""
+    OPEN = auto()
+    REFUSING = auto()
+    """It is being answered in HTTP."""
+    OVER = auto()
+
+
+class AsgiWebSocket:
+    """Calls an application for a WebSocket.
+
+    Args:
+        app: The application.
+        wire: The connection, which carries nothing else any more.
+        upgrade: What the client asks for.
+        early: Whether it has said more already, without waiting for the answer.
+        ping_seconds: How long the connection may be quiet before the client is asked whether it is there.
+
+    Attributes:
+        opened: Whether there was one; otherwise the request was answered in HTTP.
+    """
+
+    def __init__(
+        self, app: AsgiApp, wire: Bytes, upgrade: Upgrade, *, early: bool, ping_seconds: float
+    ) -> None:
+        self._app = app
+        self._wire = wire
+        self._upgrade = upgrade
+        self._early = early
+        self._ping_seconds = ping_seconds
+        self._state = _State.ASKED
+        self._frames = Frames(_MAX_BYTES, trio.current_time, binary=True)
+        self._head = b""
+        self._said_connect = False
+        self._messages: deque[tuple[Message, int]] = deque()
+        self._waiting = 0  # bytes of them
+        self._changed = trio.lowlevel.ParkingLot()
+        self._code: int | None = None  # with which the connection has ended
+        self._writing = trio.Lock()
+        self.opened = False
+
+    async def run(self, scope: Scope, report: Callable[[BaseException], None]) -> None:
+        """Call the application, and serve the WebSocket to its end. One that the application leaves without an answer is refused.
+
+        Args:
+            scope: What it is told of the request; the rest is added.
+            report: Told what it raises.
+        """
+        scope["subprotocols"] = list(self._upgrade.subprotocols)
+        scope["extensions"] = {"websocket.http.response": {}}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read)
+            with Contained(report):
+                await self._app(scope, self._receive, self._send)
+            if self._state is _State.ASKED and self._code is None:
+                await self._write(encode_answer(500, (), b"", CLOSE))
+            elif self._state is _State.OPEN:
+                await self._close(CloseCode.INTERNAL_ERROR, "")
+            self._state = _State.OVER
+            patience = FAREWELL_SECONDS if self.opened else 0
+            nursery.cancel_scope.deadline = trio.current_time() + patience
+
+    # -- what comes ------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """Take what the client sends, until it has left."""
+        frames, unanswered = self._frames, 0
+        if self._early:
+            await self._refuse_early()
+        while not self._early and not frames.heard:
+            with trio.move_on_after(self._ping_seconds) as quiet:
+                data = await self._wire.receive()
+            if quiet.cancelled_caught:
+                unanswered += 1
+                if unanswered > _UNANSWERED:
+                    break
+                await self._ping()
+                continue
+            if not data:
+                break
+            unanswered = 0
+            if self._state is _State.ASKED:
+                await self._refuse_early()
+                break
+            await self._take(data)
+        self._leave(frames.code or _ABNORMAL)
+
+    async def _ping(self) -> None:
+        if self._state is _State.OPEN:
+            self._frames.ping()
+            await self._say()
+
+    async def _take(self, data: bytes) -> None:
+        frames = self._frames
+        frames.receive(data)
+        while (message := frames.next()) is not None:
+            said = {"text": message.decode()} if frames.is_text else {"bytes": message}
+            self._messages.append(({"type": "websocket.receive", **said}, len(message)))
+            self._waiting += len(message)
+            self._changed.unpark_all()
+            while self._is_full() and self._state is _State.OPEN:
+                await self._changed.park()
+        if frames.speaks:
+            await self._say()
+        if frames.fault is not None:
+            self._leave(frames.fault)
+
+    def _is_full(self) -> bool:
+        return len(self._messages) >= _MOST_WAITING or self._waiting >= _MOST_WAITING_BYTES
+
+    def _leave(self, code: int) -> None:
+        """Tell the application, after what has come, that nothing more will."""
+        if self._code is None:
+            self._code = code
+            self._changed.unpark_all()
+
+    async def _refuse_early(self) -> None:
+        """Refuse a client that speaks before it is answered."""
+        self._state = _State.OVER
+        await self._write(encode_answer(400, (), b"", CLOSE))
+
+    async def _receive(self) -> Message:
+        await trio.lowlevel.checkpoint()
+        if not self._said_connect:
+            self._said_connect = True
+            return {"type": "websocket.connect"}
+        while not self._messages and self._code is None:
+            await self._changed.park()
+        if not self._messages:
+            return {"type": "websocket.disconnect", "code": self._code, "reason": ""}
+        message, size = self._messages.popleft()
+        self._waiting -= size
+        self._changed.unpark_all()
+        return message
+
+    # -- what is said ----------------------------------------------------------------------------
+
+    async def _send(self, message: Message) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        say = self._SAYINGS.get((self._state, message["type"]))
+        if say is not None:
+            await say(self, message)
+        elif self._state is _State.OVER or self._code is not None:
+            await trio.lowlevel.checkpoint()  # nobody hears of it, and a loop would never end
+        else:
+            raise RuntimeError(f"{message['type']} cannot be said here")
+
+    async def _accept(self, message: Message) -> None:
+        self._state, self.opened = _State.OPEN, True
+        fields = for_the_wire(message.get("headers", ()))
+        await self._write(self._upgrade.encode_accept(message.get("subprotocol"), fields))
+
+    async def _say_message(self, message: Message) -> None:
+        data = message.get("bytes")
+        if data is None:
+            await self._say(message["text"].encode())
+        else:
+            await self._say(bytes(data), binary=True)
+
+    async def _end(self, message: Message) -> None:
+        self._state = _State.OVER
+        await self._close(message.get("code", CloseCode.NORMAL), message.get("reason") or "")
+
+    async def _close(self, code: int, reason: str) -> None:
+        self._frames.say_farewell(code, reason)
+        self._leave(code)
+        await self._say()
+
+    async def _refuse(self, _message: Message) -> None:
+        self._state = _State.OVER
+        await self._write(encode_answer(403, (), b"", CLOSE))
+
+    async def _begin_refusal(self, message: Message) -> None:
+        self._state = _State.REFUSING
+        self._head = encode_head(message["status"], for_the_wire(message.get("headers", ())), CLOSE)
+
+    async def _go_on_refusing(self, message: Message) -> None:
+        data, self._head = self._head + message.get("body", b""), b""
+        if not message.get("more_body", False):
+            self._state = _State.OVER
+        await self._write(data)
+
+    _SAYINGS: Final[dict[tuple[_State, str], Callable[["AsgiWebSocket", Message], Awaitable[None]]]] = {
+        (_State.ASKED, "websocket.accept"): _accept,
+        (_State.ASKED, "websocket.close"): _refuse,
+        (_State.ASKED, "websocket.http.response.start"): _begin_refusal,
+        (_State.REFUSING, "websocket.http.response.body"): _go_on_refusing,
+        (_State.OPEN, "websocket.send"): _say_message,
+        (_State.OPEN, "websocket.close"): _end,
+    }
+
+    async def _say(self, *messages: bytes, binary: bool = False) -> None:
+        await self._write(self._frames.encode(messages, binary=binary))
+
+    async def _write(self, data: bytes) -> None:
+        # Half of it would corrupt what follows. The stream's own deadline ends this.
+        async with self._writing:
+            with trio.CancelScope(shield=True):
+                await self._wire.send(data)

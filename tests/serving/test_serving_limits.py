@@ -35,6 +35,7 @@ NO_HTTP_LIMIT = {
     "websocket": "a choice",
     "param_headers": "a choice",
     "root_path": "an address",
+    "access_log": "a choice",
 }
 """Likewise fields of `HttpOptions`."""
 

@@ -22,6 +22,7 @@ import msgspec
 import trio
 
 from mcpbus.cluster.names import new_home
+from mcpbus.serving.errors import CannotListenError
 from mcpbus.serving.listening import listening
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.sharing import ABSENT, COUNT_BYTES
@@ -49,8 +50,10 @@ def run_workers(count: int, options: ServeOptions) -> int:
         The exit status: 0, or that of a worker that could not begin to serve.
 
     Raises:
-        CannotListenError: An address cannot be listened on.
+        CannotListenError: An address cannot be listened on, or there are no Unix sockets, by which workers speak to one another.
     """
+    if not hasattr(socket, "AF_UNIX"):
+        raise CannotListenError("there are no Unix sockets on this system, and so no workers: serve with one")
     with TemporaryDirectory(prefix="mcpbus-") as folder, listening(options) as sockets:
         keeper = _Keeper(count, Path(folder), sockets)
         trio.run(keeper.run)

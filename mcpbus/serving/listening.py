@@ -35,7 +35,7 @@ def listening(options: ServeOptions) -> Generator[list[socket.socket]]:
 def url_of(sock: socket.socket, *, secure: bool) -> str:
     """Where a listening socket is reached; for a Unix socket `unix:PATH`."""
     address = sock.getsockname()
-    if sock.family == socket.AF_UNIX:
+    if sock.family not in {socket.AF_INET, socket.AF_INET6}:
         return f"unix:{address}"
     host = f"[{address[0]}]" if sock.family == socket.AF_INET6 else address[0]
     return f"{'https' if secure else 'http'}://{host}:{address[1]}"
@@ -55,6 +55,8 @@ def _listen(bind: str, backlog: int) -> socket.socket:
 
 
 def _listen_unix(path: Path, backlog: int) -> socket.socket:
+    if not hasattr(socket, "AF_UNIX"):
+        raise OSError("there are no Unix sockets on this system: bind to 127.0.0.1:8000, say")
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.stat().st_mode):
             path.unlink()  # of a process that has ended: a socket's file outlives it

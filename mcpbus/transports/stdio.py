@@ -157,8 +157,10 @@ def _take_over() -> Iterator[tuple[int, int]]:
 
 
 def _open(descriptor: int) -> "trio.lowlevel.FdStream | _Blocking":
-    """Open a copy of a descriptor: without threads where that disturbs nobody."""
+    """Open a copy of a descriptor: without threads where the system can, and that disturbs nobody."""
     copy = os.dup(descriptor)
+    if not hasattr(trio.lowlevel, "FdStream"):  # as on Windows
+        return _Blocking(copy)
     status = os.fstat(copy)
     pipe = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
     # Non-blocking mode belongs to the open file, not to the descriptor: standard error must not share it.

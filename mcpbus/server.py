@@ -2,8 +2,8 @@
 
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack
 
@@ -21,8 +21,10 @@ from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability
 from mcpbus.features.definition import Definition, check_functions
+from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import sole_cause
 from mcpbus.features.keywords import check_keywords, check_lists
+from mcpbus.features.mounting import Mount, Prefix, read_prefix
 from mcpbus.features.tool import Visible
 from mcpbus.http_keywords import read_http_options
 from mcpbus.program import until_input_ends, until_signalled
@@ -127,52 +129,114 @@ class Server(Definition, Generic[StateT]):
         self.runner = Runner(threads, middleware)
         self._opened = False
         self._bus: Bus[StateT] | None = None
+        self._above: list[tuple[Server[Any], Prefix]] = []
         self._worker: Worker | None = None
 
     @property
-    def bus(self) -> Bus[StateT]:
+    def bus(self) -> Bus[Any]:
         """The bus of the server while it is open: from when its lifespan has yielded until that has been left.
+
+        That of the server in which it is mounted, if that one is open and not itself.
 
         Raises:
             RuntimeError: It is not open.
         """
-        if self._bus is None:
-            why = "its lifespan has not yielded yet" if self._opened else _NOT_OPEN
+        bus = self._find_bus()
+        if bus is None:
+            why = "its lifespan has not yielded yet" if self._is_open() else _NOT_OPEN
             raise RuntimeError(f"server {self.name!r} has no bus: {why}")
-        return self._bus
+        return bus
 
     def tools_changed(self) -> Broadcast:
         """Tell every client that the list of tools has changed, as `Bus.tools_changed`.
 
-        In the server's lifespan nobody is there yet, or any more, and nobody is told; so it is with the others of its kind.
+        In the server's lifespan nobody is there yet, or any more, and nobody is told; so it is with the others of its kind. Where it is
+        mounted in another server that is open, that one's clients are told.
 
         Raises:
             RuntimeError: The server is not open, or this is not the thread that trio runs in.
         """
-        return self._tell(Bus.tools_changed)
+        return self._tell(lambda bus, _prefixes: bus.tools_changed())
 
     def prompts_changed(self) -> Broadcast:
         """Tell every client that the list of prompts has changed; see `tools_changed`."""
-        return self._tell(Bus.prompts_changed)
+        return self._tell(lambda bus, _prefixes: bus.prompts_changed())
 
     def resources_changed(self) -> Broadcast:
         """Tell every client that the list of resources or templates has changed; see `tools_changed`."""
-        return self._tell(Bus.resources_changed)
+        return self._tell(lambda bus, _prefixes: bus.resources_changed())
 
     def resource_updated(self, uri: str) -> Broadcast:
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed; see `tools_changed`."""
-        return self._tell(lambda bus: bus.resource_updated(uri))
+        return self._tell(lambda bus, prefixes: bus.resource_updated(_uri_above(uri, prefixes)))
 
-    def _tell(self, tell: Callable[[Bus[StateT]], Broadcast]) -> Broadcast:
-        if self._bus is not None:
-            return tell(self._bus)
+    def _tell(self, tell: Callable[[Bus[Any], Sequence[Prefix]], Broadcast]) -> Broadcast:
+        if not self._is_open():
+            raise RuntimeError(f"server {self.name!r} has nobody to tell: {_NOT_OPEN}")
+        buses = [(server._bus, prefixes) for server, prefixes in self._ways_up()]  # noqa: SLF001 - its own kind
+        return Broadcast([receipt for bus, way in buses if bus is not None for receipt in tell(bus, way)])
+
+    def _ways_up(self) -> "Iterator[tuple[Server[Any], tuple[Prefix, ...]]]":
+        """Yield itself and the servers that it is mounted in, with the prefixes on the way."""
+        yield self, ()
+        for above, prefix in self._above:
+            for server, prefixes in above._ways_up():  # noqa: SLF001 - its own kind
+                yield server, (prefix, *prefixes)
+
+    def _is_open(self) -> bool:
+        return any(server._opened for server, _ in self._ways_up())  # noqa: SLF001 - its own kind
+
+    def _find_bus(self) -> Bus[Any] | None:
+        found = (server._bus for server, _ in self._ways_up())  # noqa: SLF001 - its own kind
+        return next((bus for bus in found if bus is not None), None)
+
+    def mount(self, other: "Server[Any]", *, prefix: str | None = None) -> None:
+        """Offer all that another server offers, now and later, beside what is one's own.
+
+        A tool or prompt ``now`` becomes ``weather_now`` with the prefix ``weather``, a resource ``data://now`` becomes
+        ``data://weather/now``; without a prefix they are called as they are. The other server's lifespan is entered with this
+        one's, and is `ctx.state` for its handlers; its middleware is around them, within this one's; its `visible` and its hooks
+        for sessions hold. Who may come in at all, and what is served over which transport, is this one's alone. What it pushes
+        with `resource_updated` and the like reaches this one's clients.
+
+        Args:
+            other: the other server, which may have others mounted itself.
+            prefix: goes before its names.
+
+        Raises:
+            RegistrationError: it is mounted already, in a circle even; or a name is taken, or cannot have the prefix.
+            RuntimeError: this server is open.
+        """
+        if not isinstance(other, Server):
+            raise RegistrationError(f"server.mount() takes a mcpbus.Server, not {other!r}")
         if self._opened:
-            return Broadcast([])
-        raise RuntimeError(f"server {self.name!r} has nobody to tell: {_NOT_OPEN}")
+            raise RuntimeError(f"server {self.name!r} is open: mount others before it is opened")
+        if other is self or self in other.mounted() or other in self.mounted():
+            raise RegistrationError(
+                f"server {other.name!r} is mounted in {self.name!r} already, or the other way round"
+            )
+        read = read_prefix(prefix)
+        Mount(self.features, other.features, read, other, other.runner.middleware)
+        self._mounted.append(other)
+        other._above.append((self, read))  # noqa: SLF001 - its own kind
+
+    def mounted(self) -> "list[Server[Any]]":
+        """Return all servers that are mounted in it, and in these, and so on."""
+        below = [other for other in self._mounted if isinstance(other, Server)]
+        return [server for other in below for server in (other, *other.mounted())]
 
     def lifespan_context(self) -> AbstractAsyncContextManager[Any]:
         """What its lifespan opens, anew for each opening; yields None if it has none."""
         return nullcontext() if self.lifespan is None else self.lifespan(self)
+
+    @asynccontextmanager
+    async def _lifespans_below(self) -> AsyncIterator[dict[object, Any]]:
+        """Enter the lifespans of all mounted servers, and yield what they yield, by server."""
+        async with AsyncExitStack() as stack:
+            yield {
+                server: await stack.enter_async_context(server.lifespan_context())
+                for server in self.mounted()
+            }
 
     @asynccontextmanager
     async def open(
@@ -213,6 +277,7 @@ class Server(Definition, Generic[StateT]):
         try:
             async with (
                 self.lifespan_context() as state,
+                self._lifespans_below() as states,
                 _open_node(cluster) as node,
                 open_hub(
                     Bus,
@@ -228,6 +293,7 @@ class Server(Definition, Generic[StateT]):
                 bus.node = node
                 if node is not None:
                     await node.join(bus)
+                bus.mounted_states.update(states)
                 self._bus = bus
                 yield bus
         finally:
@@ -385,6 +451,12 @@ def _join(workers: int, options: dict[str, Any]) -> "Worker | None":
         return Worker.begin()
     listens = options.get("options") or ServeOptions()
     sys.exit(run_workers(workers, attrs.evolve(listens, bind=options.get("bind") or listens.bind)))
+
+
+def _uri_above(uri: str, prefixes: Sequence[Prefix]) -> str:
+    for prefix in prefixes:
+        uri = prefix.uri(uri)
+    return uri
 
 
 async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:

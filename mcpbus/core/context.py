@@ -289,6 +289,10 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             if ask.open:
                 call.engage(Withdraw(ask))
 
+    def within(self, server: object) -> "Context[Any]":
+        """Return the context as handlers of a mounted server are given it. For the bus."""
+        return _MountedContext(self._call, self._bus.mounted_states[server])
+
     def say(self, said: OutboundNotification | Progress) -> Receipt:
         """Say what was made ready to be said. For the bus."""
         self._call.carrier.tell(said)
@@ -317,3 +321,18 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
 
     def __repr__(self) -> str:
         return f"<Context of request {self.request_id!r}, {self.revision.name}>"
+
+
+class _MountedContext(Context[Any]):
+    """That of a handler of a mounted server, whose lifespan has yielded something else."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, call: Call, state: Any) -> None:
+        super().__init__(call)
+        self._state = state
+
+    @property
+    def state(self) -> Any:
+        """What the mounted server's lifespan yielded."""
+        return self._state

@@ -33,6 +33,7 @@ class Services:
         auth: The resource server that lets clients in; None if there is none.
         tails: What ends each result, by revision.
         state: What the lifespan of what is served yielded.
+        mounted_states: What the lifespans of the servers yielded that are mounted in it, by server.
         limits: What clients may use.
         system: Where the actors live.
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
@@ -59,6 +60,7 @@ class Services:
         self.auth = auth
         self.tails = tails
         self.state = state
+        self.mounted_states: dict[object, Any] = {}
         self.limits = limits
         self.system = system
         self.clock: Callable[[], float] = time.perf_counter

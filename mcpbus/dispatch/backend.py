@@ -160,7 +160,7 @@ class FeaturesBackend:
 
     def listener(self, method: str) -> Listener | None:
         """See `Backend.listener`: the server's hook."""
-        hook = self.server.notification_hooks.get(method)
+        hook = self.server.notification_hook(method)
         return None if hook is None else partial(_run_hook, hook)
 
     def may_subscribe(self, session: Session) -> bool:

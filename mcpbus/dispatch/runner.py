@@ -16,6 +16,7 @@ from mcpbus.dispatch.providing import provide, provide_plainly
 from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.function import Function
+from mcpbus.features.origin import Origin
 from mcpbus.features.tool import Tool
 
 
@@ -52,6 +53,7 @@ class Runner:
         middleware: wraps each call, the first outermost.
 
     Attributes:
+        middleware: As given.
         inline: True runs every plain function on the trio thread, for tests: deterministic, under any clock.
     """
 
@@ -60,6 +62,7 @@ class Runner:
             raise ValueError(f"threads is at least 1, not {threads}")
         self.inline = False
         self._threads = threads
+        self.middleware = tuple(middleware)
         self._middleware = tuple(reversed(middleware))
         # The threads of one trio run are counted: one that was abandoned when its run ended never gives its
         # place back, and must not take it from the next run.
@@ -100,6 +103,10 @@ class Runner:
 
     async def _call_wrapped(self, function: Function, call: Call, invocation: Invocation) -> Any:
         step: CallNext = partial(self._call_invoked, function, call)
+        for origin in function.origins:
+            for middleware in reversed(origin.middleware):
+                step = partial(_wrap, middleware, step)
+            step = partial(_enter, origin, step)
         for middleware in self._middleware:
             step = partial(_wrap, middleware, step)
         if function.timeout is None:
@@ -168,6 +175,18 @@ def _with_context(function: Function, arguments: Mapping[str, Any], context: Con
     if name is None:
         return arguments
     return {**arguments, name: context if function.signature.asynchronous else SyncContext(context)}
+
+
+def _enter(origin: Origin, call_next: CallNext, invocation: Invocation) -> Awaitable[Any]:
+    """Go on as within a mounted server: with its own name for what is called, and what its lifespan yielded."""
+    below = Invocation(
+        invocation.context.within(origin.server),
+        invocation.method,
+        origin.name_below(invocation.name),
+        invocation.arguments,
+        origin.item if invocation.tool is not None else None,
+    )
+    return call_next(below)
 
 
 def _wrap(middleware: Middleware, call_next: CallNext, invocation: Invocation) -> Awaitable[Any]:

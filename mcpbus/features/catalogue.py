@@ -45,6 +45,7 @@ class Features:
         self._scoped = False
         self._open_to_all = False
         self._listeners: list[Callable[[ListName], object]] = []
+        self._followers: list[Callable[[], object]] = []
         self._guards: list[Callable[[str], object]] = []
         self.tools: Registry[Tool] = Registry(
             "tool", lambda: self._tell("tools"), None if base is None else base.tools
@@ -76,6 +77,10 @@ class Features:
         """Have `listener` called after each addition and removal, and return what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def follow(self, follower: Callable[[], object]) -> None:
+        """Have `follower` called after each change, completions included, for good."""
+        self._followers.append(follower)
 
     def guard(self, check: Callable[[str], object]) -> Callable[[], None]:
         """Have `check` called before each addition and removal, with the name of what does it; return what ends that.
@@ -114,9 +119,10 @@ class Features:
             )
         made = function if isinstance(function, Tool) else tool(function, **options)
         self._note_scopes(made.scopes, f"tool {made.name!r}")
-        self.tools.add(made.name, made)
+        self.tools.check_free(made.name)
         self._has_tasks = self._has_tasks or made.task is not None
         self._mirrors = self._mirrors or bool(made.mirrored)
+        self.tools.add(made.name, made)
         return made
 
     def remove_tool(self, name: str) -> Tool:
@@ -231,7 +237,28 @@ class Features:
         completer = make_completer(ref, argument, function, thread=thread, timeout=timeout)
         self.completers[ref, argument] = completer
         self._completes = True
+        self._tell_followers()
         return completer
+
+    def admit_from(self, below: "Features") -> None:
+        """Prepare for what a mounted server offers.
+
+        Raises:
+            RegistrationError: it has what not every token allows, and nobody is asked for one here.
+        """
+        self._has_tasks = self._has_tasks or below._has_tasks  # noqa: SLF001 - its own kind
+        self._mirrors = self._mirrors or below._mirrors  # noqa: SLF001 - its own kind
+        self._completes = self._completes or below._completes  # noqa: SLF001 - its own kind
+        if below._scoped:  # noqa: SLF001 - its own kind
+            self._note_scopes(("",), "a mounted server")
+        if self._open_to_all:
+            below._open_to_all = True  # noqa: SLF001 - its own kind
+
+    def visibility(self, tool: Tool) -> Visible | None:
+        """Who sees a tool: what decides by principal; None if everybody does."""
+        if self._visible is None and tool.visible is None:
+            return None
+        return lambda principal, _tool: self._shows(tool, principal)
 
     def prompt_arguments(self, name: str) -> list[str] | None:
         """The names of what a prompt takes; None if there is no such prompt."""
@@ -312,13 +339,22 @@ class Features:
         for key in [key for key in self.completers if key[0] == ref]:
             del self.completers[key]
 
-    def _check(self, name: str) -> None:
+    def check(self, call: str) -> None:
+        """Call what guards these features; see `guard`."""
         for check in tuple(self._guards):
-            check(f"server.{name}")
+            check(call)
+
+    def _check(self, name: str) -> None:
+        self.check(f"server.{name}")
 
     def _tell(self, kind: ListName) -> None:
         for listener in tuple(self._listeners):
             listener(kind)
+        self._tell_followers()
+
+    def _tell_followers(self) -> None:
+        for follower in self._followers:
+            follower()
 
 
 def _argument_names(owner: Prompt | Resource | None) -> list[str] | None:

@@ -41,9 +41,6 @@ class Definition:
 
     Attributes:
         features: Its tools, resources, prompts and completions.
-        session_hooks: What runs while a legacy session registers.
-        session_end_hooks: What runs when one has ended.
-        notification_hooks: What runs when a client sends a notification, by its method.
         tails: What ends each of its results, by revision.
         sealer: Seals what clients carry between the rounds of a request.
     """
@@ -82,9 +79,10 @@ class Definition:
         self.page_size = page_size
         self.list_ttl = list_ttl
         self.features = Features(visible=visible, declared=frozenset(capabilities))
-        self.session_hooks: list[SessionHook] = []
-        self.session_end_hooks: list[SessionHook] = []
-        self.notification_hooks: dict[str, NotificationHook] = {}
+        self._mounted: list[Definition] = []
+        self._session_hooks: list[SessionHook] = []
+        self._session_end_hooks: list[SessionHook] = []
+        self._notification_hooks: dict[str, NotificationHook] = {}
         self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
         # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
         self.tails = {row: tail_for(self.identity(row, icons=False), row) for row in REVISIONS.values()}
@@ -94,6 +92,24 @@ class Definition:
     def knows_principals(self) -> bool:
         """Whether it tells one client from the other."""
         return self.auth is not None or self.authenticate is not None
+
+    @property
+    def session_hooks(self) -> Sequence[SessionHook]:
+        """What runs while a legacy session registers; those of mounted servers come last."""
+        return [*self._session_hooks, *(hook for below in self._mounted for hook in below.session_hooks)]
+
+    @property
+    def session_end_hooks(self) -> Sequence[SessionHook]:
+        """What runs when a session has ended, in the same order."""
+        return [
+            *self._session_end_hooks,
+            *(hook for below in self._mounted for hook in below.session_end_hooks),
+        ]
+
+    def notification_hook(self, method: str) -> NotificationHook | None:
+        """What runs when a client sends a notification of this method: its own, or that of a mounted server."""
+        found = self._notification_hooks.get(method)
+        return found or next(filter(None, (below.notification_hook(method) for below in self._mounted)), None)
 
     def identity(self, revision: Revision, *, icons: bool = True) -> Implementation:
         """Who the server is, as `revision` says it (rule B-10), with or without its icons."""
@@ -194,7 +210,7 @@ class Definition:
         """
         if not inspect.iscoroutinefunction(hook):
             raise RegistrationError(f"on_session: {hook!r} is not an async function")
-        self.session_hooks.append(hook)
+        self._session_hooks.append(hook)
         return hook
 
     def on_session_end(self, hook: F) -> F:
@@ -208,7 +224,7 @@ class Definition:
         """
         if not inspect.iscoroutinefunction(hook):
             raise RegistrationError(f"on_session_end: {hook!r} is not an async function")
-        self.session_end_hooks.append(hook)
+        self._session_end_hooks.append(hook)
         return hook
 
     def on_notification(self, method: str, *, timeout: float = 10.0) -> Callable[[F], F]:
@@ -228,14 +244,14 @@ class Definition:
         owner = f"on_notification({method!r})"
         if not method.startswith("notifications/") or method in _OF_THE_BUS:
             raise RegistrationError(f"{owner}: that is no notification, or one that the bus itself takes")
-        if method in self.notification_hooks:
+        if method in self._notification_hooks:
             raise RegistrationError(f"{owner} is registered already")
         check_timeout(timeout, owner)
 
         def register(hook: F) -> F:
             if not inspect.iscoroutinefunction(hook):
                 raise RegistrationError(f"{owner}: {hook!r} is not an async function")
-            self.notification_hooks[method] = NotificationHook(hook, timeout)
+            self._notification_hooks[method] = NotificationHook(hook, timeout)
             return hook
 
         return register

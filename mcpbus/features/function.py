@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from mcpbus.features.origin import Origin
 from mcpbus.features.signature import Signature
 
 
@@ -20,14 +21,16 @@ class Function:
     """Whether a plain function runs in a worker thread."""
     timeout: float | None = None
     """Seconds after which a call is cancelled and `CallTimeoutError` is raised; None for no limit."""
+    origins: tuple[Origin, ...] = attrs.field(default=(), kw_only=True)
+    """The mounted servers through which it is offered, that which it was registered with first."""
     wrapped: bool = attrs.field(init=False)
-    """Whether there is more to do than to call it: to end it in time, or to make what it depends on."""
+    """Whether there is more to do than to call it: to end it in time, to make what it depends on, or to go through other servers."""
     waits: bool = attrs.field(init=False)
     """Whether a call may wait for something. One of an async function without an ``await`` cannot."""
 
     @wrapped.default
     def _wrapped(self) -> bool:
-        return self.timeout is not None or self.signature.dependencies is not None
+        return bool(self.timeout is not None or self.signature.dependencies is not None or self.origins)
 
     @waits.default
     def _waits(self) -> bool:

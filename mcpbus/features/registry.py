@@ -4,7 +4,7 @@ A registry may be laid over another one. Its own items then stand before those o
 stay what they are for everybody else: so a session has tools of its own.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import count
 from operator import attrgetter
 from typing import Generic, TypeVar
@@ -81,13 +81,28 @@ class Registry(Generic[T]):
         Raises:
             RegistrationError: the key is taken.
         """
+        self.check_free(key)
+        self.replace((), {key: item})
+
+    def check_free(self, key: str) -> None:
+        """Refuse a key that is taken.
+
+        Raises:
+            RegistrationError: it is.
+        """
         if key in self._entries or key in self._aside:
             raise RegistrationError(
                 f"{self._noun} {key!r} is registered already; give this one another name, or remove the other first"
             )
-        self._entries[key] = Entry(next(self._positions), key, item)
-        self._used = True
-        self._note_change()
+
+    def replace(self, gone: Iterable[str], new: Mapping[str, T]) -> None:
+        """Take some items out, as far as they are there, and register others, whose keys are free; all in one change."""
+        removed = [self._entries.pop(key, None) or self._aside.pop(key, None) for key in gone]
+        for key, item in new.items():
+            self._entries[key] = Entry(next(self._positions), key, item)
+            self._used = True
+        if new or any(removed):
+            self._note_change()
 
     def remove(self, key: str) -> T:
         """Take out what is registered under `key`, and return it.

@@ -154,10 +154,7 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
     check_function(function, "tool")
     check_keywords("@server.tool", options, ToolOptions.__annotations__)
     name = options.get("name", name_of(function))
-    if not _NAME.fullmatch(name):
-        raise RegistrationError(
-            f"tool {name!r}: a name is 1 to 64 letters, digits, '_', '-' or '.', which every client takes; give name="
-        )
+    check_name(name)
     owner = f"tool {name!r}"
     check_lists(tags=options.get("tags", ()))
     annotations = options.get("annotations")
@@ -186,6 +183,18 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         check_scopes(options.get("scopes", ()), owner),
         frozenset(options.get("tags", ())),
     )
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that not every client takes.
+
+    Raises:
+        RegistrationError: it is one.
+    """
+    if not _NAME.fullmatch(name):
+        raise RegistrationError(
+            f"tool {name!r}: a name is 1 to 64 letters, digits, '_', '-' or '.', which every client takes; give name="
+        )
 
 
 def _mirrored(schema: dict[str, Any], owner: str) -> tuple[MirroredParameter, ...]:

@@ -71,6 +71,10 @@ class Template:
             return None
         return values
 
+    def moved(self, text: str, owner: str) -> "Template":
+        """The same under another text, for another owner; see `compile_template`."""
+        return compile_template(text, owner, unsafe_paths=self._unsafe)
+
     def expand(self, values: Mapping[str, Any]) -> str:
         """The URI for these values."""
         return uritemplate.expand(self.text, dict(values))

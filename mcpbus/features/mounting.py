@@ -1,0 +1,198 @@
+"""One server within another: what the one offers is offered by the other under a prefix, and follows its changes."""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from mcpbus.features.catalogue import Features
+from mcpbus.features.completion import Completer
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.function import Function
+from mcpbus.features.origin import Origin
+from mcpbus.features.prompt import Prompt
+from mcpbus.features.registry import Registry
+from mcpbus.features.resource import Resource
+from mcpbus.features.tool import Tool, check_name
+from mcpbus.features.uris import is_template
+
+_log = logging.getLogger("mcpbus")
+
+_Kind: TypeAlias = tuple[Registry[Any], Registry[Any], Callable[[str], str], Callable[[str, Any], Any]]
+"""A registry above, the one below that it follows, what becomes of its keys, and of its items."""
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_URI: Final = re.compile(r"([^:/?#{}]+://)(.*)", re.DOTALL)
+
+
+@attrs.frozen
+class Prefix:
+    """How names and URIs of a mounted server become those of the server above it, and back."""
+
+    text: str | None
+
+    def name(self, below: str) -> str:
+        """The name above."""
+        return below if self.text is None else f"{self.text}_{below}"
+
+    def name_below(self, above: str) -> str:
+        """The name that became this one."""
+        return above if self.text is None else above.removeprefix(f"{self.text}_")
+
+    def uri(self, below: str) -> str:
+        """The URI, or the template, above.
+
+        Raises:
+            RegistrationError: a prefix has no place in it.
+        """
+        if self.text is None:
+            return below
+        parts = _URI.fullmatch(below)
+        if parts is None:
+            raise RegistrationError(
+                f"resource {below!r}: a prefix goes behind '://', which it has not; mount the server without one"
+            )
+        return f"{parts[1]}{self.text}/{parts[2]}"
+
+    def uri_below(self, above: str) -> str:
+        """The URI that became this one."""
+        return above if self.text is None else above.replace(f"://{self.text}/", "://", 1)
+
+    def ref(self, below: str) -> str:
+        """What a completion is for: a prompt's name, or a template."""
+        return self.uri(below) if is_template(below) else self.name(below)
+
+    def ref_below(self, above: str) -> str:
+        """The same, back."""
+        return self.uri_below(above) if is_template(above) else self.name_below(above)
+
+
+def read_prefix(prefix: Any) -> Prefix:
+    """Read the prefix that an author gives.
+
+    Raises:
+        RegistrationError: it is none.
+    """
+    if prefix is not None and not (isinstance(prefix, str) and _PREFIX.fullmatch(prefix)):
+        raise RegistrationError(
+            f"a prefix is letters, digits, '_', '-' and '.', such as 'weather', not {prefix!r}"
+        )
+    return Prefix(prefix)
+
+
+class Mount:
+    """One server within another.
+
+    Args:
+        above: what the one above offers.
+        below: what the mounted one offers.
+        prefix: how its names become names above.
+        server: the mounted server.
+        middleware: the mounted server's own, the first outermost.
+
+    Raises:
+        RegistrationError: a name is taken, or cannot have the prefix.
+    """
+
+    def __init__(
+        self,
+        above: Features,
+        below: Features,
+        prefix: Prefix,
+        server: object,
+        middleware: Sequence[Callable[..., Any]],
+    ) -> None:
+        self._above = above
+        self._below = below
+        self._server = server
+        self._middleware = tuple(middleware)
+        self.prefix = prefix
+        self._taken: dict[int, dict[str, tuple[str, Any]]] = {}
+        self._completers: set[tuple[str, str]] = set()
+        self._check()
+        self._sync()
+        below.follow(self._sync)
+        below.guard(above.check)
+
+    def _kinds(self) -> Iterable[_Kind]:
+        above, below, prefix = self._above, self._below, self.prefix
+        return (
+            (above.tools, below.tools, prefix.name, self._tool),
+            (above.prompts, below.prompts, prefix.name, self._prompt),
+            (above.resources, below.resources, prefix.uri, self._resource),
+            (above.templates, below.templates, prefix.uri, self._resource),
+        )
+
+    def _check(self) -> None:
+        """Refuse to mount what cannot have the prefix, or whose name is taken, before anything has changed."""
+        for above, below, rename, derive in self._kinds():
+            for entry in below.entries():
+                key = rename(entry.key)
+                above.check_free(key)
+                derive(key, entry.item)
+
+    def _sync(self) -> None:
+        """Have the server above offer what the mounted one does now."""
+        above, below, prefix = self._above, self._below, self.prefix
+        above.admit_from(below)
+        for kind in self._kinds():
+            self._take(*kind)
+        for key in self._completers:
+            above.completers.pop(key, None)
+        self._completers.clear()
+        for (ref, argument), completer in below.completers.items():
+            key = (prefix.ref(ref), argument)
+            function = self._function(completer.function, completer, prefix.ref_below)
+            above.completers[key] = attrs.evolve(completer, ref=key[0], function=function)
+            self._completers.add(key)
+
+    def _take(
+        self,
+        above: Registry[Any],
+        below: Registry[Any],
+        rename: Callable[[str], str],
+        derive: Callable[[str, Any], Any],
+    ) -> None:
+        """Have a registry offer what another one does, under other names, and nothing that it does not any more."""
+        taken = self._taken.setdefault(id(above), {})
+        there = {entry.key: entry.item for entry in below.entries()}
+        gone = [key for key, (name, item) in taken.items() if there.get(name) is not item]
+        for key in gone:
+            del taken[key]
+        kept = {name for name, _ in taken.values()}
+        new: dict[str, Any] = {}
+        for name, item in there.items():
+            if name in kept:
+                continue
+            try:
+                key = rename(name)
+                if key not in gone:
+                    above.check_free(key)
+                new[key] = derive(key, item)
+            except RegistrationError as error:
+                _log.error("what a mounted server registered is not offered: %s", error)
+                continue
+            taken[key] = (name, item)
+        above.replace(gone, new)
+
+    def _tool(self, name: str, tool: Tool) -> Tool:
+        check_name(name)
+        function = self._function(tool.function, tool, self.prefix.name_below)
+        visible = self._below.visibility(tool)
+        return attrs.evolve(tool, name=name, function=function, visible=visible)
+
+    def _prompt(self, name: str, prompt: Prompt) -> Prompt:
+        function = self._function(prompt.function, prompt, self.prefix.name_below)
+        return attrs.evolve(prompt, name=name, function=function)
+
+    def _resource(self, uri: str, resource: Resource) -> Resource:
+        function = self._function(resource.function, resource, self.prefix.uri_below)
+        template = None if resource.template is None else resource.template.moved(uri, f"resource {uri!r}")
+        return attrs.evolve(resource, uri=uri, function=function, template=template)
+
+    def _function(
+        self, function: Function, item: Tool | Prompt | Resource | Completer, name_below: Callable[[str], str]
+    ) -> Function:
+        origin = Origin(self._server, self._middleware, item, name_below)
+        return attrs.evolve(function, origins=(*function.origins, origin))

@@ -119,6 +119,12 @@ def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> OutboundN
     return OutboundNotification(kind, ledger.enter(method), encoded)
 
 
+def resource_updated(ledger: Ledger, uri: str) -> OutboundNotification:
+    """Make the news, for one session, that the contents of a resource have changed."""
+    data, key = encode_notification(RESOURCE_UPDATED, {"uri": uri}), (RESOURCE_UPDATED, uri)
+    return OutboundNotification(Kind.RESOURCE_UPDATED, ledger.enter(RESOURCE_UPDATED), data, key, None, uri)
+
+
 def _check_object(raw: msgspec.Raw) -> None:
     try:
         str(memoryview(raw), "utf-8")

@@ -236,6 +236,17 @@ class Session(SessionFeatures, Asking):
         self.bus.check_thread("session.notify")
         return self._say(notification.custom(self.bus.ledger, Kind.SESSION_CUSTOM, method, params))
 
+    def resource_updated(self, uri: str) -> Receipt:
+        """Tell this client alone that a resource has changed, as where each client sees contents of its own.
+
+        It is told if it subscribed to `uri`, or to one that it lies below; see `Bus.resource_updated` for all clients.
+
+        Args:
+            uri: The resource.
+        """
+        self.bus.check_thread("session.resource_updated")
+        return self._say(notification.resource_updated(self.bus.ledger, uri))
+
     def elicitation_complete(self, elicitation_id: str) -> Receipt:
         """Tell the client that what an elicitation by URL was for has been done, as revision 2025-11-25 has it.
 

@@ -116,6 +116,32 @@ async def test_who_has_gone_is_told_of_nothing_that_it_subscribed_to(autojump_cl
         assert len(stage.bus.resource_updated("res://a")) == 0
 
 
+async def test_one_session_alone_is_told_of_a_resource_if_it_subscribed(autojump_clock):
+    async with staged() as stage:
+        one, other, deaf = [await stage.probe.initialize() for _ in range(3)]
+        streams = [await session.get().begun() for session in (one, other, deaf)]
+        for session in (one, other):
+            await session.request("resources/subscribe", {"uri": "res://a"}).reply()
+        told = stage.bus.sessions[one.id].resource_updated("res://a/b")
+        dropped = stage.bus.sessions[deaf.id].resource_updated("res://a/b")
+        await stage.quiet()
+        assert [methods(stream) for stream in streams] == [["notifications/resources/updated"], [], []]
+        assert streams[0].messages[0]["params"] == {"uri": "res://a/b"}
+        assert (told.fate, dropped.fate) == (DELIVERED, Fate.discarded(Reason.NOT_SUBSCRIBED))
+
+
+async def test_what_one_session_is_told_of_a_resource_is_held_once_until_it_listens(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        await session.request("resources/subscribe", {"uri": "res://a"}).reply()
+        inside = stage.bus.sessions[session.id]
+        first, second = inside.resource_updated("res://a"), inside.resource_updated("res://a")
+        stream = await session.get().begun()
+        await stage.quiet()
+        assert methods(stream) == ["notifications/resources/updated"]
+        assert (first.fate, second.fate) == (Fate.discarded(Reason.SUPERSEDED), DELIVERED)
+
+
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", None])
 async def test_that_something_elicited_is_complete_is_told_to_who_knows_of_its_id(revision, autojump_clock):
     async with staged() as stage, stage.wire(revision) as wire:

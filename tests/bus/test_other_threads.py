@@ -12,6 +12,7 @@ CALLS = {
     "bus.resource_updated": lambda stage, _: stage.bus.resource_updated("res://a/b"),
     "session.log": lambda _, session: session.log("error", "x"),
     "session.notify": lambda _, session: session.notify("notifications/x"),
+    "session.resource_updated": lambda _, session: session.resource_updated("res://a/b"),
     "session.elicitation_complete": lambda _, session: session.elicitation_complete("x"),
     "session.add_tool": lambda _, session: session.add_tool(another),
     "session.remove_tool": lambda _, session: session.remove_tool("own"),

@@ -4,17 +4,34 @@ import json
 
 import pytest
 import trio
-from bad_tokens import nested
+from bad_tokens import BAD, nested
 from guarded import RESOURCE, bearing, challenge_of, guarded
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from mcpbus.auth import AnyOf, InvalidTokenError, JwtVerifier, Principal
 from mcpbus.auth.jwt import read_scopes
+from mcpbus.protocol.http.bearer import LONGEST_TOKEN
 from mcpbus.testing import Issuer, probe
 
 GOOD = ["files:read"]
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
+
+
+@pytest.mark.parametrize(("make", "why"), BAD.values(), ids=BAD)
+async def test_a_bad_token_is_refused(make, why, autojump_clock):
+    """What its client is told is among the rules, for each way in."""
+    issuer = Issuer()
+    with pytest.raises(InvalidTokenError, match=why):
+        await JwtVerifier(issuer.url, web=issuer).verify(make(issuer), RESOURCE, issuer.now())
+
+
+@pytest.mark.parametrize(("more", "why"), [(0, "it is not a signed token"), (1, "it is too long")])
+async def test_a_token_has_a_length_beyond_which_it_is_not_looked_at(more, why, autojump_clock):
+    async with guarded() as it:
+        answer = await it.send("modern", bearing("x" * (LONGEST_TOKEN + more)))
+        said = challenge_of(answer)
+        assert (answer.status, said["error_description"]) == (401, f"the token is no good: {why}")
 
 
 LONG = {"1 MB": lambda _: "x" * 1_000_000, "nested claims of 100 kB": nested(50_000)}

@@ -85,7 +85,7 @@ PURE = [
     *[f"mcpbus.serving.http1.{part}" for part in ("body", "encoder", "head", "parser")],
     *[
         f"mcpbus.serving.http2.{part}"
-        for part in ("events", "fields", "frames", "head", "patience", "protocol")
+        for part in ("events", "fields", "frames", "head", "protocol", "token_bucket")
     ],
     *[f"mcpbus.serving.websocket.{part}" for part in ("frames", "handshake")],
 ]

@@ -16,8 +16,8 @@ from mcpbus.serving import Counters
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun
 from mcpbus.serving.http2.fields import FieldDecoder, FieldEncoder
 from mcpbus.serving.http2.head import Heads
-from mcpbus.serving.http2.patience import BURST, RATE, Patience
 from mcpbus.serving.http2.protocol import Protocol
+from mcpbus.serving.http2.token_bucket import BURST, RATE, TokenBucket
 
 LONGEST_HEAD = 32 * 1024
 
@@ -35,7 +35,7 @@ class Joined:
 
     def __init__(self):
         self.clock = Clock()
-        self.ours = Protocol(Heads(LONGEST_HEAD), LONGEST_HEAD, Patience(self.clock), Counters())
+        self.ours = Protocol(Heads(LONGEST_HEAD), LONGEST_HEAD, TokenBucket(self.clock), Counters())
         self.client = h2.connection.H2Connection()
         self.client.initiate_connection()
         self.exchange()
@@ -204,22 +204,22 @@ def test_settings_that_are_not_whole_break_the_connection():
         joined.say(SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: 2**31}))
 
 
-def test_patience_comes_back_with_time_and_with_what_is_taken():
+def test_a_bucket_fills_again_with_time_and_with_what_is_taken():
     clock = Clock()
-    patience = Patience(clock)
-    patience.spend(BURST)
+    bucket = TokenBucket(clock)
+    bucket.spend(BURST)
     with pytest.raises(DenialOfServiceError):
-        patience.spend(1)
+        bucket.spend(1)
     clock.now += 1
-    patience.spend(RATE - 1)
-    patience.earn(5)
-    patience.spend(5)
+    bucket.spend(RATE - 1)
+    bucket.earn(5)
+    bucket.spend(5)
     with pytest.raises(DenialOfServiceError):
-        patience.spend(1)
+        bucket.spend(1)
 
 
-def test_patience_has_an_end():
-    patience = Patience(Clock())
-    patience.earn(10 * BURST)
+def test_a_bucket_has_a_bottom():
+    bucket = TokenBucket(Clock())
+    bucket.earn(10 * BURST)
     with pytest.raises(DenialOfServiceError):
-        patience.spend(BURST + 1)
+        bucket.spend(BURST + 1)

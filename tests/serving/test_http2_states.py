@@ -27,8 +27,8 @@ from hyperframe.frame import (
 from mcpbus.serving import Counters
 from mcpbus.serving.http2.frames import PREFACE
 from mcpbus.serving.http2.head import Heads
-from mcpbus.serving.http2.patience import Patience
 from mcpbus.serving.http2.protocol import Protocol
+from mcpbus.serving.http2.token_bucket import TokenBucket
 
 HEAD = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "test")]
 BLOCK = hpack.Encoder().encode([(name, value, True) for name, value in HEAD])
@@ -52,7 +52,7 @@ class Server:
     """The server's side, and what it has said."""
 
     def __init__(self):
-        self.protocol = Protocol(Heads(32 * 1024), 32 * 1024, Patience(lambda: 0.0), Counters())
+        self.protocol = Protocol(Heads(32 * 1024), 32 * 1024, TokenBucket(lambda: 0.0), Counters())
         self.frames = []
         self.events = []
         self._buffer = FrameBuffer()

@@ -34,13 +34,13 @@ from mcpbus.serving.http2.events import (
     WindowOpened,
 )
 from mcpbus.serving.http2.head import RequestHead
-from mcpbus.serving.http2.patience import Patience
 from mcpbus.serving.http2.protocol import MOST_STREAMS
 from mcpbus.serving.http2.protocol import Protocol as Http2Protocol
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.http2.service import Http2Service
+from mcpbus.serving.http2.token_bucket import TokenBucket
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 _READ_BYTES: Final = 64 * 1024
@@ -96,10 +96,8 @@ class Http2Connection:
         self._owner = owner
         self.options = options = service.options
         self.peer = owner.peer
-        self._patience = Patience(trio.current_time)
-        self._protocol = Http2Protocol(
-            service.heads, options.max_head_bytes, self._patience, service.counters
-        )
+        self._bucket = TokenBucket(trio.current_time)
+        self._protocol = Http2Protocol(service.heads, options.max_head_bytes, self._bucket, service.counters)
         self.sending = Sending(self._protocol, service.counters, options.write_deadline_seconds, self.look_at)
         self._requests: dict[int, Http2Request] = {}
         self._tasks = 0  # of requests, also of those whose stream has gone

@@ -10,7 +10,7 @@ import msgspec
 from h2.exceptions import DenialOfServiceError, FrameTooLargeError, ProtocolError
 from h2.settings import SettingCodes
 
-from mcpbus.serving.http2.patience import Patience
+from mcpbus.serving.http2.token_bucket import TokenBucket
 
 (
     DATA,
@@ -35,7 +35,7 @@ PREFACE_AS_REQUEST: Final = PREFACE[:18]
 """As much of it as is a request to who speaks HTTP/1.1 alone; the rest may still be on its way."""
 LONGEST_PAYLOAD: Final = 16_384
 RESET_COST: Final = 3
-"""Of the client's patience budget, for each stream that is reset, whoever does it."""
+"""From the client's bucket, for each stream that is reset, whoever does it."""
 
 _HEADER_BYTES: Final = 9
 _PRIORITY_BYTES: Final = 5
@@ -68,14 +68,14 @@ class Frames:
     Those that mean nothing here are left out: priorities (section 5.3.2), settings and types that nobody has defined.
 
     Args:
-        patience: What the client may send that asks for nothing.
+        bucket: What the client may send that asks for nothing.
         longest_block: How long the fields of one request may be as they are sent, compressed.
     """
 
-    __slots__ = ("_at", "_block", "_buffer", "_fragments", "_length", "_longest", "_patience", "_preface")
+    __slots__ = ("_at", "_block", "_bucket", "_buffer", "_fragments", "_length", "_longest", "_preface")
 
-    def __init__(self, patience: Patience, longest_block: int) -> None:
-        self._patience = patience
+    def __init__(self, bucket: TokenBucket, longest_block: int) -> None:
+        self._bucket = bucket
         self._longest = longest_block
         self._buffer = b""
         self._at = 0
@@ -160,12 +160,12 @@ class Frames:
             self._block = frame.stream_id
             self._go_on_with_block(frame, size)
             return frame
-        self._patience.spend(RESET_COST if kind == RST_STREAM else 1)
+        self._bucket.spend(RESET_COST if kind == RST_STREAM else 1)
         return _judge_rare(frame, size)
 
     def _go_on_with_block(self, frame: Frame, size: int) -> None:
         if frame.kind == CONTINUATION:
-            self._patience.spend(1)
+            self._bucket.spend(1)
         self._fragments += 1
         self._length += size
         if self._fragments > _MOST_FRAGMENTS or self._length > self._longest:
@@ -177,9 +177,9 @@ class Frames:
         if size < _SMALL_BYTES + 256 and not frame.flags & END_STREAM:
             padding = 1 + frame.raw[_HEADER_BYTES] if frame.flags & _PADDED and size else 0
             if size <= padding:
-                self._patience.spend(1)
+                self._bucket.spend(1)
             elif size - padding < _SMALL_BYTES:
-                self._patience.spend(_SMALL_COST)
+                self._bucket.spend(_SMALL_COST)
 
 
 def _judge_rare(frame: Frame, size: int) -> Frame | None:

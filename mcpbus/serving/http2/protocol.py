@@ -5,7 +5,7 @@ h2 keeps the states of streams and the windows, and decides what is a fault of t
 - a malformed request resets its own stream (section 8.1.1): fields that may not be, a body that is not as long as was said,
   trailers that do not end the request;
 - a stream beyond the limit that was announced is refused, which makes it safe to repeat (sections 5.1.2, 8.7);
-- what asks for nothing spends the client's `Patience`, and ends the connection with ENHANCE_YOUR_CALM when that is used up;
+- what asks for nothing spends the client's `TokenBucket`, and ends the connection with ENHANCE_YOUR_CALM when that is used up;
 - the end of the connection can be announced before it comes (section 6.8).
 """
 
@@ -42,7 +42,7 @@ from mcpbus.serving.http2.frames import (
     ending,
 )
 from mcpbus.serving.http2.head import Heads, Malformed, check_trailers
-from mcpbus.serving.http2.patience import Patience
+from mcpbus.serving.http2.token_bucket import TokenBucket
 
 MOST_STREAMS: Final = 100
 """Requests at once, of one connection."""
@@ -52,7 +52,7 @@ _WINDOW_STEP: Final = 16 * 1024
 LONGEST_FRAME: Final = 16 * 1024
 """Of a response; longer ones, which a client may allow, would keep others waiting."""
 _WORTH: Final = 3
-"""Of the client's patience budget, for each frame that it takes: that it may answer with a ping and two windows."""
+"""From the client's bucket, for each frame that it takes: that it may answer with a ping and two windows."""
 _CONFIGURATION: Final = H2Configuration(
     client_side=False,
     header_encoding=None,
@@ -90,7 +90,7 @@ class Protocol:
     Args:
         heads: Reads heads.
         longest_head: How many bytes a head may be.
-        patience: What the client may send that asks for nothing.
+        bucket: What the client may send that asks for nothing.
         counters: Where refused and malformed requests are counted.
 
     Attributes:
@@ -99,12 +99,12 @@ class Protocol:
     """
 
     __slots__ = (
+        "_bucket",
         "_counters",
         "_decoder",
         "_frames",
         "_h2",
         "_heads",
-        "_patience",
         "_said",
         "_streams",
         "_unopened",
@@ -112,11 +112,11 @@ class Protocol:
         "leaving",
     )
 
-    def __init__(self, heads: Heads, longest_head: int, patience: Patience, counters: Counters) -> None:
+    def __init__(self, heads: Heads, longest_head: int, bucket: TokenBucket, counters: Counters) -> None:
         self._heads = heads
-        self._patience = patience
+        self._bucket = bucket
         self._counters = counters
-        self._frames = Frames(patience, 2 * longest_head)
+        self._frames = Frames(bucket, 2 * longest_head)
         self._decoder = FieldDecoder(
             2 * longest_head
         )  # a little too much is answered, and far too much is not read
@@ -208,7 +208,7 @@ class Protocol:
                 told = self._take_trailers(event, stream)
             case h2.events.StreamReset(stream_id=stream_id, remote_reset=by_client):
                 if not by_client:
-                    self._patience.spend(RESET_COST)
+                    self._bucket.spend(RESET_COST)
                 told = StreamGone(stream_id) if self._streams.pop(stream_id, None) else None
             case h2.events.WindowUpdated(stream_id=stream_id):
                 told = WindowOpened(stream_id)
@@ -310,7 +310,7 @@ class Protocol:
 
     def earn(self) -> None:
         """Note that the client has taken something that it had asked for."""
-        self._patience.earn(_WORTH)
+        self._bucket.earn(_WORTH)
 
     def open_window(self, stream_id: int, size: int) -> None:
         """Let the client send as much more of a body."""
@@ -329,7 +329,7 @@ class Protocol:
             DenialOfServiceError: It was told so too often.
         """
         self._counters.refused += 1
-        self._patience.spend(1)
+        self._bucket.spend(1)
         self.reset(stream_id, ErrorCodes.REFUSED_STREAM)
 
     def announce_end(self) -> None:
@@ -366,6 +366,6 @@ class Protocol:
             DenialOfServiceError: There were too many of them.
         """
         self._counters.malformed += 1
-        self._patience.spend(RESET_COST)
+        self._bucket.spend(RESET_COST)
         self.reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
         return StreamGone(stream_id) if begun else None

@@ -12,7 +12,7 @@ RATE: Final = 100
 """What it is given each second."""
 
 
-class Patience:
+class TokenBucket:
     """A budget for what is cheap to send and not to take: resets, pings, settings, windows, malformed requests.
 
     Each such frame spends some of it (RFC 9113, section 10.5). Time and answers that the client really takes give it

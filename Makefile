@@ -63,7 +63,7 @@ lint: $(DEV) ## Check style and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typechecks
-	$(BIN)/pyright --pythonpath $(BIN)/python mcpbus/examples examples tests/typechecks
+	$(BIN)/pyright --pythonpath $(BIN)/python mcpbus/examples examples/*.py tests/typechecks
 
 clean: ## Remove what make has made
 	rm -rf $(VENV)

@@ -2,7 +2,6 @@
 
 import subprocess
 from functools import partial
-from typing import TypedDict
 
 import trio
 
@@ -11,15 +10,11 @@ from mcpbus import Accepted, Context, Server, ToolError
 server = Server("jobs", instructions="Runs commands on this machine. Its user is asked about each.")
 
 
-class Consent(TypedDict):
-    run: bool
-
-
 @server.tool
 async def run(command: list[str], ctx: Context) -> int:
     """Run a program with its arguments, log its lines while it runs, and return its exit status."""
-    answer = await ctx.elicit(f"Run {' '.join(command)}?", Consent)
-    if not isinstance(answer, Accepted) or not answer.data["run"]:
+    answer = await ctx.elicit(f"Run {' '.join(command)}?", bool)
+    if not isinstance(answer, Accepted) or not answer.data:
         raise ToolError("the user does not want it")
     async with trio.open_nursery() as nursery:  # when the call is cancelled, so is the process
         start = partial(

@@ -40,6 +40,16 @@ def text_of(result):
     return result["content"][0]["text"]
 
 
+def lines_of(folder, names):
+    text = "".join((folder / f"{name}.py").read_text() for name in names)
+    return sum(not line.isspace() for line in text.splitlines(keepends=True))
+
+
+@pytest.mark.parametrize("names", [("database",), ("jobs",), ("watcher", "watcher_fastapi"), ("notes",)])
+def test_each_is_at_most_as_long_as_with_fastmcp(names):
+    assert lines_of(EXAMPLES, names) <= lines_of(EXAMPLES / "fastmcp", names)
+
+
 # -- database ------------------------------------------------------------------------------------
 
 
@@ -94,7 +104,7 @@ def command(seconds):
 @pytest.mark.parametrize("consents", [True, False])
 async def test_a_job_runs_if_its_user_wants_it(consents, load):
     async def on_question(method, params):
-        return {"action": "accept", "content": {"run": consents}}
+        return {"action": "accept", "content": {"value": consents}}
 
     lines = []
 
@@ -114,7 +124,7 @@ async def test_a_job_runs_if_its_user_wants_it(consents, load):
 
 async def test_a_job_says_what_it_says_while_it_runs_and_ends_with_its_call(load):
     async def on_question(method, params):
-        return {"action": "accept", "content": {"run": True}}
+        return {"action": "accept", "content": {"value": True}}
 
     capabilities = {"elicitation": {"form": {}}}
     with trio.fail_after(DEADLINE):

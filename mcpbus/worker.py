@@ -30,6 +30,7 @@ class Orders(msgspec.Struct):
         home: Its home.
         key: What they have in common.
         folder: Where they listen for each other.
+        records: Where they keep their sessions.
         board: The file of the board.
         sockets: The descriptors on which it is to listen for clients.
     """
@@ -38,6 +39,7 @@ class Orders(msgspec.Struct):
     home: str
     key: bytes
     folder: str
+    records: str
     board: str
     sockets: list[int]
 
@@ -74,7 +76,11 @@ class Worker:
 
     def __init__(self, orders: Orders, control: socket.socket) -> None:
         self._control = control
-        self.cluster = Cluster(directory=SocketFolder(Path(orders.folder)), key=orders.key, home=orders.home)
+        self.cluster = Cluster(
+            directory=SocketFolder(Path(orders.folder), Path(orders.records)),
+            key=orders.key,
+            home=orders.home,
+        )
         with Path(orders.board).open("r+b") as board:
             counts = Board(mmap.mmap(board.fileno(), 0), orders.number)
         self.sharing = Sharing([socket.socket(fileno=number) for number in orders.sockets], counts)

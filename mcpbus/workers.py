@@ -27,6 +27,7 @@ from mcpbus.serving.listening import listening
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.sharing import ABSENT, COUNT_BYTES
 from mcpbus.serving.signals import end_by
+from mcpbus.standard_error import log_aside
 from mcpbus.worker import VARIABLE, Orders, Ready
 
 _log = logging.getLogger("mcpbus")
@@ -54,7 +55,7 @@ def run_workers(count: int, options: ServeOptions) -> int:
     """
     if not hasattr(socket, "AF_UNIX"):
         raise CannotListenError("there are no Unix sockets on this system, and so no workers: serve with one")
-    with TemporaryDirectory(prefix="mcpbus-") as folder, listening(options) as sockets:
+    with log_aside(), TemporaryDirectory(prefix="mcpbus-") as folder, listening(options) as sockets:
         keeper = _Keeper(count, Path(folder), sockets)
         trio.run(keeper.run)
         return keeper.status
@@ -72,6 +73,8 @@ class _Keeper:
         self._count = count
         self._folder = folder / "links"
         self._folder.mkdir()
+        self._records = folder / "sessions"
+        self._records.mkdir()
         self._board = folder / "board"
         self._board.write_bytes(ABSENT.to_bytes(COUNT_BYTES, sys.byteorder) * count)
         self._sockets = sockets
@@ -118,9 +121,7 @@ class _Keeper:
                 return
             if trio.current_time() - begun >= _STEADY_SECONDS:
                 pause = _FIRST_PAUSE
-            _log.error(
-                "worker %d has ended (%s), with its sessions; another one is started", number, _why(status)
-            )
+            _log.error("worker %d has ended (%s); another one is started", number, _why(status))
             with trio.move_on_after(pause):
                 await self._stopping.wait()
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -141,7 +142,9 @@ class _Keeper:
         self._running.add(process)
         if self._stopping.is_set():
             process.terminate()
-        orders = Orders(number, home, self._key, str(self._folder), str(self._board), shared)
+        orders = Orders(
+            number, home, self._key, str(self._folder), str(self._records), str(self._board), shared
+        )
         try:
             async with (
                 trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as control,

@@ -22,7 +22,7 @@ BELOW = {
     "dispatch": ["actors", "core", "features", "protocol"],
     "middleware": ["actors", "core", "dispatch", "features", "protocol"],
     "transports": ["actors", "client", "core", "dispatch", "protocol"],
-    "cluster": ["actors", "core", "protocol", "transports"],
+    "cluster": ["actors", "core", "dispatch", "protocol", "transports"],
     "serving": ["actors", "core", "dispatch", "protocol", "transports"],
     "roof": [
         "actors",

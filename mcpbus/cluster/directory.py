@@ -33,6 +33,29 @@ class Directory(Protocol):
             OSError: It cannot be reached, though it may be there.
         """
 
+    # What follows does not wait. Each of it may raise an OSError.
+
+    def keep(self, home: str, name: str, record: bytes) -> None:
+        """Keep what is known of a session that a process has, in place of what was kept of it."""
+
+    def drop(self, home: str, name: str) -> None:
+        """Forget a session that a process had."""
+
+    def owner(self, name: str) -> str | None:
+        """Return which process has a session, or had it when it ended; None if there is no such session."""
+
+    def record(self, home: str, name: str) -> bytes | None:
+        """Return what is kept of a session that a process has; None if it has it no more."""
+
+    def claim(self, name: str, owner: str, home: str) -> bool:
+        """Give a session of a process that has ended to another one, and return whether nobody else was faster."""
+
+    def owners(self) -> Collection[str]:
+        """Return the processes of which sessions may be kept."""
+
+    def forget(self, home: str) -> None:
+        """Forget all sessions of a process that has ended."""
+
 
 @attrs.frozen(kw_only=True)
 class Cluster:

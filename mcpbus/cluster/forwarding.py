@@ -104,7 +104,8 @@ class LinkedRequest:
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`."""
         await trio.lowlevel.checkpoint()
-        return self._body if len(self._body) <= limit else None
+        body, self._body = self._body, b""
+        return body if len(body) <= limit else None
 
     async def answer(self, reply: Answer) -> None:
         """See `HttpRequest`."""

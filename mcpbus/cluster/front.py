@@ -26,11 +26,12 @@ from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import SESSION_HEADER
 from mcpbus.transports import answers
+from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.responder import ResponseMode
 from mcpbus.transports.response import Host, HttpRequest, ReadyOutlet, watch
 
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 5
 _SAYS_WHERE: Final = (b'"requestState"', b'"taskIds"')
 
 
@@ -98,6 +99,9 @@ class Front(Endpoint):
 
     async def serve_here(self, http: HttpRequest) -> Answer | None:
         """Serve a request whatever it names, as one that another process has forwarded; see `Endpoint.serve`."""
+        session = _session_of(http.head)
+        if session is not None:
+            await self._node.adoptions.settled(session)
         return await super().serve(http)
 
     # -- whose it is -----------------------------------------------------------------------------
@@ -148,7 +152,11 @@ class Front(Endpoint):
             for _ in range(_ATTEMPTS):
                 link = await self._node.reach(home)
                 if link is None:
-                    return await super().serve(http)
+                    owner = await self._find_owner(http, home)
+                    if owner is None or isinstance(owner, Answer):
+                        return owner or await super().serve(http)
+                    home = owner
+                    continue
                 if await self._relay(http, body, link):
                     return None
                 lost = lost_answer(http.head, body)
@@ -159,6 +167,26 @@ class Front(Endpoint):
         return answers.overload(
             Overloaded("The process that has this session, call or task cannot be reached")
         )
+
+    async def _find_owner(self, http: HttpRequest, ended: str) -> str | Answer | None:
+        """Find who has a session of a process that has ended; take it over if nobody has.
+
+        Returns:
+            The process that has it; None if it is here, or nowhere; or why a request is refused.
+        """
+        session = _session_of(http.head)
+        if session is None:
+            return None
+        await self._node.adoptions.settled(session)
+        owner = self._node.owner_of(session)
+        if owner == ended:
+            principal, refused = await authorize(self._bus.backend, http.head, http.peer)
+            if refused is not None:
+                return refused
+            peer = self.exchange.origin(http.head, http.peer)
+            await self._node.adoptions.adopt(session, ended, principal, peer)
+            owner = self._node.owner_of(session)
+        return None if owner in {ended, self._node.home} else owner
 
     async def _relay(self, http: HttpRequest, body: bytes, link: Link) -> bool:
         """Have a request served over a link, and return whether that was not lost before anything was said."""
@@ -208,7 +236,12 @@ def _named(head: Head, options: HttpOptions) -> str | None:
             return None  # whoever judges it says why
     if options.http_sse and head.path == options.sse_path and head.query:
         return next(iter(parse_qs(head.query).get("session_id", ())), None)
-    return headers.get(SESSION_HEADER)
+    return _session_of(head)
+
+
+def _session_of(head: Head) -> str | None:
+    """Return the session of Streamable HTTP that the head of a request names."""
+    return head.headers.get(SESSION_HEADER)
 
 
 def _ask(endpoint: int, http: HttpRequest, body: bytes) -> Open:

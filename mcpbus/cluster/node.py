@@ -1,7 +1,7 @@
 """A process among those that serve as one: its links to the others, what it serves for them, and what it tells them."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, Protocol, get_args
@@ -9,12 +9,14 @@ from typing import Final, Protocol, get_args
 import msgspec
 import trio
 
+from mcpbus.cluster.adoption import Adoptions
 from mcpbus.cluster.directory import Cluster
 from mcpbus.cluster.forwarding import LinkedRequest
 from mcpbus.cluster.frames import FrameError, Kind
 from mcpbus.cluster.link import LOST, Incoming, Link, greet
 from mcpbus.cluster.messages import decode_open, encode
 from mcpbus.cluster.names import Names
+from mcpbus.cluster.records import Records
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.containment import Contained
 from mcpbus.core.hub import Hub
@@ -60,7 +62,10 @@ class Node:
     Attributes:
         home: The process.
         names: Makes the names of its sessions, calls and tasks.
+        adoptions: The sessions of processes that have ended, which it takes over.
     """
+
+    adoptions: Adoptions
 
     def __init__(self, cluster: Cluster, nursery: trio.Nursery) -> None:
         self.home = cluster.home
@@ -72,6 +77,7 @@ class Node:
         self._links: dict[str, list[Link]] = {}
         self._dials: dict[str, _Dial] = {}
         self._met: set[str] = set()
+        self._orphaned: dict[str, float] = {}
         self._strangers = 0
 
     async def join(self, bus: Hub) -> None:
@@ -80,6 +86,8 @@ class Node:
         bus.new_name = self.names.new
         bus.tell_elsewhere = self._tell_elsewhere
         directory = self._cluster.directory
+        bus.records = Records(directory, self.home)
+        self.adoptions = Adoptions(directory, self.home, bus)
         await self._nursery.start(partial(directory.listen, self.home, self._accept))
         await self._look()
         self._nursery.start_soon(self._keep_looking)
@@ -189,6 +197,8 @@ class Node:
         """Link to those that are there; what changes is told to them, whoever dialled."""
         homes = await self._cluster.directory.homes()
         self._met.intersection_update({*homes, *self._links})
+        if self._bus is not None:
+            self._forget_orphans({*homes, *self._links, self.home}, self._bus.limits.idle_timeout)
         async with trio.open_nursery() as nursery:
             for home in homes:
                 if home != self.home and self._link(home) is None:
@@ -197,6 +207,21 @@ class Node:
     async def _try_to_reach(self, home: str) -> None:
         with suppress(Overloaded):  # the log has it
             await self.reach(home)
+
+    # -- sessions of processes that have ended ---------------------------------------------------
+
+    def owner_of(self, session: str) -> str | None:
+        """Return which process has a session, or had it when it ended; None if there is no such session."""
+        return self._cluster.directory.owner(session)
+
+    def _forget_orphans(self, living: Collection[str], seconds: float) -> None:
+        """Forget what ended processes had, when nobody has come for it for as long as sessions may be idle."""
+        now, directory = trio.current_time(), self._cluster.directory
+        gone = {*directory.owners()}.difference(living)
+        self._orphaned = {home: self._orphaned.get(home, now) for home in gone}
+        for home, since in self._orphaned.items():
+            if now - since >= seconds:
+                directory.forget(home)
 
     # -- requests of others ----------------------------------------------------------------------
 

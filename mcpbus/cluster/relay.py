@@ -7,7 +7,6 @@ import trio
 from mcpbus.cluster.forwarding import ForwardedRequest, LinkLostError
 from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.messages import Fields, decode_answered, decode_said, decode_started
-from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import Budget
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.http.messages import Answer, Head, refusal
@@ -37,16 +36,20 @@ async def relay(http: HttpRequest, body: bytes, forwarded: ForwardedRequest, bud
     Raises:
         trio.BrokenResourceError: The client has gone; or the link was lost in the middle, and that cannot be said.
     """
-    kind = payload = None
+    answered = None
+    with Entered(None, budget, len(body)):  # it is held until the answer has ended
+        answered = await _relay(http, body, forwarded, budget)
+    if answered is None:
+        raise trio.BrokenResourceError("too much is kept in memory, and for this request the most")
+    return answered
+
+
+async def _relay(http: HttpRequest, body: bytes, forwarded: ForwardedRequest, budget: Budget) -> bool:
     try:
-        with Entered(None, budget, len(body)):
-            kind, payload = await forwarded.next()
+        kind, payload = await forwarded.next()
     except LinkLostError:
         return False
-    if payload is None:
-        why = "Too much is kept in memory, and this request would be the largest; try again later"
-        await http.answer(answers.overload(Overloaded(why)))
-    elif kind == Kind.ANSWER:
+    if kind == Kind.ANSWER:
         said = decode_answered(payload)
         with Entered(None, budget, len(said.body)):
             await http.answer(Answer(said.status, said.headers, said.body))

@@ -3,13 +3,13 @@
 Transports are thin: each turns its bytes into `dispatcher.serve`, and a `Stream` back into bytes.
 """
 
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import trio
-from mcpbus_actors import DeadLetter, System, open_system
+from mcpbus_actors import Address, DeadLetter, System, open_system
 
 from mcpbus.core import mailboxes
 from mcpbus.core.admission import overloaded
@@ -45,6 +45,16 @@ _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
 
 
+class SessionRecords(Protocol):
+    """Keeps what others need to go on with sessions over HTTP."""
+
+    def keep(self, session: Session, /) -> None:
+        """Keep what is known of a session. Raises nothing."""
+
+    def drop(self, session: Session, /) -> None:
+        """Forget a session. Raises nothing."""
+
+
 class Hub(Services):
     """An opened server, to which every transport attaches. Made by `open_hub`.
 
@@ -57,6 +67,7 @@ class Hub(Services):
         event_store: What legacy clients can come back for, if there is one.
         event_breaker: Through which the event store is asked to keep something.
         time_slice: How long clients in process go on without letting others run.
+        records: Keeps what other processes need to go on with sessions, should this one end; None if there are none.
     """
 
     def __init__(
@@ -85,6 +96,7 @@ class Hub(Services):
         self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
         self._streams = OpenCount()
         self._farewells = OpenCount()
+        self.records: SessionRecords | None = None
         self._drained = False
 
     # -- telling clients -------------------------------------------------------------------------
@@ -120,9 +132,11 @@ class Hub(Services):
         if change.list is not None:
             return self.list_changed(change.list)
         self.check_thread("bus.resource_updated")
-        uri = change.uri
-        data = encode_notification(RESOURCE_UPDATED, {"uri": uri})
-        recipients, key = self.topics.in_uri(uri), (RESOURCE_UPDATED, uri)
+        return self.tell_update(change.uri, self.topics.in_uri(change.uri))
+
+    def tell_update(self, uri: str, recipients: Iterable[Address[object]]) -> Broadcast:
+        """Tell some sessions and listens that the contents of a resource have changed."""
+        data, key = encode_notification(RESOURCE_UPDATED, {"uri": uri}), (RESOURCE_UPDATED, uri)
         return self.publish(recipients, RESOURCE_UPDATED, Kind.RESOURCE_UPDATED, data, key, uri)
 
     def list_changed(self, name: ListName) -> Broadcast:
@@ -147,14 +161,22 @@ class Hub(Services):
             return None
         return session
 
-    def open_session(self, transport: TransportKind, principal: object, peer: Peer) -> Session:
+    def open_session(
+        self, transport: TransportKind, principal: object, peer: Peer, name: str | None = None
+    ) -> Session:
         """Open a session over HTTP, for an initialize that is about to be answered.
+
+        Args:
+            transport: How its client is connected.
+            principal: Whom `authenticate` found.
+            peer: From where it comes.
+            name: Its id, if it had that in another process.
 
         Raises:
             Overloaded: There are as many as there may be, and none that could make room for one of this owner's.
         """
         owner = self._make_room(principal, peer)
-        return self._spawn_session(transport, principal, owner, None)
+        return self._spawn_session(transport, principal, owner, None, name=name)
 
     def open_channel(self, principal: object, peer: Peer, *, timed: bool) -> tuple[Session, Stream]:
         """Open a connection that carries everything: its session, which may never be initialized, and its stream.
@@ -198,8 +220,9 @@ class Hub(Services):
         shared: Stream | None,
         *,
         timed: bool = True,
+        name: str | None = None,
     ) -> Session:
-        session = Session(self, self.new_name(), transport, principal, owner)
+        session = Session(self, self.new_name() if name is None else name, transport, principal, owner)
         self.backend.opened(session)
         self.system.spawn(SessionActor, session, self, shared, timed)
         self.shares.enter(owner, session)
@@ -208,15 +231,24 @@ class Hub(Services):
     def registered(self, session: Session) -> None:
         """Enter a session whose initialize is being answered. For the handshake."""
         self._sessions[session.id] = session
+        self.changed(session)
 
     def ready(self, session: Session) -> None:
         """Note that a session's client sent initialized. For the session."""
         self.shares.establish(session)
         session.listening = session.transport is TransportKind.DUPLEX
+        self.changed(session)
+
+    def changed(self, session: Session) -> None:
+        """Note that there is something new about a session for others to go on with it, should this process end. For the bus."""
+        if self.records is not None and session.transport is not TransportKind.DUPLEX:
+            self.records.keep(session)
 
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""
         registered = self._sessions.pop(session.id, None) is not None
+        if registered and self.records is not None and not self.system.closed:
+            self.records.drop(session)  # else it has not ended: this process has, and out of order
         self.shares.leave(session)
         self.topics.remove(session.address, uris=session.subscriptions)
         if session.streams.close() and self._forgetting is not None and not self.system.closed:

@@ -144,7 +144,9 @@ def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> 
     of_session = _SESSION_METHODS.get(method)
     if of_session is None or session is None:
         raise method_not_found(method)
-    return of_session(bus, session, context)
+    result = of_session(bus, session, context)
+    bus.changed(session)
+    return result
 
 
 def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: OpenStream) -> Stream:

@@ -45,7 +45,7 @@ class Registration:
             ProtocolError: -32603: the session could not be registered.
         """
         try:
-            await self._prepare()
+            await self.prepare()
             return self.complete()
         except BaseException:
             self.abandon()
@@ -69,7 +69,12 @@ class Registration:
         assert session.revision is not None  # noqa: S101 - set above
         return self._bus.backend.initialize(session.revision, session)
 
-    async def _prepare(self) -> None:
+    async def prepare(self) -> None:
+        """Have the backend prepare for it in the present task.
+
+        Raises:
+            ProtocolError: -32603: that took too long.
+        """
         limit = self._bus.limits.on_session_timeout
         with trio.move_on_after(limit) as scope:
             await self._bus.backend.register(self._session)

@@ -20,6 +20,7 @@ class MemoryDirectory:
 
     def __init__(self) -> None:
         self.unreachable: set[str] = set()
+        self._records: dict[str, dict[str, bytes]] = {}
         self._key = secrets.token_bytes(32)
         self._living: dict[str, Callable[[trio.abc.Stream], None]] = {}
         self._connections: list[trio.abc.Stream] = []
@@ -34,6 +35,37 @@ class MemoryDirectory:
         for stream in connections:
             await trio.aclose_forcefully(stream)
 
+    def keep(self, home: str, name: str, record: bytes) -> None:
+        """See `Directory`."""
+        self._records.setdefault(home, {})[name] = record
+
+    def drop(self, home: str, name: str) -> None:
+        """See `Directory`."""
+        self._records.get(home, {}).pop(name, None)
+
+    def owner(self, name: str) -> str | None:
+        """See `Directory`."""
+        return next((home for home, records in self._records.items() if name in records), None)
+
+    def record(self, home: str, name: str) -> bytes | None:
+        """See `Directory`."""
+        return self._records.get(home, {}).get(name)
+
+    def claim(self, name: str, owner: str, home: str) -> bool:
+        """See `Directory`."""
+        record = self._records.get(owner, {}).pop(name, None)
+        if record is not None:
+            self.keep(home, name, record)
+        return record is not None
+
+    def owners(self) -> Collection[str]:
+        """See `Directory`."""
+        return tuple(self._records)
+
+    def forget(self, home: str) -> None:
+        """See `Directory`."""
+        self._records.pop(home, None)
+
     async def listen(
         self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -44,7 +76,7 @@ class MemoryDirectory:
             try:
                 await trio.sleep_forever()
             finally:
-                del self._living[home]
+                self._living.pop(home, None)
 
     async def homes(self) -> Collection[str]:
         """See `Directory`."""

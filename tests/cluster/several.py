@@ -40,3 +40,14 @@ async def quiet(buses):
     for bus in buses:
         await settle(bus)
     await trio.testing.wait_all_tasks_blocked()
+
+
+async def kill(bus, directory):
+    """Have a process end without a word, as far as the others can tell."""
+    bus.records = bus.tell_elsewhere = None
+    directory._living.pop(bus.node.home)
+    bus.node._cluster = MemoryDirectory().cluster()
+    for links in [*bus.node._links.values()]:
+        for link in links:
+            link.close()
+    await quiet([bus])

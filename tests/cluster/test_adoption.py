@@ -1,0 +1,216 @@
+"""Sessions of a process that has ended: whichever process is asked for one goes on with it."""
+
+import pytest
+import trio
+from several import at, kill, open_buses, quiet
+from test_forwarding import CHANGED, UPDATED, call, make, text
+
+from mcpbus import Limits
+from mcpbus.cluster import node
+from mcpbus.testing import MemoryDirectory, open_bus, open_probe
+
+
+def only(bus):
+    (session,) = bus.sessions.values()
+    return session
+
+
+async def test_a_session_goes_on_elsewhere_as_it_was(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize("2025-06-18", capabilities={"roots": {}})
+        await session.request("logging/setLevel", {"level": "error"}).ended()
+        for uri in ("res://one", "res://two"):
+            await session.request("resources/subscribe", {"uri": uri}).ended()
+        await session.request("resources/unsubscribe", {"uri": "res://two"}).ended()
+        await kill(buses[0], directory)
+        session = at(session, probes[1])
+        assert text(await call(session, "echo", text="on").reply()) == "on"
+        taken = only(buses[1])
+        assert (taken.id, taken.revision.name, taken.stage.value) == (session.id, "2025-06-18", "ready")
+        assert (taken.client_info["name"], taken.client_capabilities) == ("mcpbus test client", {"roots": {}})
+        assert (taken.log_level.value, taken.subscriptions) == ("error", {"res://one"})
+
+
+async def test_a_session_of_a_process_that_was_cancelled_goes_on(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 1, directory=directory) as (_, (probe,)):
+        with trio.CancelScope() as scope:
+            async with open_bus(make(), cluster=directory.cluster()) as bus, open_probe(bus.asgi()) as gone:
+                session = await gone.initialize()
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+        assert (await at(session, probe).request("ping").ended()).status == 200
+
+
+async def test_its_client_is_told_what_may_have_changed_and_what_changes(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        await session.request("resources/subscribe", {"uri": "res://one"}).ended()
+        await kill(buses[0], directory)
+        stream = await at(session, probes[1]).get().begun()
+        told = {(await stream.message())["method"] for _ in range(3)}
+        assert told == {CHANGED, "notifications/resources/list_changed", UPDATED}
+        buses[2].resource_updated("res://one")
+        assert (await stream.message())["method"] == UPDATED
+
+
+async def test_of_all_that_are_asked_at_once_one_goes_on_with_it(autojump_clock):
+    directory = MemoryDirectory()
+    hooked = []
+
+    def make_slow():
+        server = make()
+
+        @server.on_session
+        async def hook(session):
+            hooked.append(session.bus)
+            await trio.sleep(1)
+
+        return server
+
+    async with open_buses(make_slow, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        await kill(buses[0], directory)
+        asked = [at(session, probes[n % 2 + 1]).request("ping", id=n) for n in range(6)]
+        assert [(await one.ended()).status for one in asked] == [200] * 6
+        assert sorted(len(bus.sessions) for bus in buses[1:]) == [0, 1]
+        assert len(hooked) == 2
+
+
+async def test_a_session_that_went_on_goes_on_again(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 4, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        for number in (1, 2):
+            await kill(buses[number - 1], directory)
+            assert (await at(session, probes[number]).request("ping").ended()).status == 200
+        assert (await at(session, probes[3]).request("ping").ended()).status == 200
+        assert [len(bus.sessions) for bus in buses[2:]] == [1, 0]
+
+
+async def test_a_client_that_had_not_initialized_still_has_to(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(initialized=False), probes[1])
+        await kill(buses[0], directory)
+        assert (await session.request("ping").ended()).status == 200
+        assert only(buses[1]).stage.value == "registered"
+        await session.notify("notifications/initialized").ended()
+        await quiet(buses)
+        assert only(buses[1]).stage.value == "ready"
+
+
+async def test_a_session_goes_on_for_whom_it_is(autojump_clock):
+    directory = MemoryDirectory()
+
+    def make_private():
+        server = make()
+
+        async def authenticate(head):
+            return {"name": head.headers.get("authorization")}
+
+        server.authenticate = authenticate
+        return server
+
+    async with open_buses(make_private, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(headers={"authorization": "ada"}), probes[1])
+        await kill(buses[0], directory)
+        for who, status in (("eve", 404), ("ada", 200), ("eve", 404)):
+            session._headers["authorization"] = who
+            assert (await session.request("ping").ended()).status == status
+        assert only(buses[1]).principal == {"name": "ada"}
+
+
+async def test_a_session_that_cannot_be_prepared_ends(autojump_clock, caplog):
+    directory = MemoryDirectory()
+
+    def make_picky():
+        server = make()
+        opened = []
+
+        @server.on_session
+        async def hook(_session):
+            if made.index(server):
+                raise ValueError("not here")
+            opened.append(1)
+
+        made.append(server)
+        return server
+
+    made = []
+    async with open_buses(make_picky, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        await kill(buses[0], directory)
+        for probe in probes[1:]:
+            assert (await at(session, probe).request("ping").ended()).status == 404
+        assert "could not be taken over" in caplog.text
+        assert not any(directory._records.values())
+        assert [bus.statistics().actors for bus in buses[1:]] == [0, 0]
+
+
+async def test_a_session_for_which_there_is_no_room_waits(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory, limits=Limits(max_sessions=1)) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        other = await probes[1].initialize()
+        await quiet(buses)
+        stream = await other.get().begun()
+        await kill(buses[0], directory)
+        assert (await session.request("ping").ended()).status in {429, 503}
+        stream.disconnect()
+        await other.delete().ended()
+        await quiet(buses)
+        assert (await session.request("ping").ended()).status == 200
+
+
+@pytest.mark.parametrize("way", ["delete", "idle", "drain"])
+async def test_a_session_that_has_ended_does_not_go_on(way, autojump_clock):
+    directory = MemoryDirectory()
+    limits = Limits(idle_timeout=60)
+    async with open_buses(make, directory=directory, limits=limits) as (buses, probes):
+        session = await probes[0].initialize()
+        if way == "delete":
+            await session.delete().ended()
+        elif way == "idle":
+            await trio.sleep(61)
+        else:
+            await buses[0].drain(0)
+        await kill(buses[0], directory)
+        assert (await at(session, probes[1]).request("ping").ended()).status == 404
+
+
+async def test_a_session_that_nobody_comes_back_to_is_forgotten(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory, limits=Limits(idle_timeout=60)) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        await kill(buses[0], directory)
+        await trio.sleep(58)
+        assert any(directory._records.values())
+        await trio.sleep(3 + node.LOOK_SECONDS)
+        assert not any(directory._records.values())
+        assert (await session.request("ping").ended()).status == 404
+
+
+async def test_a_session_is_where_its_process_is_while_that_lives(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        await directory.cut()
+        assert (await session.request("ping").ended()).status == 200
+        assert [len(bus.sessions) for bus in buses] == [1, 0]
+
+
+async def test_where_sessions_cannot_be_kept_they_go_on(autojump_clock, caplog):
+    directory = MemoryDirectory()
+
+    def fail(*_):
+        raise OSError("the disk is full")
+
+    directory.keep = directory.drop = fail
+    async with open_buses(make, directory=directory) as (_, probes):
+        session = await probes[0].initialize()
+        assert (await at(session, probes[1]).request("ping").ended()).status == 200
+        assert (await session.delete().ended()).status == 204
+        assert "the disk is full" in caplog.text

@@ -185,7 +185,7 @@ async def test_answers_that_are_there_do_not_wait_for_what_is_known_to_take_long
 
     async with connected(tools) as client:
         await client.result(await client.call("compute"))
-        client.server._sends_now = lambda data: writes.append(data) or len(data)
+        client.server._writer._sends_now = lambda data: writes.append(data) or len(data)
         flush, client.flush = client.flush, later
         for tool, arguments in (("echo", {"text": "x"}), ("echo", {"text": "y"}), ("compute", {})):
             await client.call(tool, **arguments)

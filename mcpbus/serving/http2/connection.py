@@ -1,4 +1,4 @@
-"""One HTTP/2 connection: the one place that reads its bytes, and the one that writes them.
+"""One HTTP/2 connection: the one place that reads its bytes; `connection_writer` writes them.
 
 What has come is read in turns, in which requests are served that nothing has to be waited for; what they say is written at the
 end of the turn. What is said later is written at once, or together with what others say in the same turn of the scheduler.
@@ -25,6 +25,7 @@ from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http2.asgi import Http2Exchange
+from mcpbus.serving.http2.connection_writer import GONE, ConnectionWriter
 from mcpbus.serving.http2.events import (
     BodyReceived,
     ClientLeaves,
@@ -38,24 +39,17 @@ from mcpbus.serving.http2.protocol import MOST_STREAMS
 from mcpbus.serving.http2.protocol import Protocol as Http2Protocol
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
-from mcpbus.serving.http2.sending import Sending, Sent
+from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.token_bucket import TokenBucket
 
-GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 _READ_BYTES: Final = 64 * 1024
 _MOST_IN_TURN: Final = 32
 """What a client may do before other connections have a turn."""
 _MOST_GATHERED: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
-_MOST_AT_ONCE: Final = 256 * 1024
-"""Bytes that are written before other connections have a turn."""
-_MOST_HEARD: Final = 64 * 1024
-"""Bytes that are read from a client that takes nothing meanwhile."""
 _SLOW_SECONDS: Final = 0.001
 """What a request has to take of our own time for the answers before it to be written first: a write is for all streams, and takes some too."""
-_GATHER_SECONDS: Final = 0.001
-"""For how long after a write what is said waits for the end of the scheduler's turn."""
 
 
 class Owner(Protocol):
@@ -91,14 +85,13 @@ class Http2Connection:
         self._service = service
         self._stream = stream
         self._socket = stream if isinstance(stream, DeadlineStream) else None
-        # What of this is not encrypted can be sent without waiting.
-        self._sends_now: Callable[[bytes], int] | None = getattr(stream, "send_now", None)
         self._owner = owner
         self.options = options = service.options
         self.peer = owner.peer
         self._bucket = TokenBucket(trio.current_time)
         self._protocol = Http2Protocol(service.heads, options.max_head_bytes, self._bucket, service.counters)
         self.sending = Sending(self._protocol, service.counters, options.write_deadline_seconds, self.look_at)
+        self._writer = ConnectionWriter(stream, self.sending, service.coalescer, self)
         self._requests: dict[int, Http2Request] = {}
         self._tasks = 0  # of requests, also of those whose stream has gone
         self._gathering: set[Http2Request] = set()
@@ -111,13 +104,6 @@ class Http2Connection:
         self._unread = 0  # how much of it at most
         self._over = False
         self._in_turn = False
-        self._flushing = False
-        self._held = False  # the coalescer will have it written
-        self._flushed_at = -math.inf
-        self._unsent: tuple[bytes, list[Sent]] | None = None  # what the writer has to write first
-        self._heard = 0  # since something was written
-        self._to_write = trio.lowlevel.ParkingLot()
-        self._written = trio.lowlevel.ParkingLot()
         self._scope: trio.CancelScope = trio.CancelScope()
         self._turn_is_due = True  # whatever comes: the server speaks first
 
@@ -132,7 +118,7 @@ class Http2Connection:
         self._protocol.receive(data)
         try:
             async with trio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self._write)
+                self._nursery.start_soon(self._writer.run)
                 self._nursery.start_soon(Leader(self._receive, self._take_turn).run)
         finally:
             self.lose()
@@ -215,24 +201,20 @@ class Http2Connection:
         """End at once. Harmless once that was done. No schedule point."""
         if self._over:
             return
-        self._over = True
+        self._over = self._writer.over = True
         self._service.deadlines.leave(self)
-        unsent, self._unsent = self._unsent, None
         self._protocol.closed = True
         self._leave_all()
-        for sent in (*(unsent[1] if unsent is not None else ()), *self.sending.make_ready()[1]):
-            sent(False)
+        self._writer.give_up()
         self._owner.close()
-        self._to_write.unpark_all()
-        self._written.unpark_all()
 
     # -- reading ---------------------------------------------------------------------------------
 
     async def _receive(self) -> bool:
         """Wait for what the client sends, and return whether there may be more. A schedule point, always."""
-        while self._unsent is not None and self._heard > _MOST_HEARD and not self._over:
-            # Who does not read is not read from for long: what it asks for would have to be kept.
-            await self._written.park()
+        writer = self._writer
+        if writer.unsent is not None:
+            await writer.caught_up()
         if self._over or self._turn_is_due:
             await trio.lowlevel.checkpoint()
             return not self._over
@@ -240,7 +222,7 @@ class Http2Connection:
             data = bytes(await self._stream.receive_some(_READ_BYTES))
         except GONE:
             data = b""
-        self._heard += len(data)
+        writer.heard += len(data)
         if self._lingering:
             self._unread -= len(data)
         elif not self._protocol.closed:
@@ -273,7 +255,7 @@ class Http2Connection:
             self._in_turn = False
             self._turn_is_due = eager is not None or taken == _MOST_IN_TURN
             self._wait_for_rest()
-            self._flush()
+            self._writer.flush_now()
         return eager
 
     def _wait_for_rest(self) -> None:
@@ -316,7 +298,7 @@ class Http2Connection:
         if head.fault is not None:
             request.refuse(head.fault)
         elif facts is None:
-            app, exchange = self._service.app, Http2Exchange(request, self._flush_soon)
+            app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
             self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
         elif not facts.immediate or not (event.ended or self._gathers(facts, head)):
             self.start(request, _answer, facts.endpoint, request)
@@ -361,7 +343,7 @@ class Http2Connection:
         assert facts is not None  # noqa: S101 - only an endpoint serves without waiting
         pace = facts.pace
         if pace.slow:
-            self._flush()  # answers that are there do not wait for it
+            self._writer.flush_now()  # answers that are there do not wait for it
         begun = thread_time()
         request.scope = self._scope
         respond = facts.endpoint.respond
@@ -431,111 +413,30 @@ class Http2Connection:
     # -- writing ---------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Have what was said written: now, or with what is said in the same turn."""
-        if self._in_turn or self._flushing or self._over:
-            return
-        if trio.current_time() - self._flushed_at >= _GATHER_SECONDS:
-            self._flush()
-        else:
-            self._flush_soon()
-
-    def _flush_soon(self) -> None:
-        """Have it written in the next turn of the scheduler."""
-        if not self._held:
-            self._held = True
-            self._service.coalescer.add(self)
+        """Have what was said written: at the end of the turn, or see `ConnectionWriter.flush`."""
+        if not self._in_turn:
+            self._writer.flush()
 
     def write_later(self, writer: Http2ResponseWriter) -> None:
         """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""
         self._service.coalescer.add(writer)
 
-    def write_now(self) -> None:
-        """See `Writer`."""
-        self._held = False
-        self._flush()
-
-    def _flush(self) -> None:
-        """Write what there is, as far as that takes no time; the rest is left to the writer."""
-        if self._flushing or self._over or self._unsent is not None:
-            return
-        self._flushing = True
-        try:
-            written = 0
-            while not self._over:
-                data, waiting = self.sending.make_ready()
-                if not data and not waiting:
-                    break
-                rest = self._send_now(data) if written < _MOST_AT_ONCE else data
-                if rest:
-                    self._unsent, self.sending.busy = (rest, waiting), True
-                    self._heard = 0
-                    self._to_write.unpark()
-                    break
-                written += len(data)
-                _tell(waiting, whole=rest is not None)
-            self._flushed_at = trio.current_time()
-        finally:
-            self._flushing = False
-        self._close_if_said()
-
-    def _send_now(self, data: bytes) -> bytes | None:
-        """Send what the client takes at once, and return the rest; None if it has gone."""
-        if self._sends_now is None:
-            return data
-        try:
-            return data[self._sends_now(data) :]
-        except GONE:
-            self._nursery.start_soon(self._lose_soon)
-            return None
+    def lose_soon(self) -> None:
+        """See `ConnectionWriter`."""
+        self._nursery.start_soon(self._lose_soon)
 
     async def _lose_soon(self) -> None:
-        """Lose it in a task of its own: whoever speaks may be in the middle of something."""
         await trio.lowlevel.checkpoint()
         self.lose()
 
-    def _close_if_said(self) -> None:
+    def said_all(self) -> None:
         """Close a connection that has ended, once its client was told all."""
-        if self._protocol.closed and self._unsent is None and not self._over:
+        if self._protocol.closed and not self._over:
             if self._lingering and self._socket is not None:
                 with suppress(OSError):
                     self._socket.socket.shutdown(socket.SHUT_WR)
             elif not self._lingering:
                 self.lose()
-
-    async def _write(self) -> None:
-        """Write what the client does not take at once, and all that is said meanwhile."""
-        while not self._over:
-            if self._unsent is None:
-                await self._to_write.park()
-                continue
-            data, waiting = self._unsent
-            try:
-                with trio.CancelScope(
-                    shield=True
-                ):  # half of it would corrupt what follows; the stream has a deadline
-                    await self._stream.send_all(data)
-            except GONE:
-                self.lose()
-                return
-            if self._over:
-                return
-            self._flushing = True
-            try:
-                _tell(waiting, whole=True)
-            finally:
-                self._flushing = False
-            data, waiting = self.sending.make_ready()
-            self._unsent = (data, waiting) if data or waiting else None
-            self._heard = 0
-            self._written.unpark_all()
-            if self._unsent is None:
-                self.sending.busy = False
-                self._close_if_said()
-
-
-def _tell(waiting: list[Sent], *, whole: bool) -> None:
-    for sent in waiting:
-        sent(whole)
 
 
 async def _answer(endpoint: Endpoint, request: Http2Request) -> None:

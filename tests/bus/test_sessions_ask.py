@@ -16,6 +16,7 @@ from mcpbus.asking import (
     Root,
 )
 from mcpbus.core.signals import InputEnded
+from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe
 
 EVERYTHING = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -203,6 +204,31 @@ async def test_it_is_withdrawn_when_nobody_waits_for_it_any_more(seen, ended, au
         get.disconnect()
         await it.assert_nothing_is_left()
         assert it.bus.statistics().refused == (0 if seen else 1)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_with_a_store_it_is_kept_for_who_comes_back_to_the_stream(late, autojump_clock):
+    async with staged(event_store=MemoryEventStore()) as it, trio.open_nursery() as nursery:
+        session = await it.probe.initialize(capabilities=EVERYTHING)
+        get = await session.get().begun()
+        await it.quiet()
+        get.disconnect()
+        await it.quiet()
+        asker = Asker(nursery, it.bus.sessions[session.id], lambda s: s.list_roots(timeout=5))
+        await it.quiet()
+        assert (it.bus.statistics().stored, asker.outcome) == (1, None)
+        if late:
+            await asker.done.wait()
+        back = session.get(get.event_ids[-1])
+        question = await back.message()
+        assert question["method"] == "roots/list"
+        await session.answer(question["id"], ROOTS).ended()
+        await it.quiet()
+        if late:
+            assert isinstance(asker.outcome, AnswerTimeoutError)
+            assert (await back.message())["params"]["requestId"] == question["id"]
+        else:
+            assert asker.outcome == [Root("file:///x")]
 
 
 async def test_what_withdraws_it_is_not_kept_for_another_stream(autojump_clock):

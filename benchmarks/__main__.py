@@ -14,7 +14,7 @@ from benchmarks.plan import Plan
 from benchmarks.plots import draw
 from benchmarks.process import CACHE
 from benchmarks.progress import minutes, progress
-from benchmarks.report import markdown
+from benchmarks.report import busy_machine, figures, markdown
 from benchmarks.results import FOLDER, Results, Subject, read
 from benchmarks.runner import Runner
 from benchmarks.scenarios import SCENARIOS, Scenario
@@ -46,7 +46,7 @@ def main() -> None:
 @click.option(
     "--quick",
     is_flag=True,
-    help="Few turns, short ones, small sizes: under two minutes, beside what peers take that are not yet installed.",
+    help="The scenarios that say most, few turns, short ones, small sizes: under two minutes, beside what peers take that are not yet installed.",
 )
 @click.option("--rounds", type=click.IntRange(1), help="Turns of each server.")
 @click.option(
@@ -66,12 +66,19 @@ def run(  # noqa: PLR0917  click passes them by name
     A run of everything that is not quick writes its report to benchmarks/results/, any other to benchmarks/.cache/results/.
     """
     whole = not (names or peers or quick or rounds or sizes)
-    scenarios = [BY_NAME[name] for name in names] if names else list(SCENARIOS)
+    scenarios = (
+        [BY_NAME[name] for name in names]
+        if names
+        else [each for each in SCENARIOS if each.in_quick or not quick]
+    )
     chosen = [ALL[name] for name in peers] if peers else list(ALL.values())
     plan = Plan(quick, rounds, sizes)
     machine.raise_file_limit()
     folder = output or (FOLDER if whole else CACHE / "results")
     folder.mkdir(parents=True, exist_ok=True)
+    others = machine.busy()
+    if others > machine.BUSY:
+        print(busy_machine(others), file=sys.stderr)
     start = time.monotonic()
     seconds = plan.seconds(scenarios, chosen)
     print(
@@ -83,7 +90,7 @@ def run(  # noqa: PLR0917  click passes them by name
             for scenario in scenarios:
                 runner.run(scenario)
                 results = Results(
-                    machine=machine.describe(),
+                    machine=machine.describe(others),
                     quick=quick,
                     seconds=time.monotonic() - start,
                     subjects={peer.name: _subject(peer) for peer in chosen},
@@ -95,7 +102,9 @@ def run(  # noqa: PLR0917  click passes them by name
                 results.save(folder)
         finally:
             runner.close()
-        print(_write(results, scenarios, folder))
+        _write(results, scenarios, folder)
+        print(figures(results, scenarios))
+        print(f"The report is {folder / 'bench.md'}, with its pictures beside it; bench.json has each turn.")
     if any(missing.failed and missing.server.startswith("mcpbus") for missing in runner.missing):
         sys.exit(1)
 
@@ -113,11 +122,9 @@ def table() -> None:
     readme_table.update(read())
 
 
-def _write(results: Results, scenarios: Sequence[Scenario], folder: Path) -> str:
+def _write(results: Results, scenarios: Sequence[Scenario], folder: Path) -> None:
     pictures = draw(results, scenarios, folder)
-    text = markdown(results, scenarios, pictures)
-    (folder / "bench.md").write_text(text)
-    return text
+    (folder / "bench.md").write_text(markdown(results, scenarios, pictures))
 
 
 def _subject(peer: Peer) -> Subject:

@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import platform
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -55,9 +56,36 @@ def raise_file_limit() -> int:
     return hard
 
 
-def describe() -> dict[str, Any]:
-    """Return what figures depend on; nothing that tells whose machine it is."""
+BUSY = 0.1
+"""What share of its processors others take of a machine that is called busy."""
+
+_IDLE = slice(3, 5)  # of the times of a processor: idle, and waiting for a disk
+
+
+def busy(seconds: float = 1.0) -> float:
+    """Return what share of the processors is taken while we do nothing; 0 where the system does not say."""
+    before = _times()
+    time.sleep(seconds)
+    spent = [after - earlier for earlier, after in zip(before, _times(), strict=True)]
+    return 1 - sum(spent[_IDLE]) / sum(spent) if any(spent) else 0.0
+
+
+def _times() -> list[int]:
+    try:
+        first = Path("/proc/stat").read_text().splitlines()[0]
+    except FileNotFoundError:
+        return []
+    return [int(each) for each in first.split()[1:9]]
+
+
+def describe(others: float = 0.0) -> dict[str, Any]:
+    """Return what figures depend on; nothing that tells whose machine it is.
+
+    Args:
+        others: What others took of its processors, as `busy` says.
+    """
     return {
+        "busy": round(others, 2),
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "processor": _processor(),
         "processors": os.cpu_count(),

@@ -7,14 +7,32 @@ from typing import Any
 from benchmarks.growth import fit, points
 from benchmarks.results import Measured, Results
 from benchmarks.scenarios.part import Part
-from benchmarks.scenarios.scenario import Scenario
+from benchmarks.scenarios.scenario import Metric, Scenario
 
-OURS, LIMIT, OTHER = "#c1440e", "#9aa5b1", "#34618d"
-_LIMITS = ("trio-httptools", "bare-hypercorn", "bare-uvicorn")
+COLORS = {
+    "mcpbus": "#c1440e",
+    "mcpbus-asgi": "#e58a5a",
+    "mcpbus-http2": "#a0522d",
+    "mcpbus-websocket": "#f0b27a",
+    "trio-httptools": "#7f8c8d",
+    "bare-hypercorn": "#a5afb0",
+    "bare-uvicorn": "#c3cacb",
+    "python-sdk-uvicorn": "#34618d",
+    "python-sdk-hypercorn": "#7fa6c9",
+    "fastmcp": "#7b3f98",
+    "typescript-sdk": "#b8860b",
+    "mcp-go": "#1b9e8f",
+    "go-sdk": "#0b6e4f",
+    "rmcp": "#222222",
+}
+"""Each server's, in all pictures: those of mcpbus are warm, what answers with fixed bytes is grey."""
+_AIM, _UNKNOWN = "#34618d", "#999999"
 PARTS = "parts"
 """The name of the picture that all parts share."""
 _TIMES = (1, 2, 3, 5, 10, 20, 30)
-_MARKERS = "osD^vP*X<>hd"
+_LEAST_GAP = 0.045
+"""Between the labels of lines, of the height of a picture."""
+_SPREAD = "bars: medians of the turns; whiskers: lowest and highest turn"
 
 
 def draw(results: Results, scenarios: Sequence[Scenario], folder: Path) -> list[str]:
@@ -61,14 +79,17 @@ def _times(results: Results, parts: Sequence[Part]) -> Any:
         if row is not None:
             low, high = row.spread(metric.key)
             middle = row.median(metric.key)
-            bar = axis.barh(place, middle, xerr=[[middle - low], [high - middle]], color=OURS, ecolor="#222")
+            bar = axis.barh(
+                place, middle, xerr=[[middle - low], [high - middle]], color=COLORS["mcpbus"], ecolor="#222"
+            )
             axis.bar_label(bar, [metric.shown(middle)], padding=6, fontsize=8)
         if part.aim is not None:
-            axis.plot([part.aim, part.aim], [place - 0.4, place + 0.4], color=OTHER)
+            axis.plot([part.aim, part.aim], [place - 0.4, place + 0.4], color=_AIM)
     axis.set_yticks(range(len(parts)), [part.title.replace("`", "") for part in reversed(parts)])
     axis.margins(y=0.02)
     axis.set(
-        title=f"Processor time of a call, {metric.title} (the lines are the aims)",
+        title=f"Processor time of a call, {metric.title} (the blue lines are the aims)",
+        xlabel=f"less is better; {_SPREAD}",
         xscale="log",
         xticks=_TIMES,
         xticklabels=map(str, _TIMES),
@@ -102,17 +123,29 @@ def _bars(results: Results, scenario: Scenario, rows: Sequence[Measured], sizes:
         ]
         titles = [results.title(server) for server in shown]
         bars = axis.barh(
-            titles, medians, xerr=errors, color=[_color(server) for server in shown], ecolor="#222"
+            titles,
+            medians,
+            xerr=errors,
+            color=[COLORS.get(server, _UNKNOWN) for server in shown],
+            ecolor="#222",
         )
         axis.bar_label(bars, [metric.shown(value / metric.scale) for value in medians], padding=4, fontsize=8)
         axis.margins(x=0.28)
         axis.spines[["top", "right"]].set_visible(False)
-        axis.set_xlabel(metric.title)
+        axis.set_xlabel(f"{metric.title}{_direction(metric)}")
         if scenario.size_title:
             axis.set_title(f"{size:,} {scenario.size_title}", fontsize=9)
     figure.suptitle(scenario.title, fontsize=11)
+    figure.text(0.5, 0.0, _SPREAD, ha="center", va="top", fontsize=7, color="#555")
     figure.tight_layout()
     return figure
+
+
+def _direction(metric: Metric) -> str:
+    """Return which way is better, in words behind the title of a metric."""
+    if metric.more_is_better is None:
+        return ""
+    return " (more is better)" if metric.more_is_better else " (less is better)"
 
 
 def _lines(results: Results, scenario: Scenario, rows: Sequence[Measured]) -> Any:
@@ -122,26 +155,50 @@ def _lines(results: Results, scenario: Scenario, rows: Sequence[Measured]) -> An
     [metric] = [metric for metric in scenario.metrics if metric.key == scenario.grows]
     figure = Figure(figsize=(6.4, 4.2))
     axis = figure.subplots()
-    for number, server in enumerate(dict.fromkeys(row.server for row in rows)):
+    ends: list[tuple[float, float, str, str]] = []
+    for server in dict.fromkeys(row.server for row in rows):
         measured = points(results, scenario.name, server, metric.key)
         law = fit(measured)
+        sizes = [size for size, _ in measured]
+        values = [value * metric.scale for _, value in measured]
+        color = COLORS.get(server, _UNKNOWN)
         axis.plot(
-            [size for size, _ in measured],
-            [value * metric.scale for _, value in measured],
-            marker=_MARKERS[number % len(_MARKERS)],
-            label=results.title(server) + ("" if law is None else f" (exponent {law.exponent:.2f})"),
-            color=OURS if server == "mcpbus" else None,
-            linewidth=2 if server == "mcpbus" else 1,
+            sizes, values, marker="o", color=color, linewidth=2 if server == "mcpbus" else 1, markersize=4
         )
+        grows = "" if law is None else f" (exponent {law.exponent:.2f})"
+        ends.append((sizes[-1], values[-1], results.title(server) + grows, color))
     axis.set(
-        xscale="log", yscale="log", xlabel=scenario.size_title, ylabel=metric.title, title=scenario.title
+        xscale="log",
+        yscale="log",
+        xlabel=scenario.size_title,
+        ylabel=f"{metric.title}{_direction(metric)}",
+        title=scenario.title,
     )
     axis.grid(visible=True, which="major", color="#ddd")
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(fontsize=8, frameon=False)
     figure.tight_layout()
+    _label_ends(axis, ends)
     return figure
 
 
-def _color(server: str) -> str:
-    return OURS if server.startswith("mcpbus") else LIMIT if server in _LIMITS else OTHER
+def _label_ends(axis: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write beside the picture what each line is, at the height of its end, as far as there is room."""
+    to_share = axis.transData + axis.transAxes.inverted()
+    ordered = sorted(ends, key=lambda end: end[1])
+    places = [tuple(to_share.transform((size, value))) for size, value, _, _ in ordered]
+    heights = _apart([y for _, y in places])
+    for (_, _, title, color), (x, y), height in zip(ordered, places, heights, strict=True):
+        axis.plot([x, 1.02], [y, height], color=color, linewidth=0.5, transform=axis.transAxes, clip_on=False)
+        axis.text(1.03, height, title, color=color, fontsize=8, va="center", transform=axis.transAxes)
+
+
+def _apart(heights: Sequence[float]) -> list[float]:
+    """Return heights, which rise, moved as little as it takes for labels not to lie on one another, nor above the picture."""
+    moved: list[float] = []
+    for height in heights:
+        moved.append(max(height, moved[-1] + _LEAST_GAP) if moved else height)
+    ceiling = 1.0
+    for number in reversed(range(len(moved))):
+        moved[number] = min(moved[number], ceiling)
+        ceiling = moved[number] - _LEAST_GAP
+    return moved

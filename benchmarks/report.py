@@ -3,11 +3,20 @@
 from collections.abc import Collection, Sequence
 from itertools import groupby
 
-from benchmarks import aims, growth
+from benchmarks import aims, growth, machine
 from benchmarks.plots import PARTS
 from benchmarks.results import BOUNDED, Measured, Results
 from benchmarks.scenarios.part import Part
 from benchmarks.scenarios.scenario import CPU, RATE, Inside, Metric, Scenario
+
+LIMIT_OF = {
+    "mcpbus": "trio-httptools",
+    "mcpbus-asgi": "bare-hypercorn",
+    "python-sdk-hypercorn": "bare-hypercorn",
+    "python-sdk-uvicorn": "bare-uvicorn",
+    "fastmcp": "bare-uvicorn",
+}
+"""Servers, and for each one what answers with fixed bytes in the same way: no server can be faster than that."""
 
 _RATIOS = {CPU.key: "ratio of processor time"}
 
@@ -15,9 +24,27 @@ _RATIOS = {CPU.key: "ratio of processor time"}
 def markdown(results: Results, scenarios: Sequence[Scenario], pictures: Collection[str] = ()) -> str:
     """Return the whole report, with the pictures that were drawn."""
     parts = ["# Benchmarks", _machine(results)]
-    for title, lines in (("Aims", aims.table(results)), ("Growth", growth.table(results, scenarios))):
+    # A quick run has too few turns for a verdict.
+    judged = [] if results.quick else aims.table(results)
+    for title, lines in (("Aims", judged), ("Growth", growth.table(results, scenarios))):
         if lines:
             parts += [f"## {title}", "\n".join(lines)]
+    return "\n\n".join([*parts, *_sections(results, scenarios, pictures)]) + "\n"
+
+
+def figures(results: Results, scenarios: Sequence[Scenario]) -> str:
+    """Return what was measured, and on which machine, without a word about what it should be."""
+    return "\n\n".join([_machine(results), *_sections(results, scenarios)]) + "\n"
+
+
+def busy_machine(others: float) -> str:
+    """Return the sentence about a machine that others use."""
+    return f"**The machine was busy:** others took {others:.0%} of its processors before the run. Measure again when it is idle."
+
+
+def _sections(results: Results, scenarios: Sequence[Scenario], pictures: Collection[str] = ()) -> list[str]:
+    """Return the paragraphs of all that was measured."""
+    parts: list[str] = []
     for is_part, group in groupby(scenarios, lambda scenario: isinstance(scenario, Part)):
         mentioned = [scenario for scenario in group if _mentioned(results, scenario)]
         if is_part and mentioned:
@@ -25,7 +52,7 @@ def markdown(results: Results, scenarios: Sequence[Scenario], pictures: Collecti
         elif mentioned:
             for scenario in mentioned:
                 parts += section(results, scenario, scenario.name in pictures)
-    return "\n\n".join(parts) + "\n"
+    return parts
 
 
 def section(results: Results, scenario: Scenario, has_picture: bool) -> list[str]:
@@ -41,6 +68,7 @@ def section(results: Results, scenario: Scenario, has_picture: bool) -> list[str
         rows = [row for row in measured if row.size == size]
         lines = _list(scenario, rows[0]) if isinstance(scenario, Inside) else _table(results, scenario, rows)
         parts.append("\n".join(lines))
+        parts += _beyond_limits(results, scenario, rows)
     if scenario.base in servers and len(servers) > 1:
         parts.append(f"Ratios are to {results.title(scenario.base)}, turn by turn.")
     return [*parts, *_missing(results, scenario)]
@@ -102,6 +130,23 @@ def _table(results: Results, scenario: Scenario, rows: Sequence[Measured]) -> li
     return lines
 
 
+def _beyond_limits(results: Results, scenario: Scenario, rows: Sequence[Measured]) -> list[str]:
+    """Return the paragraph about servers that were faster than what does a part of their work alone, if there are any."""
+    if RATE not in scenario.metrics:
+        return []
+    by_name = {row.server: row for row in rows}
+    lines = []
+    for server, limit in LIMIT_OF.items():
+        if server in by_name and limit in by_name:
+            ratio = by_name[server].ratio(by_name[limit], RATE.key)
+            if ratio > 1:
+                lines.append(
+                    f"- {results.title(server)} has {ratio:.2f} times the rate of {results.title(limit)}, which does less: something "
+                    "else than the server is measured, such as the load or other work of the machine."
+                )
+    return ["\n".join(lines)] if lines else []
+
+
 def _ratios(scenario: Scenario, rows: Sequence[Measured]) -> list[Metric]:
     """Return what ratios are made of: the first metric, and processor time; of one server alone there is none."""
     if len(rows) < 2:
@@ -128,6 +173,8 @@ def _machine(results: Results) -> str:
     on = results.machine
     packages = ", ".join(f"{name} {number}" for name, number in on["packages"].items())
     took = f"The run took {results.seconds / 60:,.1f} minutes."
+    if on.get("busy", 0) > machine.BUSY:
+        took += f" {busy_machine(on['busy'])}"
     if results.quick:
         took += " It was a quick one, which proves nothing but that the suite works."
     return f"{on['date']}, {on['processor']}, {on['processors']} processors, {on['system']}, {on['python']}; {packages}. {took}"

@@ -205,6 +205,7 @@ class Actors(Inside):
     """Each operation of an actor, by itself."""
 
     name = "actors"
+    in_quick = False
     title = "Actors"
     what = f"The best of {ROUNDS} rounds of {SIZE:,} operations each, in one process, and what bare Python and trio take."
     metrics = (

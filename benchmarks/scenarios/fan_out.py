@@ -126,6 +126,7 @@ class GetFanOut(FanOut):
     """To streams of sessions."""
 
     name = "fan-out-gets"
+    in_quick = False
     title = "Fan-out of a change to GET streams"
     what = "The same with sessions that subscribed to the resource, each with its GET stream."
     size_title = "GET streams"

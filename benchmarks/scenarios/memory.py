@@ -87,6 +87,7 @@ class IdleListens(IdleStreams):
     """Streams of 2026-07-28."""
 
     name = "idle-listens"
+    in_quick = False
     title = "Resident memory of idle listens"
     what = "The same for `subscriptions/listen` of 2026-07-28: a connection and a stream each."
     size_title = "listens"
@@ -97,6 +98,7 @@ class IdleGets(IdleStreams):
     """Streams of sessions."""
 
     name = "idle-gets"
+    in_quick = False
     title = "Resident memory of idle sessions with a GET stream"
     what = "The same for sessions that each have their GET stream: a session, a connection and a stream each."
     size_title = "GET streams"

@@ -20,6 +20,7 @@ class Resume(Served):
     """The connection is lost at the first event; the client comes back when the call has ended."""
 
     name = "resume"
+    in_quick = False
     title = "Coming back to a lost stream"
     what = (
         "A call sends so many notifications; its client loses the connection at the first event, waits until the call has ended, and "

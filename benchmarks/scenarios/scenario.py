@@ -59,6 +59,7 @@ class Scenario:
         others: The same for all servers but mcpbus, where that differs; no sizes that are not in the other.
         costly: Those of the sizes that take too long with interpreted servers: measured of mcpbus and of compiled ones.
         quick_sizes: Those of a quick run.
+        in_quick: Whether a quick run of everything has it: another scenario shows nearly the same, or it takes long.
         metrics: What is measured; the first one orders the report and is plotted.
         base: The server that ratios are made to.
         grows: The metric whose growth with the size is told, if any.
@@ -74,6 +75,7 @@ class Scenario:
     others: Mapping[int, int] | None = None
     costly: frozenset[int] = frozenset()
     quick_sizes: Sequence[int] = (0,)
+    in_quick: bool = True
     metrics: Sequence[Metric]
     base: str = "mcpbus"
     grows: str | None = None

@@ -40,6 +40,7 @@ class SessionBytes(Inside):
     """Sessions are opened, left alone, and deleted."""
 
     name = "session-bytes"
+    in_quick = False
     title = "Memory allocated for an idle session"
     what = "What tracemalloc counts for a legacy session without a stream, after `initialize` and `initialized` over ASGI."
     metrics = (

@@ -27,6 +27,7 @@ class Stalled(Apart):
     """Readers call with notifications, without and with somebody who does not read."""
 
     name = "stalled"
+    in_quick = False
     title = "One stalled reader among a hundred"
     what = (
         f"{READERS} connections call a tool that sends {COUNT} notifications, one call after the other. Another connection has "

@@ -17,7 +17,7 @@ from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import Fields, Open
 from mcpbus.cluster.node import Node
-from mcpbus.cluster.relay import lost_answer, relay
+from mcpbus.cluster.relay import Relayed, lost_answer, relay
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.http.headers import decode_mirrored
@@ -26,6 +26,7 @@ from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import SESSION_HEADER
 from mcpbus.transports import answers
+from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.responder import ResponseMode
@@ -148,25 +149,30 @@ class Front(Endpoint):
         refused = self.exchange.judge_caller(http.head)
         if refused is not None:
             return refused
-        try:
-            for _ in range(_ATTEMPTS):
+        attempts = _ATTEMPTS
+        while attempts:
+            attempts -= 1
+            try:
                 link = await self._node.reach(home)
                 if link is None:
                     owner = await self._find_owner(http, home)
-                    if owner is None or isinstance(owner, Answer):
-                        return owner or await super().serve(http)
-                    home = owner
-                    continue
-                if await self._relay(http, body, link):
+                    if isinstance(owner, str):
+                        home = owner
+                        continue
+                    return _instead(http, owner or await super().serve(http))
+            except Overloaded as error:
+                return _instead(http, answers.overload(error))
+            match await self._relay(http, body, link):
+                case Relayed.WHOLE:
                     return None
-                lost = lost_answer(http.head, body)
-                if lost is not None:
-                    return lost
-        except Overloaded as error:
-            return answers.overload(error)
-        return answers.overload(
-            Overloaded("The process that has this session, call or task cannot be reached")
-        )
+                case Relayed.BEGUN:
+                    http, attempts = _Begun(http), _ATTEMPTS
+                case Relayed.UNSAID:
+                    lost = lost_answer(http.head, body)
+                    if lost is not None:
+                        return lost
+        why = "The process that has this session, call or task cannot be reached"
+        return _instead(http, answers.overload(Overloaded(why)))
 
     async def _find_owner(self, http: HttpRequest, ended: str) -> str | Answer | None:
         """Find who has a session of a process that has ended; take it over if nobody has.
@@ -188,15 +194,17 @@ class Front(Endpoint):
             owner = self._node.owner_of(session)
         return None if owner in {ended, self._node.home} else owner
 
-    async def _relay(self, http: HttpRequest, body: bytes, link: Link) -> bool:
-        """Have a request served over a link, and return whether that was not lost before anything was said."""
-        answered = True
+    async def _relay(self, http: HttpRequest, body: bytes, link: Link) -> Relayed:
+        """Have a request served over a link."""
+        relayed, head = Relayed.WHOLE, http.head  # if its client has gone
+        is_get_stream = head.verb == "GET" and head.path == self.options.path
+        goes_on = is_get_stream and head.headers.raw(b"last-event-id") is None
         with ForwardedRequest(link, _ask(self._number, http, body)) as forwarded:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(watch, http, nursery.cancel_scope)
-                answered = await relay(http, body, forwarded, self.budget)
+                relayed = await relay(http, body, forwarded, self.budget, goes_on=goes_on)
                 nursery.cancel_scope.cancel()
-        return answered
+        return relayed
 
 
 class _Read:
@@ -223,6 +231,36 @@ class _Read:
         """See `HttpRequest`."""
         await trio.lowlevel.checkpoint()
         return None if self._body is None or len(self._body) > limit else self._body
+
+
+class _Begun(_Read):
+    """An `HttpRequest` whose answer has begun, and is a stream that somebody else goes on with.
+
+    Args:
+        http: The request, which has no body.
+    """
+
+    def __init__(self, http: HttpRequest) -> None:
+        super().__init__(http, b"", None)
+        self.answer = self._answer
+        self.start_stream = self._go_on
+
+    async def _answer(self, reply: Answer) -> None:  # noqa: ARG002 - as `HttpRequest` has it
+        raise trio.BrokenResourceError("nobody can go on with this stream")
+
+    async def _go_on(self, headers: HeaderList) -> None:  # noqa: ARG002
+        await trio.lowlevel.checkpoint()
+
+
+def _instead(http: HttpRequest, answer: Answer | None) -> Answer | None:
+    """Return a whole answer to be written, if nothing was said yet.
+
+    Raises:
+        trio.BrokenResourceError: Something was.
+    """
+    if answer is not None and isinstance(http, _Begun):
+        raise trio.BrokenResourceError("nobody can go on with this stream")
+    return answer
 
 
 def _named(head: Head, options: HttpOptions) -> str | None:

@@ -1,5 +1,6 @@
 """Writes to a client what the process that serves its request says."""
 
+import enum
 from typing import Final
 
 import trio
@@ -21,7 +22,19 @@ from mcpbus.transports.response import HttpRequest
 _LOST: Final = "The process that served this has ended, or cannot be reached any more; whether it had an effect is not known"
 
 
-async def relay(http: HttpRequest, body: bytes, forwarded: ForwardedRequest, budget: Budget) -> bool:
+class Relayed(enum.Enum):
+    """How far an answer has got."""
+
+    WHOLE = "whole"
+    UNSAID = "unsaid"
+    """The link was lost before anything was said."""
+    BEGUN = "begun"
+    """The link was lost, and another process can go on."""
+
+
+async def relay(
+    http: HttpRequest, body: bytes, forwarded: ForwardedRequest, budget: Budget, *, goes_on: bool
+) -> Relayed:
     """Write an answer to its client as it comes.
 
     Args:
@@ -29,26 +42,26 @@ async def relay(http: HttpRequest, body: bytes, forwarded: ForwardedRequest, bud
         body: Its body.
         forwarded: The same, on its way to who serves it.
         budget: Where it is counted what waits for that, and for the client.
-
-    Returns:
-        Whether it was written; False if the link was lost before anything was said.
+        goes_on: Whether who serves it next can go on where the answer was lost.
 
     Raises:
         trio.BrokenResourceError: The client has gone; or the link was lost in the middle, and that cannot be said.
     """
-    answered = None
+    relayed = None
     with Entered(None, budget, len(body)):  # it is held until the answer has ended
-        answered = await _relay(http, body, forwarded, budget)
-    if answered is None:
+        relayed = await _relay(http, body, forwarded, budget, goes_on)
+    if relayed is None:
         raise trio.BrokenResourceError("too much is kept in memory, and for this request the most")
-    return answered
+    return relayed
 
 
-async def _relay(http: HttpRequest, body: bytes, forwarded: ForwardedRequest, budget: Budget) -> bool:
+async def _relay(
+    http: HttpRequest, body: bytes, forwarded: ForwardedRequest, budget: Budget, goes_on: bool
+) -> Relayed:
     try:
         kind, payload = await forwarded.next()
     except LinkLostError:
-        return False
+        return Relayed.UNSAID
     if kind == Kind.ANSWER:
         said = decode_answered(payload)
         with Entered(None, budget, len(said.body)):
@@ -60,10 +73,12 @@ async def _relay(http: HttpRequest, body: bytes, forwarded: ForwardedRequest, bu
         try:
             await _write_pieces(http, forwarded)
         except LinkLostError:
+            if goes_on:
+                return Relayed.BEGUN
             await _say_lost(http, body, headers)
     else:
         await http.answer(refusal(502, internal_error()))
-    return True
+    return Relayed.WHOLE
 
 
 async def _write_pieces(http: HttpRequest, forwarded: ForwardedRequest) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 import trio
 import trio.testing
-from several import at, open_buses, quiet
+from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
 
 from mcpbus.cluster import link, node
@@ -128,15 +128,53 @@ async def test_a_call_that_was_lost_with_its_link_says_so(autojump_clock):
         await quiet(buses)
 
 
-async def test_a_stream_that_was_lost_with_its_link_is_cut(autojump_clock):
+async def test_a_get_stream_goes_on_over_another_link(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):
         session = at(await probes[0].initialize(), probes[1])
         stream = await session.get().begun()
+        (owned,) = buses[0].sessions.values()
+        for number in range(7):  # more often than one request is asked anew
+            await quiet(buses)
+            await directory.cut()
+            await quiet(buses)
+            owned.notify("notifications/x", {"number": number})
         await quiet(buses)
-        await directory.cut()
+        told = [
+            message["params"]["number"] for message in stream.messages if message["method"].endswith("/x")
+        ]
+        assert told == list(range(7))
+        await session.delete().ended()
+        assert (await stream.ended()).complete
+
+
+async def test_a_get_stream_goes_on_with_who_takes_its_session_over(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        stream = await at(session, probes[1]).get().begun()
+        await quiet(buses)
+        await kill(buses[0], directory)
+        assert len(buses[1].sessions) == 1
+        buses[2].resource_updated("res://none")
+        buses[2].tools_changed()
+        assert (await stream.message())["method"] == "notifications/tools/list_changed"
+        await kill(buses[1], directory)
+        await quiet(buses)
+        assert (await at(session, probes[2]).request("ping").ended()).status == 200
+
+
+async def test_a_get_stream_that_nobody_can_go_on_with_is_cut(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        stream = await session.get().begun()
+        resumed = session.get(last_event_id="unknown")
+        assert (await resumed.ended()).status == 400
+        await quiet(buses)
+        buses[0].records.drop(next(iter(buses[0].sessions.values())))
+        await kill(buses[0], directory)
         await stream.wait_for(lambda: stream.aborted)
-        assert not next(iter(buses[0].sessions.values())).listening
 
 
 async def test_what_has_no_reply_is_said_again(autojump_clock):

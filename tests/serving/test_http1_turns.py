@@ -86,6 +86,16 @@ async def test_a_long_body_in_chunks_is_waited_for_by_a_task(size, autojump_cloc
         assert b"x" * 30_000 in (await client.answer())[2]
 
 
+async def test_what_is_wrong_with_a_body_is_not_said_before_who_serves_it_has_looked_at_its_head(
+    autojump_clock,
+):
+    async with open_house() as house:
+        client = await house.connect()
+        data = in_chunks(call("echo", text="hi")).replace(b"\r\n0\r\n\r\n", b"\r\nx\r\n")
+        await client.say(data.replace(b"/mcp", b"/lost"))
+        assert (await client.answer())[0] == 404
+
+
 @pytest.mark.parametrize("cut", [1, 500])
 async def test_chunks_that_are_none_end_the_connection_in_a_turn_too(cut, autojump_clock):
     async with open_house() as house:

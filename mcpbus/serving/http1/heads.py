@@ -63,10 +63,13 @@ class Heads:
         self._short = min(longest, SHORT_BYTES)
         remembering = functools.lru_cache(maxsize=MOST_ALIKE)
         self._recall_plain = remembering(functools.partial(read_head, longest=longest))
-        self.recall = functools.lru_cache(maxsize=MOST_RECALLED)(self.read)
+        self.recall = functools.lru_cache(maxsize=MOST_RECALLED)(self._read)
 
     def read(self, data: bytes) -> RequestHead:
         """Read a whole head, as `read_head`."""
+        return self._read(data) if len(data) > LONGEST_RECALLED else self.recall(data)
+
+    def _read(self, data: bytes) -> RequestHead:
         return self._read_like_others(data) or read_head(data, self.longest)
 
     def _read_like_others(self, data: bytes) -> RequestHead | None:

@@ -4,7 +4,7 @@ However the bytes were cut on their way, the same requests come out, or the same
 """
 
 from mcpbus.serving.http1.body import Body, Chunked, Sized
-from mcpbus.serving.http1.head import CHUNKED, RequestHead, find_fault
+from mcpbus.serving.http1.head import CHUNKED, RequestError, RequestHead, find_fault
 from mcpbus.serving.http1.heads import LONGEST_RECALLED, Heads
 
 _END = b"\r\n\r\n"
@@ -74,7 +74,10 @@ class Requests:
         if end < _END_BYTES or data[0] == _CR or self._data or self.body is not None:
             return None
         head = self._recall(data[:end]) if end <= LONGEST_RECALLED else self._heads.read(data[:end])
-        return (head, data[end:]) if head.length == len(data) - end else None
+        if head.length == len(data) - end:
+            return head, data[end:]
+        body = _take_chunks(data, end) if head.length == CHUNKED else None
+        return None if body is None else (head, body)
 
     def next_head(self) -> RequestHead | None:
         """Take the head of the next request, once the last one's body was taken; None if it has not come whole.
@@ -126,3 +129,13 @@ class Requests:
         rest = self._data[self._start :]
         self._data, self._start = b"", 0
         return rest
+
+
+def _take_chunks(data: bytes, start: int) -> bytes | None:
+    """Read a body in chunks that makes up the rest of some data; None if it does not, or is none."""
+    body = Chunked()
+    try:
+        piece, end = body.take(data, start)
+    except RequestError:
+        return None  # it is not said before it is known who serves the request
+    return piece if body.ended and end == len(data) else None

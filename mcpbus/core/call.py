@@ -151,14 +151,14 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             end: Ends it, where it has no actor of its own.
             asked: Bytes of the questions that its client is to come back with answers to.
         """
-        params = self.context.request.params
+        text = self.context.request.text
         if self.account is None:
-            if len(params) + asked <= _SHORT_BYTES:
+            if len(text) + asked <= _SHORT_BYTES:
                 return
             self.account = self.bus.budget.account(
                 "a call", lambda: self.cancel() or end(), owner=self.context.owner
             )
-        self.account.hold_now(weigh(params) + asked)
+        self.account.hold_now(weigh(text) + asked)
 
     @property
     def gives_up(self) -> bool:

@@ -91,7 +91,7 @@ def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
     try:
         if session is not None:
             session.touch()
-        size = len(request.params)
+        size = len(request.text)
         large = size >= LARGE_BYTES and not bus.budget.has_room(size) and _fits(bus, context)
         handler = bus.backend.begin(context)
         if handler is None:
@@ -122,7 +122,7 @@ def _failed(context: RequestContext, error: BaseException) -> ProtocolError:
 
 def _fits(bus: Hub, context: RequestContext) -> bool:
     """Return whether there may be a request that brings so much; raises what to answer if not."""
-    bus.budget.check(weigh(context.request.params), context.owner)
+    bus.budget.check(weigh(context.request.text), context.owner)
     return True
 
 

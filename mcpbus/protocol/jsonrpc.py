@@ -10,7 +10,7 @@ from typing import Annotated, Final, NoReturn, TypeAlias
 
 import msgspec
 
-from mcpbus.protocol.errors import ProtocolError, invalid_request, parse_error
+from mcpbus.protocol.errors import ProtocolError, invalid_params, invalid_request, parse_error
 
 RequestId: TypeAlias = int | str
 """Compared by type and value: `1` is not `"1"` (rule J-5). Python agrees once bool and float are kept out, and `decode` does that."""
@@ -37,11 +37,36 @@ class ErrorObject(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """A message that is owed an answer. `params` is a JSON object, `{}` if there was none."""
+    """A message that is owed an answer.
+
+    What reads a whole one in one go leaves its params where they are, in the text of it, for those who ask.
+    """
 
     id: RequestId
     method: str
-    params: msgspec.Raw = NO_PARAMS
+    _params: msgspec.Raw | None = NO_PARAMS
+    _text: bytes = b""
+
+    @property
+    def params(self) -> msgspec.Raw:
+        """A JSON object, `{}` if there was none.
+
+        Raises:
+            ProtocolError: -32602: they are nested so deeply that they can be read there, but not here.
+        """
+        if self._params is None:
+            try:
+                params = _envelopes.decode(self._text).params
+            except RecursionError:
+                raise invalid_params("the text is nested too deeply") from None
+            msgspec.structs.force_setattr(self, "_params", params)
+        assert self._params is not None  # noqa: S101 - they are there now
+        return self._params
+
+    @property
+    def text(self) -> bytes | msgspec.Raw:
+        """Its params, or as long as nobody asked for them the message that has them, which is a little longer."""
+        return self._text if self._params is None else self._params
 
 
 class Notification(msgspec.Struct, frozen=True, gc=False):

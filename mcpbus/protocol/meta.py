@@ -10,8 +10,8 @@ import msgspec
 from msgspec import UNSET
 
 from mcpbus.protocol.bounded_cache import BoundedCache
-from mcpbus.protocol.errors import invalid_params
-from mcpbus.protocol.jsonrpc import LONGEST_ID
+from mcpbus.protocol.errors import ProtocolError, invalid_params
+from mcpbus.protocol.jsonrpc import LONGEST_ID, NO_PARAMS, BoundedId, Request
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import MOST_OF_CLIENT, Implementation
@@ -77,7 +77,7 @@ NO_META: Final = Meta({})
 class Routing(msgspec.Struct, frozen=True, gc=False):
     """What routes a message: its `_meta`, and `params.name`, `params.uri` or `params.taskId` where they are strings.
 
-    A call brings arguments, and a retry answers and a state, which are kept as they came: UNSET where they did not.
+    A call brings arguments, and a retry answers and a state, which are kept as they came: `{}` or UNSET where they did not.
     """
 
     meta: Meta
@@ -86,7 +86,7 @@ class Routing(msgspec.Struct, frozen=True, gc=False):
     raw_responses: msgspec.Raw | msgspec.UnsetType = UNSET
     raw_state: msgspec.Raw | msgspec.UnsetType = UNSET
     task_id: str | None = None
-    arguments: msgspec.Raw | msgspec.UnsetType = UNSET
+    arguments: msgspec.Raw = NO_PARAMS
 
     def is_retry(self) -> bool:
         """Whether the request brings answers, or a state (rule V-5)."""
@@ -108,7 +108,7 @@ class _Common(msgspec.Struct, gc=False):
     name: str | None = None
     uri: str | None = None
     # What may be large is left as it is: not every method looks at it.
-    arguments: msgspec.Raw | msgspec.UnsetType = UNSET
+    arguments: msgspec.Raw = NO_PARAMS
     input_responses: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=UNSET, name="inputResponses")
     request_state: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=UNSET, name="requestState")
     task_id: str | None = msgspec.field(default=None, name="taskId")
@@ -122,10 +122,42 @@ class _Loose(_Common, gc=False):
     task_id: Any = msgspec.field(default=None, name="taskId")
 
 
+class _Message(msgspec.Struct, gc=False):
+    """A request as nearly all are: with params, and in order."""
+
+    jsonrpc: str
+    id: BoundedId
+    method: str
+    params: _Common
+    result: msgspec.Raw | msgspec.UnsetType = UNSET
+    error: msgspec.Raw | msgspec.UnsetType = UNSET
+
+
+_messages = msgspec.json.Decoder(_Message)
 _common = msgspec.json.Decoder(_Common)
 _loose = msgspec.json.Decoder(_Loose)
 _values = msgspec.json.Decoder()
 _remembered = BoundedCache[bytes, Meta]()
+
+
+def read_request(data: bytes) -> tuple[Request, Routing] | None:
+    """Read a request and what routes it in one go.
+
+    Args:
+        data: As for `decode`.
+
+    Returns:
+        What `decode` and `read_routing` return; None if the message is something else, or if something is wrong with it.
+    """
+    try:
+        if not data.isascii():
+            data.decode()  # as `decode` does
+        message = _messages.decode(data)
+        if message.jsonrpc != "2.0" or message.result is not UNSET or message.error is not UNSET:
+            return None
+        return Request(message.id, message.method, None, data), _route(message.params)
+    except (UnicodeError, msgspec.DecodeError, RecursionError, ProtocolError):
+        return None
 
 
 def read_routing(params: msgspec.Raw) -> Routing:
@@ -142,11 +174,14 @@ def read_routing(params: msgspec.Raw) -> Routing:
             common.name, common.uri, common.task_id = (
                 text if isinstance(text, str) else None for text in (common.name, common.uri, common.task_id)
             )
-        meta = NO_META if common.meta is UNSET else _read_meta(bytes(common.meta))
+        return _route(common)
     except (msgspec.DecodeError, RecursionError) as fault:
         raise invalid_params(f"{fault} - at `params`") from None
+
+
+def _route(common: _Common) -> Routing:
     return Routing(
-        meta,
+        NO_META if common.meta is UNSET else _read_meta(bytes(common.meta)),
         common.name,
         common.uri,
         common.input_responses,

@@ -54,7 +54,7 @@ from mcpbus.protocol.jsonrpc import (
     Undecodable,
     decode,
 )
-from mcpbus.protocol.meta import Routing, read_routing
+from mcpbus.protocol.meta import Routing, read_request, read_routing
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import LATEST, Era
 
@@ -266,12 +266,18 @@ class Exchange(Generic[SessionT]):
         """
         identity: RequestId | None = None
         try:
-            message = decode(body)
-            if isinstance(message, Request):
+            message: Request | Notification | Response
+            read = read_request(body)
+            if read is not None:
+                message, routing = read
                 identity = message.id
-            elif isinstance(message, Response):
-                return self._judge_response(head.headers, message, principal)
-            routing = read_routing(message.params)
+            else:
+                message = decode(body)
+                if isinstance(message, Request):
+                    identity = message.id
+                elif isinstance(message, Response):
+                    return self._judge_response(head.headers, message, principal)
+                routing = read_routing(message.params)
             if mirrored_headers.claims_modern(head.headers, routing):
                 return self._judge_modern(head.headers, message, routing, principal)
             return self._judge_legacy(head.headers, message, routing, principal)

@@ -82,6 +82,7 @@ class Endpoint:
         self.websockets = WebSockets(bus, self.exchange, self._refusals)
         self._proxied = self.exchange.proxies is not None
         self._auth = auth
+        self._longest = options.max_body_bytes
         self._authenticates = bus.backend.authenticate is not None
         self._bus = bus
         self._backend = bus.backend
@@ -104,7 +105,7 @@ class Endpoint:
     @property
     def max_body_bytes(self) -> int:
         """The longest body of a request that is served."""
-        return self.options.max_body_bytes
+        return self._longest
 
     def cors_headers(self, head: Head) -> HeaderList:
         """Return the fields that a shell adds to the answer, whatever it is."""
@@ -130,7 +131,7 @@ class Endpoint:
 
         Args:
             head: The request before its body.
-            body: The whole of it, as long as its Content-Length says.
+            body: The whole of it.
             outlet: Who writes the answer if it comes on a stream.
             cleared: Whether `clears` was true of this very head.
 
@@ -138,11 +139,15 @@ class Endpoint:
             The whole answer. Otherwise the outlet is given it, or the stream on which it comes; an eager task waits, and whoever
             runs the task that `outlet.scope` encloses has to finish it, or to leave that task if it has been cancelled.
         """
-        if not cleared:
+        if (
+            cleared and len(body) <= self._longest
+        ):  # of a body in chunks the head does not tell how long it is
+            serve = self._post
+        else:
             verdict = self._judge(head)
             if isinstance(verdict, Answer):
                 return self._refuse(verdict, head, outlet.peer)
-        serve = self._post if cleared else self._judge_and_serve
+            serve = self._judge_and_serve
         auth = self._auth
         if auth is not None:
             found = auth.recall(head, outlet.peer)

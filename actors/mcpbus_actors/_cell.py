@@ -13,7 +13,7 @@ from mcpbus_actors._address import Address, Stopped
 from mcpbus_actors._errors import LifecycleError, wrong_thread
 from mcpbus_actors._life import Life, Services, Strategy
 from mcpbus_actors._lifecycle import RUNNING, STARTED, STARTING, STOPPED, STOPPING, TRANSITIONS
-from mcpbus_actors._mailbox import CAPACITY, Actor, added, removed
+from mcpbus_actors._mailbox import CAPACITY, Actor, added
 from mcpbus_actors._messages import StopReason
 from mcpbus_actors._tasks import Task
 from mcpbus_actors._timers import Timer
@@ -146,12 +146,6 @@ class Cell(Life[M]):
         self._watching = added(self._watching, address)
 
     @trio.lowlevel.enable_ki_protection
-    def unwatch(self, address: Address[Any]) -> None:
-        """Watch no longer. A `Stopped` that is on its way still arrives."""
-        self._watching = removed(self._watching, address)
-        address._mailbox.remove_watcher(self)
-
-    @trio.lowlevel.enable_ki_protection
     def stop(self, reason: StopReason | None = None) -> None:
         """End this actor: its address refuses from now on, and nothing is handled after this turn.
 
@@ -165,22 +159,6 @@ class Cell(Life[M]):
         """
         self.system.dispatcher.check_thread()
         _ending.ask_to_stop(self.address, reason or StopReason.STOPPED)
-
-    @trio.lowlevel.enable_ki_protection
-    def stop_child(self, address: Address[Any]) -> None:
-        """End a child and all below it; harmless if it has ended.
-
-        Raises:
-            ValueError: It is not a child of this actor.
-            RuntimeError: Called from a thread that trio does not run in.
-        """
-        self.system.dispatcher.check_thread()
-        child = address._mailbox
-        if child._state is STOPPED:
-            return
-        if child not in (self._children or ()):
-            raise ValueError(f"{address.name} is not a child of {self.address.name}")
-        _ending.ask_to_stop(address, StopReason.PARENT)
 
     def on_stop(self, callback: Callable[[StopReason], object]) -> None:
         """Call back once when this instance ends in any way, also when ``handle`` raised.

@@ -52,7 +52,6 @@ class Scripted:
         self.swarm = swarm
         self.dead = False
         self.at_work = False
-        self.children: list[actors.Address[Any]] = []
         self.tasks: list[actors.Task] = []
         self.timers: list[actors.Timer] = []
         self.asks: list[actors.Ask[Any]] = []
@@ -98,20 +97,12 @@ class Scripted:
     def spawn_(self, strategy: str, capacity: int) -> None:
         if not self.cell.address.stopped and len(self.swarm.addresses) < 30:
             child = self.cell.spawn(Scripted, self.swarm, capacity=capacity, strategy=STRATEGIES[strategy])
-            self.children.append(child)
             self.swarm.addresses.append(child)
-
-    def stop_child_(self, index: int) -> None:
-        if self.children:
-            self.cell.stop_child(self.children[index % len(self.children)])
 
     def watch_(self, index: int) -> None:
         other = self.swarm.pick(index)
         if other is not self.cell.address and not self.cell.address.stopped:
             self.cell.watch(other)
-
-    def unwatch_(self, index: int) -> None:
-        self.cell.unwatch(self.swarm.pick(index))
 
     def register_(self, name: str) -> None:
         registry = self.cell.system.registry

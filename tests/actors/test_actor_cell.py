@@ -53,38 +53,12 @@ async def test_a_deep_tree_ends_without_recursion():
         assert system.statistics().actors == 1
 
 
-async def test_stop_child_stops_only_ones_own():
+async def test_watching_tells_the_end_once():
     async with stage() as (system, probe, _):
-        child = []
-
-        def spawn(recorder):
-            child.append(recorder.cell.spawn(Recorder))
-
-        def stop_it(recorder):
-            recorder.cell.stop_child(child[0])
-            recorder.cell.stop_child(child[0])
-            with pytest.raises(ValueError, match="not a child"):
-                recorder.cell.stop_child(probe.address)
-
-        parent = system.spawn(Recorder)
-        parent.tell(spawn)
-        probe.watch(child[0])
-        parent.tell(stop_it)
-        parent.tell(stop_it)  # by now it has ended
-        assert not parent.stopped
-        assert probe.messages == [actors.Stopped(child[0], StopReason.PARENT)]
-
-
-async def test_watching_tells_the_end_once_and_unwatching_does_not():
-    async with stage() as (system, probe, _):
-        watched, forgotten = system.spawn(Recorder), system.spawn(Recorder)
+        watched = system.spawn(Recorder)
         probe.watch(watched)
         probe.watch(watched)
-        probe.watch(forgotten)
-        probe._cell.unwatch(forgotten)
-        probe._cell.unwatch(forgotten)
         watched.tell(stop)
-        forgotten.tell(stop)
         assert probe.messages == [actors.Stopped(watched, StopReason.STOPPED)]
         assert not probe._cell._watching
 

@@ -164,7 +164,7 @@ async def nothing():
 def watch_one_end(recorder):
     child = recorder.cell.spawn(Recorder)
     recorder.cell.watch(child)
-    recorder.cell.stop_child(child)
+    recorder.cell.system.stop(child)
 
 
 ACCOUNTS = {

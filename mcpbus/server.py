@@ -3,7 +3,14 @@
 import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack
 
@@ -43,6 +50,9 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
 
 Lifespan: TypeAlias = Callable[["Server[Any]"], AbstractAsyncContextManager[StateT]]
 
+
+LOADING: ContextVar[str | None] = ContextVar("mcpbus loading", default=None)
+"""The file or module that the command line imports a server from, while it does."""
 
 _NOT_OPEN = "it is not open; server.run(), server.serve() and server.open() open it"
 
@@ -109,6 +119,7 @@ class Server(Definition, Generic[StateT]):
         check_functions(lifespan=lifespan)
         _check_lifespan(lifespan)
         check_lists(middleware=middleware)
+        _check_middleware(middleware)
         super().__init__(
             name,
             version=version,
@@ -385,6 +396,10 @@ class Server(Definition, Generic[StateT]):
             ServingError: It cannot be served, such as on an address that is in use.
             RuntimeError: It is called within a trio program.
         """
+        if (place := LOADING.get()) is not None:
+            raise RuntimeError(
+                f"server.run() is called while {place} is imported: write if __name__ == '__main__': above it"
+            )
         if trio.lowlevel.in_trio_run():
             raise RuntimeError(
                 "server.run() starts trio itself: in a trio program write await server.serve()"
@@ -465,12 +480,51 @@ async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 def _check_lifespan(lifespan: Any) -> None:
-    """Refuse a lifespan that is no context manager.
+    """Refuse a lifespan that is no async context manager of a server.
 
     Raises:
         TypeError: the message says what to write.
     """
-    if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
+    if lifespan is None:
+        return
+    if isinstance(lifespan, AbstractAsyncContextManager | AbstractContextManager):
         raise TypeError(
-            f"lifespan is an async context manager: write @contextlib.asynccontextmanager above {lifespan.__name__}"
+            "lifespan is the function, and is called for each opening: write it without parentheses"
         )
+    name, bare = getattr(lifespan, "__name__", "lifespan"), inspect.unwrap(lifespan)
+    if bare is lifespan and (inspect.isasyncgenfunction(bare) or inspect.isgeneratorfunction(bare)):
+        raise TypeError(
+            f"lifespan is an async context manager: write @contextlib.asynccontextmanager above {name}"
+        )
+    if inspect.isgeneratorfunction(bare):
+        raise TypeError(
+            f"lifespan is asynchronous: write async def {name}, and @contextlib.asynccontextmanager above it"
+        )
+    if inspect.iscoroutinefunction(bare):
+        raise TypeError(
+            f"lifespan yields what handlers share: have {name} yield, and write @contextlib.asynccontextmanager above it"
+        )
+    try:
+        inspect.signature(lifespan).bind(None)
+    except TypeError:
+        raise TypeError(f"lifespan is given the server: write {name}(server)") from None
+
+
+def _check_middleware(middleware: Sequence[Any]) -> None:
+    """Refuse what cannot be called and awaited.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    for each in middleware:
+        name = getattr(each, "__name__", None)
+        if inspect.isclass(each):
+            raise TypeError(f"middleware is an object that is called, not its class: write {name}()")
+        if not callable(each):
+            raise TypeError(f"middleware is a list of async functions, in which {each!r} is none")
+        if (
+            inspect.isfunction(each)
+            and name != "<lambda>"
+            and not inspect.iscoroutinefunction(inspect.unwrap(each))
+        ):
+            raise TypeError(f"middleware is awaited: write async def {name}")

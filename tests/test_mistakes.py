@@ -4,7 +4,8 @@ import asyncio
 import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -18,6 +19,10 @@ Elsewhere = type("Context", (), {"__module__": "mcp.server.fastmcp"})
 
 
 def plain(city: str) -> str:
+    return city
+
+
+def wants_more(name: str, city: str, country: str) -> str:
     return city
 
 
@@ -37,6 +42,31 @@ async def foreign_context(ctx: Elsewhere) -> str: ...
 async def opaque(where: socket.socket) -> str: ...
 async def generator_lifespan(server):
     yield
+
+
+@contextmanager
+def plain_lifespan(server):
+    yield
+
+
+async def lifespan_without_yield(server): ...
+
+
+@asynccontextmanager
+async def lifespan_without_server():
+    yield
+
+
+@asynccontextmanager
+async def right_lifespan(server):
+    yield
+
+
+async def middleware(invocation, call_next): ...
+
+
+class Timing:
+    async def __call__(self, invocation, call_next): ...
 
 
 def plain_authenticate(head):
@@ -86,6 +116,14 @@ REGISTERING = {
         "write from mcpbus import Context",
     ),
     "a type without JSON": (lambda s: s.tool(opaque), "<class 'socket.socket'> is nothing that JSON can say"),
+    "a variable that the function does not take": (
+        lambda s: s.resource("x://{town}/{city}")(plain),
+        "resource 'x://{town}/{city}': the function takes no 'town', which the URI has; give it a parameter town",
+    ),
+    "a parameter that the URI does not have": (
+        lambda s: s.resource("x://{name}/{city}")(wants_more),
+        "the URI has no 'country', which the function takes; write {country} into the URI",
+    ),
     "a name twice": (lambda s: (s.tool(plain), s.tool(plain)), "give this one another name"),
     "a misspelt option": (
         lambda s: s.tool(descripton="")(plain),
@@ -125,6 +163,34 @@ MAKING = {
     "a lifespan without its decorator": (
         used(lifespan=generator_lifespan),
         "write @contextlib.asynccontextmanager above generator_lifespan",
+    ),
+    "a plain lifespan": (
+        used(lifespan=plain_lifespan),
+        "lifespan is asynchronous: write async def plain_lifespan, and @contextlib.asynccontextmanager above it",
+    ),
+    "a lifespan that does not yield": (
+        used(lifespan=lifespan_without_yield),
+        "have lifespan_without_yield yield, and write @contextlib.asynccontextmanager above it",
+    ),
+    "a lifespan that takes nothing": (
+        used(lifespan=lifespan_without_server),
+        "lifespan is given the server: write lifespan_without_server(server)",
+    ),
+    "a lifespan that is called": (
+        lambda s: Server("s", lifespan=right_lifespan(s)),
+        "lifespan is the function, and is called for each opening: write it without parentheses",
+    ),
+    "a plain middleware": (
+        used(middleware=[plain]),
+        "middleware is awaited: write async def plain",
+    ),
+    "the class of a middleware": (
+        used(middleware=[Timing]),
+        "middleware is an object that is called, not its class: write Timing()",
+    ),
+    "a name for a middleware": (
+        used(middleware=["timing"]),
+        "middleware is a list of async functions, in which 'timing' is none",
     ),
     "one middleware": (used(middleware=plain), "middleware is a list: write middleware=[...]"),
     "one secret": (
@@ -187,7 +253,12 @@ def test_a_mistake_gets_one_sentence_that_says_what_to_write(mistake, sentence):
 
 
 def test_what_is_right_is_taken():
-    server = Server("s", authenticate=lambda head: asyncio.sleep(0))
+    server = Server(
+        "s",
+        authenticate=lambda head: asyncio.sleep(0),
+        lifespan=right_lifespan,
+        middleware=[middleware, Timing(), partial(middleware), lambda call, call_next: call_next(call)],
+    )
     server.add_tool(Weather().forecast)
     server.tool(staticmethod(plain))
     server.tool(Weather.here)

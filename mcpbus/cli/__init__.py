@@ -11,6 +11,7 @@ import click
 
 from mcpbus import __version__
 from mcpbus.cli.calling import call
+from mcpbus.cli.explaining import ExplainingGroup
 from mcpbus.cli.inspecting import inspect, list_
 from mcpbus.cli.installing import install
 from mcpbus.cli.logs import log_options
@@ -199,7 +200,7 @@ def _http_options(command: _Command) -> _Command:
     return command
 
 
-@click.group(context_settings={"auto_envvar_prefix": "MCPBUS"})
+@click.group(cls=ExplainingGroup, context_settings={"auto_envvar_prefix": "MCPBUS"})
 @click.version_option(__version__)
 def main() -> None:
     """Serve the Model Context Protocol over a bus of actors.

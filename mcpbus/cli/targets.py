@@ -11,7 +11,7 @@ from types import ModuleType
 import click
 from click.shell_completion import CompletionItem
 
-from mcpbus.server import Server
+from mcpbus.server import LOADING, Server
 
 
 def load_server(target: str) -> Server:
@@ -78,10 +78,12 @@ def _servers(module: ModuleType, place: str) -> dict[str, Server]:
 def _load(place: str) -> ModuleType:
     if not place:
         raise LookupError("it names neither a file nor a module: write one, such as weather.py or weather")
-    with redirect_stdout(sys.stderr):
-        if is_file(place):
-            return _load_file(Path(place))
-        return _load_module(place)
+    token = LOADING.set(place)
+    try:
+        with redirect_stdout(sys.stderr):
+            return _load_file(Path(place)) if is_file(place) else _load_module(place)
+    finally:
+        LOADING.reset(token)
 
 
 def _load_file(file: Path) -> ModuleType:

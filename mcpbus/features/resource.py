@@ -200,10 +200,13 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
 
 def _check_variables(template: Template, signature: Signature) -> None:
     taken = {parameter.name for parameter in signature.parameters}
-    if taken != template.variables:
+    for name in sorted(template.variables - taken):
         raise RegistrationError(
-            f"{signature.owner}: the template has the variables {sorted(template.variables)}, "
-            f"the function takes {sorted(taken)}; they must be the same"
+            f"{signature.owner}: the function takes no {name!r}, which the URI has; give it a parameter {name}"
+        )
+    for name in sorted(taken - template.variables):
+        raise RegistrationError(
+            f"{signature.owner}: the URI has no {name!r}, which the function takes; write {{{name}}} into the URI"
         )
     for parameter in signature.parameters:
         if parameter.required and parameter.name in template.optional:

@@ -140,12 +140,12 @@ def _take_over() -> Iterator[tuple[int, int]]:
             raise StdioClosedError(
                 f"standard {name} is closed, and a server on stdio needs both: start it with pipes, or serve it over HTTP"
             )
-    sys.stdout.flush()
     stdin, stdout = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null if sys.__stderr__ is None else 2, 1)
     os.close(null)
+    sys.stdout.flush()  # what the program has printed before, which no client could read, goes to standard error
     try:
         yield stdin, stdout
     finally:

@@ -146,8 +146,8 @@ def test_a_prompt_whose_argument_no_text_can_become_is_refused(server):
     ("uri", "function", "options", "message"),
     [
         ("x://a", lambda a: "", {}, "a fixed URI has no variables"),
-        ("x://{a}", lambda: "", {}, "must be the same"),
-        ("x://{a}", lambda a, b=1: "", {}, "must be the same"),
+        ("x://{a}", lambda: "", {}, "takes no .a., which the URI has"),
+        ("x://{a}", lambda a, b=1: "", {}, "has no .b., which the function takes"),
         ("x://{?a}", lambda a: "", {}, "give it a default"),
         ("x://{a}", lambda a: "", {"size": 3}, "a template has no size"),
         ("x://a", lambda: "", {"unsafe_paths": True}, "a fixed URI has no variables for which unsafe_paths"),

@@ -41,8 +41,6 @@ async def _find_metadata(web: Web, issuer: str) -> dict[str, Any]:
         except UnavailableError as error:
             failure = error
             continue
-        if document is None:
-            continue
         if document.get("issuer") == issuer:
             return document
         failure = UnavailableError(f"{place} is the metadata of another issuer")

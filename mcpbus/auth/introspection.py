@@ -10,7 +10,7 @@ from mcpbus.auth.addresses import read_address
 from mcpbus.auth.discovery import find_endpoint
 from mcpbus.auth.jwt import check_claims, read_audience, read_principal
 from mcpbus.auth.question import Question
-from mcpbus.auth.verifier import InvalidTokenError, UnavailableError, Verified
+from mcpbus.auth.verifier import InvalidTokenError, Verified
 from mcpbus.auth.web import HttpxWeb, Web, ask
 
 BELIEVED_SECONDS: Final = 60.0
@@ -89,9 +89,6 @@ class IntrospectionVerifier:
                     address = await find_endpoint(self.web, self.issuer, "introspection_endpoint")
                     self._address = address
                 form = {"token": token, "token_type_hint": "access_token"}
-                claims = await ask(self.web, "POST", address, form, self._login)
+                return await ask(self.web, "POST", address, form, self._login)
         finally:
             del self._asking[token]
-        if claims is None:
-            raise UnavailableError(f"{address} answered 404")
-        return claims

@@ -44,7 +44,6 @@ class Keys:
         self._address = address
         self._web = web
         self._run: trio.lowlevel.TrioToken | None = None
-        self._begin_anew()
 
     def _begin_anew(self) -> None:
         self._keys: Sequence[Key] | None = None
@@ -116,10 +115,7 @@ class Keys:
     async def _ask(self) -> Sequence[Key]:
         web = self._web()
         address = self._address or await find_endpoint(web, self._issuer, "jwks_uri")
-        document = await ask(web, "GET", address)
-        if document is None:
-            raise UnavailableError(f"{address} answered 404")
-        entries = document.get("keys")
+        entries = (await ask(web, "GET", address)).get("keys")
         if not isinstance(entries, list):
             raise UnavailableError(f"{address} has no keys")
         return [key for entry in entries[:MOST_KEYS] if (key := read_key(entry)) is not None]

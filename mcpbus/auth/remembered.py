@@ -28,7 +28,8 @@ class RememberedTokens:
     def find(self, credentials: bytes, now: float) -> Verified | None:
         """Return what is known of the token in an Authorization field, as long as that may be believed."""
         recent = self._recent.get(id(credentials))
-        if recent is not None and recent[0] is credentials and now < recent[1].until:
+        # As long as it is kept there, nothing else has its id.
+        if recent is not None and now < recent[1].until:
             return recent[1]
         digest = sha256(credentials).digest()
         found = self._known.get(digest)

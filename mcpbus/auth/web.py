@@ -71,19 +71,14 @@ class HttpxWeb:
 
 async def ask(
     web: Web, verb: str, url: str, form: Mapping[str, str] | None = None, login: tuple[str, str] | None = None
-) -> dict[str, Any] | None:
-    """Make a request that is answered with a JSON object; see `Web`.
-
-    Returns:
-        The object; None if there is nothing at this address (404).
+) -> dict[str, Any]:
+    """Make a request, and return the JSON object with which it is answered; see `Web`.
 
     Raises:
         UnavailableError: There is no answer in time, or it is no such object.
     """
     with trio.move_on_after(SECONDS):
         status, body = await web.request(verb, url, form, login)
-        if status == 404:
-            return None
         if status != 200:
             raise UnavailableError(f"{url} answered {status}")
         try:

@@ -76,6 +76,7 @@ BAD = {
     "a plus": (lambda i: respelt(i, "+"), NO_TOKEN),
     "a slash": (lambda i: respelt(i, "/"), NO_TOKEN),
     "a tilde": (lambda i: respelt(i, "~"), NO_TOKEN),
+    "tildes more": (lambda i: i.token("ada", GOOD) + "~~~~", NO_TOKEN),
     "a header that is a list": (lambda _: made(b"[]"), NO_TOKEN),
     "a header that is a number": (lambda _: made(b"1"), NO_TOKEN),
     "a header that is no JSON": (lambda _: made(b"\xff"), NO_TOKEN),

@@ -43,7 +43,9 @@ class Asking:
         return "good"
 
 
-async def test_nobody_is_asked_before_the_first_token_comes_and_a_thousand_at_once_ask_once(autojump_clock):
+async def test_nobody_is_asked_before_the_first_token_comes_and_a_thousand_at_once_ask_once(
+    autojump_clock, caplog
+):
     async with guarded() as it:
         await trio.sleep(HOUR)
         assert it.issuer.asked == []
@@ -58,6 +60,7 @@ async def test_nobody_is_asked_before_the_first_token_comes_and_a_thousand_at_on
                 nursery.start_soon(send, number)
         assert answers == [200] * 1000
         assert it.issuer.asked == [METADATA, KEYS]
+        assert [record for record in caplog.records if record.name == "mcpbus.auth"] == []
 
 
 async def test_who_asks_first_may_leave_and_the_others_get_the_keys(autojump_clock):
@@ -74,8 +77,10 @@ async def test_keys_are_fetched_again_after_an_hour_and_nobody_waits_for_that(au
     ask = Asking(issuer)
     assert await ask() == "good"
     await trio.sleep(HOUR - 1)
-    assert (await ask(), fetches(issuer)) == ("good", 1)
-    await trio.sleep(2)
+    assert await ask() == "good"
+    await trio.sleep(0.5)
+    assert fetches(issuer) == 1
+    await trio.sleep(1)
     issuer.delay = 5
     before = trio.current_time()
     assert [await ask() for _ in range(10)] == ["good"] * 10
@@ -230,6 +235,25 @@ async def test_metadata_is_looked_for_at_each_place(url, autojump_clock):
         assert issuer.asked == [*PLACES[url][: number + 1], f"{url}/keys"]
 
 
+@pytest.mark.parametrize("url", PLACES)
+async def test_metadata_that_is_nowhere_is_looked_for_once_at_each_place(url, autojump_clock, caplog):
+    issuer = Issuer(url)
+    issuer.answers = dict.fromkeys(PLACES[url], (404, b""))
+    assert await Asking(issuer)() == "perhaps"
+    assert issuer.asked == PLACES[url]
+    assert f"{PLACES[url][-1]} answered 404" in caplog.text
+
+
+@pytest.mark.parametrize("address", ["", ', "jwks_uri": 7', ', "jwks_uri": null'])
+async def test_metadata_that_does_not_say_where_the_keys_are_is_told_in_the_log(
+    address, autojump_clock, caplog
+):
+    issuer = Issuer()
+    issuer.answers[METADATA] = 200, f'{{"issuer": "https://issuer.test"{address}}}'.encode()
+    assert await Asking(issuer)() == "perhaps"
+    assert "the metadata of https://issuer.test has no jwks_uri" in caplog.text
+
+
 async def test_where_the_keys_are_may_be_said(autojump_clock):
     issuer = Issuer()
     assert await Asking(issuer, jwks_uri=KEYS)() == "good"
@@ -328,6 +352,10 @@ async def test_a_dead_issuer_is_told_in_the_log_now_and_then(autojump_clock, cap
         for _ in range(20):
             assert (await it.send("modern", it.issuer.bearer("ada", GOOD))).status == 503
         assert caplog.text.count("tokens cannot be verified") == 1
+        for seconds, told in ((29.9, 1), (0.1, 2), (29.9, 2)):
+            await trio.sleep(seconds)
+            await it.send("modern", it.issuer.bearer("ada", GOOD))
+            assert caplog.text.count("tokens cannot be verified") == told
         assert challenge_of(await it.send("modern", bearing("abc")))["error"] == "invalid_token"
 
 

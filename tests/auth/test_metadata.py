@@ -133,6 +133,22 @@ def test_a_path_that_has_to_be_encoded_is_compared_as_it_is():
 
 
 @pytest.mark.parametrize(
+    ("path", "endpoint", "place", "found"),
+    [
+        ("/mcp", "/mcp", "/tools/mcp", True),
+        ("/tools/files", "/mcp", "/tools/files", True),
+        ("/tools/files", "/mcp", "/tools/mcp", True),
+        ("/tools/files", "/mcp", "/files", False),
+        ("/tools/files", "/mcp", "/other/mcp", False),
+    ],
+)
+def test_a_mount_stands_before_the_path_and_may_be_named_or_not(path, endpoint, place, found):
+    metadata = ResourceMetadata(b"{}", path, HttpOptions(path=endpoint))
+    head = Head("GET", f"/.well-known/oauth-protected-resource{place}", Headers(()), root="/tools")
+    assert metadata.is_place(head) is found
+
+
+@pytest.mark.parametrize(
     ("resource", "host", "status"),
     [
         ("https://mcp.example.com/mcp", "mcp.example.com", 401),

@@ -161,6 +161,18 @@ async def test_where_to_ask_may_be_said(autojump_clock):
     assert issuer.asked == [issuer.introspection_endpoint]
     with pytest.raises(ValueError, match="address is"):
         introspecting(issuer, address="http://elsewhere.example")
+    with pytest.raises(ValueError, match="issuer is"):
+        introspecting(Issuer("http://elsewhere.example"), address=issuer.introspection_endpoint)
+
+
+async def test_where_to_ask_is_found_out_once_and_what_is_said_is_the_principals(autojump_clock):
+    issuer = Issuer()
+    verifier = introspecting(issuer)
+    for subject in ("ada", "bob"):
+        found = await verifier.verify(issuer.token(subject, lifetime=100), RESOURCE, issuer.now())
+        assert (found.principal.subject, found.principal.expires) == (subject, int(issuer.now() + 100))
+    [_, *questions] = issuer.asked
+    assert questions == [issuer.introspection_endpoint] * 2
 
 
 async def test_signed_tokens_and_others_are_taken_beside_each_other(autojump_clock):
@@ -346,12 +358,40 @@ def test_what_was_not_asked_for_longest_is_forgotten_first():
     assert known.find(b"1", 0) is None
 
 
+def test_what_is_remembered_is_believed_until_then_and_not_at_that_moment():
+    known, token = RememberedTokens(), b"Bearer x"
+    known.keep(token, some(100.0))
+    # The second time it is the very same object, which is found without a digest.
+    assert [known.find(token, now) is not None for now in (99.9, 99.9, 100.0)] == [True, True, False]
+    known.keep(token, some(100.0))
+    assert known.find(bytes(bytearray(token)), 100.0) is None
+
+
+def test_of_those_who_come_again_and_again_some_are_at_hand():
+    known, token = RememberedTokens(), b"Bearer x"
+    known.keep(token, some())
+    copies = [bytes(bytearray(token)) for _ in range(2000)]
+    for copy in copies:
+        assert known.find(copy, 0.0) is not None
+        assert 0 < len(known._recent) <= 1024
+    assert len(known) == 1
+
+
 def test_long_tokens_are_fewer():
     known = RememberedTokens()
     long = 16_000
     for number in range(2000):
         known.keep(b"%d" % number + b"x" * long, some())
     assert len(known) == MOST_BYTES // (long + 4)
+
+
+def test_as_much_is_remembered_as_there_is_room_for():
+    known = RememberedTokens()
+    for character in b"xy":
+        known.keep(bytes([character]) * (MOST_BYTES // 2), some())
+    assert len(known) == 2
+    known.keep(b"z", some())
+    assert len(known) == 2
 
 
 def test_what_was_kept_twice_counts_once():

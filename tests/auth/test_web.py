@@ -28,6 +28,8 @@ async def app(scope, receive, send):
     match scope["path"]:
         case "/long":
             answer = b" " * (LONGEST_DOCUMENT + 1)
+        case "/longest":
+            answer = b"{}".ljust(LONGEST_DOCUMENT)
         case "/10-MB":
             answer = b" " * 10_000_000
         case "/packed":
@@ -62,6 +64,10 @@ async def test_a_document():
         "application/json",
         False,
     )
+
+
+async def test_a_document_may_be_as_long_as_that():
+    assert await asked("/longest") == {}
 
 
 async def test_a_question_with_a_login():

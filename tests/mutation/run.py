@@ -73,7 +73,10 @@ CORE = sorted(
     + _RULES
 )
 TESTS = [
-    *(f"tests/{name}" for name in ("actors", "bus", "asking", "transport", "tasks", "stores", "properties")),
+    *(
+        f"tests/{name}"
+        for name in ("actors", "auth", "bus", "asking", "transport", "tasks", "stores", "properties")
+    ),
     "tests/serving/test_isolation.py",
     "tests/test_blocked.py",
     "tests/test_standard_error.py",

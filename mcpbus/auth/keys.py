@@ -128,7 +128,6 @@ def read_key(entry: Any) -> Key | None:
     if public is None or (kind == "RSA" and len(str(entry.get("n"))) < _RSA_LENGTH):
         return None
     try:
-        key = public.import_key({**entry})
+        return public.import_key({**entry})
     except (JoseError, ValueError, TypeError, KeyError, ArithmeticError):
         return None
-    return key if key.get("use") in (None, "sig") else None

@@ -57,7 +57,7 @@ DOORS = {
     "hpack": ["mcpbus.serving.http2.fields"],
     "httptools": ["serving", "mcpbus.testing.over_http1"],
     "hypercorn": ["serving"],
-    "hyperframe": ["mcpbus.serving.http2.protocol"],
+    "hyperframe": ["mcpbus.serving.http2.incoming", "mcpbus.serving.http2.protocol"],
     "joserfc": ["mcpbus.auth", "mcpbus.auth.jwt", "mcpbus.auth.keys", "mcpbus.testing.issuer"],
     "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
     "msgspec": ["*"],
@@ -85,7 +85,7 @@ PURE = [
     *[f"mcpbus.serving.http1.{part}" for part in ("body", "encoder", "head", "parser")],
     *[
         f"mcpbus.serving.http2.{part}"
-        for part in ("events", "fields", "frames", "head", "protocol", "token_bucket")
+        for part in ("events", "fields", "frames", "head", "incoming", "protocol", "token_bucket")
     ],
     *[f"mcpbus.serving.websocket.{part}" for part in ("frames", "handshake")],
 ]

@@ -14,7 +14,7 @@ from peers import head_of
 
 from mcpbus.serving import Counters
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun
-from mcpbus.serving.http2.fields import FieldDecoder, FieldEncoder
+from mcpbus.serving.http2.fields import FieldDecoder, encode_fields
 from mcpbus.serving.http2.head import Heads
 from mcpbus.serving.http2.protocol import Protocol
 from mcpbus.serving.http2.token_bucket import BURST, RATE, TokenBucket
@@ -107,7 +107,7 @@ def test_a_client_may_change_the_size_of_its_table_as_it_likes(sizes):
 )
 def test_what_is_no_field_is_not_said(field):
     with pytest.raises(ValueError, match="cannot be a header field"):
-        FieldEncoder().encode([field])
+        encode_fields((field,))
 
 
 def test_a_block_that_came_before_is_read_as_it_would_be_anew():

@@ -23,7 +23,7 @@ class Body:
     def __init__(self, taken: Callable[[int], None]) -> None:
         self._taken = taken
         self._data = bytearray()
-        self._come = trio.lowlevel.ParkingLot()
+        self._come: trio.lowlevel.ParkingLot | None = None  # once somebody waits
         self.ended = False
         self.gone = False
 
@@ -39,12 +39,14 @@ class Body:
         """Add what has come."""
         self._data += data
         self.ended = ended
-        self._come.unpark_all()
+        if self._come is not None:
+            self._come.unpark_all()
 
     def leave(self) -> None:
         """Note that nothing more will come."""
         self.gone = True
-        self._come.unpark_all()
+        if self._come is not None:
+            self._come.unpark_all()
 
     def take(self) -> bytes:
         """Take what is there."""
@@ -57,6 +59,8 @@ class Body:
     async def more(self) -> None:
         """Wait until something is there, or nothing more will come."""
         while not self._data and not self.over:
+            if self._come is None:
+                self._come = trio.lowlevel.ParkingLot()
             await self._come.park()
 
     async def discard(self, *, most: int, seconds: float) -> None:

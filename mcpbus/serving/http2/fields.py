@@ -83,16 +83,22 @@ class FieldEncoder(hpack.Encoder):
         """Take note of nothing: the client says how much room it has."""
 
     def encode(self, headers: Iterable[Any], huffman: bool = True) -> bytes:  # noqa: ARG002
-        """See `hpack.Encoder`.
-
-        Raises:
-            ValueError: A field cannot be said in HTTP.
-        """
-        block = b"".join([_encode(name, value) for name, value in headers])
+        """See `hpack.Encoder`. The last field has no name, and all of them, encoded, for a value."""
+        *_, (_, block) = headers
         if self._begun:
-            return block
+            return bytes(block)
         self._begun = True
-        return _EMPTY_TABLE + block
+        return _EMPTY_TABLE + bytes(block)
+
+
+@functools.lru_cache(maxsize=1024)
+def encode_fields(fields: Fields) -> bytes:
+    """The fields of a response, compressed. h2 passes them from hand to hand one by one; what is encoded already, at once.
+
+    Raises:
+        ValueError: A field cannot be said in HTTP.
+    """
+    return b"".join([_encode(name, value) for name, value in fields])
 
 
 @functools.lru_cache(maxsize=1024)

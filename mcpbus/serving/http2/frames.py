@@ -26,7 +26,7 @@ from mcpbus.serving.http2.token_bucket import TokenBucket
 ) = range(10)
 END_STREAM: Final = 0x01
 _ACK: Final = 0x01
-_END_HEADERS: Final = 0x04
+END_HEADERS: Final = 0x04
 _PADDED: Final = 0x08
 _WITH_PRIORITY: Final = 0x20
 
@@ -170,7 +170,7 @@ class Frames:
         self._length += size
         if self._fragments > _MOST_FRAGMENTS or self._length > self._longest:
             raise DenialOfServiceError("it sent a header block that does not end")
-        if frame.flags & _END_HEADERS:
+        if frame.flags & END_HEADERS:
             self._block = None
 
     def _judge_data(self, frame: Frame, size: int) -> None:

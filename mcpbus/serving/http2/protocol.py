@@ -29,7 +29,7 @@ from mcpbus.serving.http2.events import (
     StreamGone,
     WindowOpened,
 )
-from mcpbus.serving.http2.fields import FieldDecoder, FieldEncoder
+from mcpbus.serving.http2.fields import FieldDecoder, FieldEncoder, encode_fields
 from mcpbus.serving.http2.frames import (
     END_STREAM,
     GOAWAY,
@@ -42,6 +42,7 @@ from mcpbus.serving.http2.frames import (
     ending,
 )
 from mcpbus.serving.http2.head import Heads, Malformed, check_trailers
+from mcpbus.serving.http2.incoming import Incoming
 from mcpbus.serving.http2.token_bucket import TokenBucket
 
 MOST_STREAMS: Final = 100
@@ -105,6 +106,7 @@ class Protocol:
         "_frames",
         "_h2",
         "_heads",
+        "_incoming",
         "_said",
         "_streams",
         "_unopened",
@@ -136,6 +138,7 @@ class Protocol:
         connection.encoder = FieldEncoder()
         connection.initiate_connection()
         connection.receive_data(PREFACE)  # it is read by `Frames`
+        connection.incoming_buffer = self._incoming = Incoming()
         # The limit is ours to enforce: to h2 it would be a fault of the connection.
         settings[SettingCodes.MAX_CONCURRENT_STREAMS] = _UNLIMITED
         connection.local_settings = Settings(client=False, initial_values=settings)
@@ -189,7 +192,7 @@ class Protocol:
         goes_on = stream is not None and frame.kind == HEADERS and not frame.flags & END_STREAM
         try:
             # Trailers that are not the end are read as if they were, so that this is not the connection's fault.
-            events = self._h2.receive_data((ending(frame) if goes_on else frame).raw)
+            events = self._h2.receive_data(self._incoming.give(ending(frame) if goes_on else frame))
         except ProtocolError:
             self.closed = True  # h2 has said so
             raise
@@ -298,7 +301,7 @@ class Protocol:
         Raises:
             ValueError: A field cannot be said in HTTP.
         """
-        self._h2.send_headers(stream_id, fields, end_stream=last)
+        self._h2.send_headers(stream_id, [fields[0], (b"", encode_fields(tuple(fields)))], end_stream=last)
         if last:
             self._end(stream_id)
 

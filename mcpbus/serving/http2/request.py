@@ -141,7 +141,7 @@ class Http2Request:
         self._ended = False
         self._failed = False
         self._waiting: trio.Event | None = None
-        self._left = trio.lowlevel.ParkingLot()
+        self._left: trio.lowlevel.ParkingLot | None = None  # once somebody waits
 
     @property
     def cleared(self) -> bool:
@@ -439,8 +439,11 @@ class Http2Request:
 
     async def disconnected(self) -> None:
         """See `HttpRequest`. One that has its whole answer is nobody's to wait for."""
-        if not self.gone:
-            await self._left.park()
+        if self.gone:
+            return
+        if self._left is None:
+            self._left = trio.lowlevel.ParkingLot()
+        await self._left.park()
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -464,7 +467,8 @@ class Http2Request:
         if self.gone:
             return
         self._let_go()
-        self._left.unpark_all()
+        if self._left is not None:
+            self._left.unpark_all()
         self._connection.sending.drop(self._outgoing)
         writer, self._writer = self._writer, None
         if writer is not None:

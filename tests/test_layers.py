@@ -87,7 +87,7 @@ PURE = [
         f"mcpbus.serving.http2.{part}"
         for part in ("events", "fields", "frames", "head", "incoming", "protocol", "token_bucket")
     ],
-    *[f"mcpbus.serving.websocket.{part}" for part in ("frames", "handshake")],
+    *[f"mcpbus.serving.websocket.{part}" for part in ("frames", "handshake", "reading")],
 ]
 """What reads and writes HTTP/1.1, and the frames of HTTP/2 and WebSocket, does not wait either."""
 

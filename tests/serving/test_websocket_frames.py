@@ -4,7 +4,8 @@ Each is sent frame by frame, byte by byte, and all at once. What differs then is
 """
 
 import pytest
-from rfc6455 import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, close, frame, frames
+from rfc6455 import BINARY, CLOSE, CONTINUATION, MASK, PING, PONG, TEXT, close, frame, frames
+from wsproto.connection import Connection
 
 from mcpbus.protocol.websocket import CloseCode
 from mcpbus.serving.websocket.frames import Frames
@@ -344,3 +345,66 @@ def test_what_is_unfinished_is_told_and_forgotten_at_the_end():
 
 def test_a_frame_that_has_come_in_part_is_counted():
     assert Player().send(text(b"*" * 5000)[:3000]).frames.unfinished > 2900
+
+
+# -- what is read at once ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read_by_wsproto(monkeypatch):
+    """How often something was."""
+    times = []
+    receive = Connection.receive_data
+
+    def count(self, data):
+        times.extend([data] if data else [])  # it begins with nothing
+        return receive(self, data)
+
+    monkeypatch.setattr(Connection, "receive_data", count)
+    return times
+
+
+USUAL = [b"", b"a", HELLO, b"*" * 125, b"*" * 126, b"*" * 65_535]
+
+
+def test_whole_texts_are_read_at_once(read_by_wsproto):
+    player = Player().send(*map(text, USUAL))
+    assert (player.messages, read_by_wsproto) == (USUAL, [])
+
+
+BETWEEN = {
+    "a ping": [ping(b"?")],
+    "a text in pieces": [first(b"a"), ping(), more(b""), last(b"b")],
+    "two texts at once": [text(b"a") + text(b"b")],
+    "a frame in two parts": [text(b"abc")[:3], text(b"abc")[3:]],
+    "half a head": [text(b"*" * 200)[:1], text(b"*" * 200)[1:3], text(b"*" * 200)[3:]],
+    "a long text": [text(b"*" * 70_000)],
+}
+
+
+@pytest.mark.parametrize("pieces", BETWEEN.values(), ids=BETWEEN)
+def test_after_something_else_they_are_again(pieces, read_by_wsproto):
+    player = Player().send(text(b"before"), *pieces)
+    before = len(read_by_wsproto)
+    assert before == len(pieces)
+    player.send(text(b"after"))
+    assert (player.messages[0], player.messages[-1], len(read_by_wsproto)) == (b"before", b"after", before)
+
+
+def test_within_a_message_a_text_is_a_fault_all_the_same(read_by_wsproto):
+    player = Player().send(first(b"un"), text(b"a"))
+    assert (player.frames.fault, player.messages) == (CloseCode.PROTOCOL_ERROR, [])
+
+
+def test_what_a_frame_carries_may_look_like_one():
+    inner = text(b"{}")
+    unmasked = bytes(byte ^ MASK[n % 4] for n, byte in enumerate(inner))  # so that it is on the wire as it is
+    outer = frame(BINARY, unmasked)
+    assert outer.endswith(inner)
+    frames_ = Frames(MAX, lambda: 0.0, binary=True)
+    messages = []
+    for piece in (outer[: -len(inner)], inner):
+        frames_.receive(piece)
+        while (message := frames_.next()) is not None:
+            messages.append((frames_.is_text, message))
+    assert messages == [(False, unmasked)]

@@ -11,6 +11,7 @@ from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 
 from mcpbus.protocol.websocket import CloseCode
+from mcpbus.serving.websocket.reading import Boundaries, read_text
 
 _MOST_IDLE: Final = 100
 """Frames in a second that bring nothing: pings and pongs, and fragments that leave a message as short as it was, or nearly."""
@@ -43,6 +44,7 @@ class Frames:
 
     __slots__ = (
         "_binary",
+        "_boundaries",
         "_clock",
         "_connection",
         "_events",
@@ -52,6 +54,7 @@ class Frames:
         "_pending",
         "_ping",
         "_second",
+        "_text",
         "_unfinished",
         "closing",
         "code",
@@ -71,6 +74,10 @@ class Frames:
     ) -> None:
         self._connection = Connection(ConnectionType.SERVER, trailing_data=data)
         self._events = self._connection.events()
+        self._boundaries: Boundaries | None = None  # once wsproto has read something
+        self._text: bytes | None = None  # a message that came as most do
+        if data:
+            self._follow(data)
         self._binary = binary
         self._max_bytes = max_bytes
         self._clock = clock
@@ -94,12 +101,28 @@ class Frames:
 
     def receive(self, data: bytes) -> None:
         """Add what has come. What the client does wrong, or sends after a close, `next` finds."""
-        if self.fault is None and not self.heard:
-            self._connection.receive_data(data)
-            self._events = self._connection.events()
+        if self.fault is not None or self.heard:
+            return
+        if not self.closing and (self._boundaries is None or self._boundaries.between):
+            self._text = read_text(data)
+            if self._text is not None:
+                return
+        self._connection.receive_data(data)
+        self._events = self._connection.events()
+        self._follow(data)
+
+    def _follow(self, data: bytes) -> None:
+        if self._boundaries is None:
+            self._boundaries = Boundaries()
+        self._boundaries.follow(data)
 
     def next(self) -> bytes | None:
-        """Take the next message that has come whole, text in UTF-8; None if there is none."""
+        """Take the next message that has come whole, text in UTF-8; None if there is none. To be called until then."""
+        if self._text is not None:
+            text, self._text, self.is_text = self._text, None, True
+            if len(text) > self._max_bytes:
+                self._fail(CloseCode.MESSAGE_TOO_BIG)
+            return None if self.closing else text
         for event in self._events:
             match event:
                 case TextMessage() | BytesMessage() if not self.closing and self._admits(event):

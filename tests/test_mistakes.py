@@ -69,6 +69,9 @@ class Timing:
     async def __call__(self, invocation, call_next): ...
 
 
+async def async_visible(principal, tool): ...
+
+
 def plain_authenticate(head):
     return "ada"
 
@@ -139,6 +142,38 @@ REGISTERING = {
         lambda s: s.tool(annotations={"readOnlyHint": True})(plain),
         "annotations are ToolAnnotations(read_only_hint=True) or the like",
     ),
+    "a title that is no text": (
+        lambda s: s.prompt(title=5)(plain),
+        "@server.prompt: title is a text, not 5",
+    ),
+    "a type that is no text": (
+        lambda s: s.resource("x://{city}", mime_type=5)(plain),
+        "@server.resource: mime_type is a text, not 5",
+    ),
+    "a scope of caches that is none": (
+        lambda s: s.resource("x://{city}", cache_scope="all")(plain),
+        "cache_scope is 'public' or 'private', not 'all'",
+    ),
+    "a name that is no text": (lambda s: s.tool(name=5)(plain), "@server.tool: name is a text, not 5"),
+    "a flag that is text": (lambda s: s.tool(thread="no")(plain), "thread is True or False, not 'no'"),
+    "icons that are addresses": (
+        lambda s: s.tool(icons=["a.png"])(plain),
+        "icons are Icon('https://...') or the like, not 'a.png'",
+    ),
+    "one icon of a tool": (lambda s: s.tool(icons=Icon("data:,"))(plain), "@server.tool: icons is a list"),
+    "a word for who sees it": (
+        lambda s: s.tool(visible="admin")(plain),
+        "tool 'plain': visible is a function, not 'admin'",
+    ),
+    "an async function for who sees it": (
+        lambda s: s.tool(visible=async_visible)(plain),
+        "tool 'plain': visible decides at once: write def async_visible, without async",
+    ),
+    "a notification without its method": (
+        lambda s: s.on_notification(async_visible),
+        'write @server.on_notification("notifications/...")',
+    ),
+    "a plain function for a session's end": (lambda s: s.on_session_end(plain), "is not an async function"),
     "a timeout that is text": (
         lambda s: s.tool(timeout="5")(plain),
         "a positive number of seconds, not '5'",
@@ -160,6 +195,19 @@ MAKING = {
         used(authenticate=plain_authenticate),
         "write async def plain_authenticate",
     ),
+    "who decides is asynchronous": (
+        used(visible=async_visible),
+        "visible decides at once: write def async_visible, without async",
+    ),
+    "a number that is text": (used(page_size="10"), "Server: page_size is a whole number, not '10'"),
+    "seconds that are text": (used(list_ttl="5"), "Server: list_ttl is a number of seconds, not '5'"),
+    "threads that are text": (used(threads="4"), "Server: threads is a whole number, not '4'"),
+    "a version that is a number": (used(version=1.0), "Server: version is a text, not 1.0"),
+    "a capability that is none": (
+        used(capabilities=["tool"]),
+        "capabilities are tools, prompts, resources, completions, tasks; there is no 'tool'",
+    ),
+    "a short secret": (used(state_keys=["x"]), "a secret of at least 16 bytes"),
     "a lifespan without its decorator": (
         used(lifespan=generator_lifespan),
         "write @contextlib.asynccontextmanager above generator_lifespan",
@@ -273,7 +321,8 @@ def test_an_address_that_is_in_use_is_told_without_what_was_going_on_inside():
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         with pytest.raises(CannotListenError, match="cannot listen on"):
             Server("s").run(bind=bind)
-    lines = ended.stderr.splitlines()
+    # A busy machine may import so slowly that the loop is said to be blocked, before that.
+    lines = ended.stderr[ended.stderr.index("Traceback") :].splitlines()
     assert "Address already in use" in lines[-1]
     assert len(lines) < 10
 

@@ -16,6 +16,7 @@ from mcpbus.dispatch.providing import provide, provide_plainly
 from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.function import Function
+from mcpbus.features.keywords import check_kinds
 from mcpbus.features.origin import Origin
 from mcpbus.features.tool import Tool
 
@@ -58,6 +59,7 @@ class Runner:
     """
 
     def __init__(self, threads: int = 40, middleware: Sequence[Middleware] = ()) -> None:
+        check_kinds("Server", {"threads": threads})
         if threads < 1:
             raise ValueError(f"threads is at least 1, not {threads}")
         self.inline = False

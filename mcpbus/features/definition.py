@@ -2,14 +2,14 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, TypeAlias, TypeVar, Unpack, get_args, overload
 
 import attrs
 import msgspec
 
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.keywords import check_lists
+from mcpbus.features.keywords import check_kinds, check_lists, check_plain
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
 from mcpbus.features.tool import Tool, ToolOptions, Visible, check_timeout
@@ -63,10 +63,30 @@ class Definition:
         list_ttl: float,
         state_keys: Sequence[bytes | str],
     ) -> None:
-        check_functions(visible=visible, authenticate=authenticate)
+        check_functions(authenticate=authenticate)
+        check_plain("", "visible", visible)
+        check_kinds(
+            "Server",
+            {
+                "name": name,
+                "version": version,
+                "title": title,
+                "description": description,
+                "instructions": instructions,
+                "website_url": website_url,
+                "page_size": page_size,
+                "list_ttl": list_ttl,
+            },
+        )
         _check_async(authenticate)
         _check_auth(auth, authenticate)
         check_lists(icons=icons, capabilities=capabilities, state_keys=state_keys)
+        check_kinds("Server", {"icons": icons})
+        capabilities = frozenset(capabilities)
+        if unknown := capabilities - set(get_args(Capability)):
+            raise ValueError(
+                f"capabilities are {', '.join(get_args(Capability))}; there is no {min(map(str, unknown))!r}"
+            )
         if page_size < 1:
             raise ValueError(f"page_size is at least 1, not {page_size}")
         if not list_ttl >= 0:
@@ -78,7 +98,7 @@ class Definition:
         self.authenticate = authenticate
         self.page_size = page_size
         self.list_ttl = list_ttl
-        self.features = Features(visible=visible, declared=frozenset(capabilities))
+        self.features = Features(visible=visible, declared=capabilities)
         self._mounted: list[Definition] = []
         self._session_hooks: list[SessionHook] = []
         self._session_end_hooks: list[SessionHook] = []
@@ -241,6 +261,10 @@ class Definition:
             RegistrationError: it is not async, the method is no notification that is left to a server's author, or has a function
                 already, or the timeout is no time.
         """
+        if not isinstance(method, str):
+            raise TypeError(
+                'on_notification needs a method: write @server.on_notification("notifications/...")'
+            )
         owner = f"on_notification({method!r})"
         if not method.startswith("notifications/") or method in _OF_THE_BUS:
             raise RegistrationError(f"{owner}: that is no notification, or one that the bus itself takes")

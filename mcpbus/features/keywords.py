@@ -1,8 +1,11 @@
 """Keywords that are not known, or have values of the wrong kind: one sentence for each, that says what to write instead."""
 
 import difflib
-from collections.abc import Callable, Collection, Iterable
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
+
+from mcpbus.protocol.messages import Icon
 
 
 def check_keywords(
@@ -40,3 +43,54 @@ def check_lists(**options: Any) -> None:
     for option, several in options.items():
         if isinstance(several, str | bytes) or not isinstance(several, Iterable):
             raise TypeError(f"{option} is a list: write {option}=[...]")
+
+
+_NUMBER = (int, float)
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    **dict.fromkeys(
+        ("name", "title", "description", "version", "instructions", "website_url", "mime_type"),
+        (str, "a text"),
+    ),
+    **dict.fromkeys(("thread", "replay", "unsafe_paths"), (bool, "True or False")),
+    **dict.fromkeys(("page_size", "threads", "size"), (int, "a whole number")),
+    **dict.fromkeys(("ttl", "list_ttl"), (_NUMBER, "a number of seconds")),
+    "meta": (Mapping, "a dict"),
+    "icons": (Iterable, "a list"),
+}
+"""What the values of some options are, and in words."""
+
+
+def check_kinds(owner: str, given: Mapping[str, Any]) -> None:
+    """Refuse options whose values are of another kind; None is as if one were left out.
+
+    Args:
+        owner: What was called, or what it is for.
+        given: The options, others among them.
+
+    Raises:
+        TypeError: One is of another kind; the message says of which it must be.
+    """
+    for name, value in given.items():
+        kind, words = _KINDS.get(name, (object, ""))
+        if value is not None and (
+            not isinstance(value, kind) or (kind is Iterable and isinstance(value, str))
+        ):
+            raise TypeError(f"{owner}: {name} is {words}, not {value!r}")
+    icons = given.get("icons")
+    for icon in icons if isinstance(icons, Collection) else ():  # an iterator is for whoever registers them
+        if not isinstance(icon, Icon):
+            raise TypeError(f"{owner}: icons are Icon('https://...') or the like, not {icon!r}")
+
+
+def check_plain(owner: str, option: str, function: Any) -> None:
+    """Refuse what is no plain function for an option that is one.
+
+    Raises:
+        TypeError: It is none. What an async function returns would count as true, whatever came of it.
+    """
+    if function is None:
+        return
+    if not callable(function):
+        raise TypeError(f"{owner}{option} is a function, not {function!r}")
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(f"{owner}{option} decides at once: write def {function.__name__}, without async")

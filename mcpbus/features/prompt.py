@@ -9,7 +9,7 @@ import msgspec
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_keywords
+from mcpbus.features.keywords import check_keywords, check_kinds
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
     Parameter,
@@ -114,6 +114,7 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
     """
     check_function(function, "prompt")
     check_keywords("@server.prompt", options, PromptOptions.__annotations__)
+    check_kinds("@server.prompt", options)
     name = options.get("name", name_of(function))
     owner = f"prompt {name!r}"
     signature = read_signature(function, owner)

@@ -1,7 +1,7 @@
 """A resource: a function behind one URI, or behind all the URIs of a template."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 import attrs
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from mcpbus.features.content import File, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_keywords
+from mcpbus.features.keywords import check_keywords, check_kinds
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
     MISSING,
@@ -160,6 +160,11 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
     require_uri(uri)
     check_function(function, "resource")
     check_keywords("@server.resource", options, ResourceOptions.__annotations__)
+    check_kinds("@server.resource", options)
+    if options.get("cache_scope", "private") not in get_args(CacheScope):
+        raise TypeError(
+            f"@server.resource: cache_scope is 'public' or 'private', not {options['cache_scope']!r}"
+        )
     owner = f"resource {uri!r}"
     signature = read_signature(function, owner)
     check_convertible(signature)

@@ -11,7 +11,7 @@ from mcpbus.features.arguments import Arguments, read_arguments
 from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_keywords, check_lists
+from mcpbus.features.keywords import check_keywords, check_kinds, check_lists, check_plain
 from mcpbus.features.output import NonConformingResultError, Output, read_output
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten
@@ -153,10 +153,12 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
     """
     check_function(function, "tool")
     check_keywords("@server.tool", options, ToolOptions.__annotations__)
+    check_kinds("@server.tool", options)
     name = options.get("name", name_of(function))
     check_name(name)
     owner = f"tool {name!r}"
     check_lists(tags=options.get("tags", ()))
+    check_plain(f"{owner}: ", "visible", options.get("visible"))
     annotations = options.get("annotations")
     if annotations is not None and not isinstance(annotations, wire.ToolAnnotations):
         raise RegistrationError(

@@ -146,9 +146,6 @@ class Front(Endpoint):
         Returns:
             The whole answer; None if it has been written.
         """
-        refused = self.exchange.judge_caller(http.head)
-        if refused is not None:
-            return refused
         attempts = _ATTEMPTS
         while attempts:
             attempts -= 1

@@ -8,6 +8,7 @@ import trio
 from mcpbus.cluster.forwarding import ForwardedRequest, LinkLostError
 from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.messages import Fields, decode_answered, decode_said, decode_started
+from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import Budget
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.http.messages import Answer, Head, refusal
@@ -47,21 +48,31 @@ async def relay(
     Raises:
         trio.BrokenResourceError: The client has gone; or the link was lost in the middle, and that cannot be said.
     """
-    relayed = None
+    first = relayed = None
     with Entered(None, budget, len(body)):  # it is held until the answer has ended
-        relayed = await _relay(http, body, forwarded, budget, goes_on)
-    if relayed is None:
-        raise trio.BrokenResourceError("too much is kept in memory, and for this request the most")
-    return relayed
+        try:
+            first = await forwarded.next()
+        except LinkLostError:
+            return Relayed.UNSAID
+        relayed = await _relay(http, body, forwarded, budget, first, goes_on)
+    if relayed is not None:
+        return relayed
+    if first is None:
+        why = "Too much is kept in memory, and this request would be the largest; try again later"
+        await http.answer(answers.overload(Overloaded(why)))
+        return Relayed.WHOLE
+    raise trio.BrokenResourceError("too much is kept in memory, and for this request the most")
 
 
-async def _relay(
-    http: HttpRequest, body: bytes, forwarded: ForwardedRequest, budget: Budget, goes_on: bool
+async def _relay(  # noqa: PLR0917 - called in one place
+    http: HttpRequest,
+    body: bytes,
+    forwarded: ForwardedRequest,
+    budget: Budget,
+    first: tuple[int, bytes],
+    goes_on: bool,
 ) -> Relayed:
-    try:
-        kind, payload = await forwarded.next()
-    except LinkLostError:
-        return Relayed.UNSAID
+    kind, payload = first
     if kind == Kind.ANSWER:
         said = decode_answered(payload)
         with Entered(None, budget, len(said.body)):

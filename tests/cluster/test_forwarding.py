@@ -4,7 +4,7 @@ import pytest
 import trio
 from several import at, open_buses, quiet
 
-from mcpbus import Context, Server
+from mcpbus import Context, Limits, Server
 from mcpbus.tasks import TASKS, TaskSupport
 from mcpbus.testing import StreamEnded
 
@@ -287,6 +287,20 @@ async def test_what_is_wrong_is_refused_as_ever(autojump_clock):
         assert (await session.request("ping").ended()).status == 406
         long = call(at(await probes[0].initialize(), probes[1]), "echo", text="x" * 5_000_000)
         assert (await long.ended()).status == 413
+
+
+async def never(_http):
+    await trio.sleep_forever()
+
+
+async def test_a_request_for_which_there_is_no_memory_here_is_told_so(autojump_clock):
+    async with open_buses(make, limits=Limits(memory_bytes=200_000)) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        buses[0].node._endpoints[0].serve_here = never
+        refused = await call(session, "echo", text="x" * 150_000).ended()
+        assert refused.status == 503
+        assert b"Too much is kept in memory" in refused.body
+        assert buses[1].statistics().held_bytes == 0
 
 
 async def test_a_name_that_was_made_up_asks_nobody(autojump_clock):

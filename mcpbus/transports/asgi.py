@@ -61,21 +61,25 @@ class AsgiApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
-        if scope["type"] == "http":
-            request = _AsgiRequest(self._read(scope), _peer(scope), receive, send, self._bus)
-            try:
-                with ExceptionsOnly("a request"):
-                    answer = await self._endpoint.serve(request)
-                if answer is not None:
-                    with self._endpoint.entered(answer):
-                        await request.answer(answer)
-            except* trio.BrokenResourceError:
-                pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
-        elif scope["type"] == "lifespan":
+        if scope["type"] == "lifespan":
             await _pass_lifespan(receive, send)
-        else:
-            head = _head(scope, "GET", scope["headers"])
-            await AsgiWebSocket(self._endpoint.websockets, scope, receive, send).serve(head, _peer(scope))
+            return
+        try:
+            if scope["type"] == "http":
+                await self._serve_http(scope, receive, _unless_gone(send))
+            else:
+                websocket = AsgiWebSocket(self._endpoint.websockets, scope, receive, _unless_gone(send))
+                await websocket.serve(_head(scope, "GET", scope["headers"]), _peer(scope))
+        except* trio.BrokenResourceError:
+            pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
+
+    async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = _AsgiRequest(self._read(scope), _peer(scope), receive, send, self._bus)
+        with ExceptionsOnly("a request"):
+            answer = await self._endpoint.serve(request)
+        if answer is not None:
+            with self._endpoint.entered(answer):
+                await request.answer(answer)
 
     def _read(self, scope: Scope) -> "_Known":
         """Read the head of a request, or recall it: clients send the same few for ever."""
@@ -111,6 +115,18 @@ class _Known(msgspec.Struct, frozen=True):
     head: Head
     cors: HeaderList
     cleared: bool
+
+
+def _unless_gone(send: Send) -> Send:
+    """Return the same, with one exception for a client that has gone: ASGI's is any OSError (since its version 2.4)."""
+
+    async def send_or_break(message: Message) -> None:
+        try:
+            await send(message)
+        except OSError as error:
+            raise trio.BrokenResourceError("the client has gone") from error
+
+    return send_or_break
 
 
 def _head(scope: Scope, verb: str, fields: Fields) -> Head:

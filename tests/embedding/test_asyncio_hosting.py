@@ -81,7 +81,7 @@ class Exchange:
             "mcp-method": method,
             "mcp-name": (params or {}).get("name", ""),
         }
-        scope = {
+        self.scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
@@ -91,7 +91,7 @@ class Exchange:
             "headers": [(name.encode(), value.encode()) for name, value in headers.items() if value],
             "client": ("127.0.0.1", 1),
         }
-        self.task = asyncio.create_task(app(scope, self.receive, self.send))
+        self.task = asyncio.create_task(app(self.scope, self.receive, self.send))
 
     async def receive(self):
         if not self.read:
@@ -347,6 +347,47 @@ def test_a_websocket_is_a_session():
             assert json.loads(sent[1].get("text") or sent[1]["bytes"])["id"] == 1
             events.put_nowait({"type": "websocket.disconnect", "code": 1000})
             await channel
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+def test_a_host_that_raises_where_its_client_has_gone_is_understood(kind):
+    """As ASGI has it since version 2.4; a call that nobody hears of any more is cancelled."""
+
+    async def main():
+        server = make_server()
+        ended = asyncio.Event()
+
+        @server.tool
+        async def talk(ctx: Context) -> str:
+            try:
+                for n in range(10**6):
+                    await ctx.progress(n)
+                    await trio.sleep(0.001)
+            finally:
+                ended.set()
+
+        app, sent = asgi(server), []
+
+        async def send(event):
+            sent.append(event)
+            if len(sent) > 2:
+                raise OSError("gone")
+
+        async with app.lifespan():
+            exchange = call(app, "talk")
+            exchange.task.cancel()
+            events = asyncio.Queue()
+            if kind == "http":
+                events.put_nowait({"type": "http.request", "body": exchange.body, "more_body": False})
+            else:
+                events.put_nowait({"type": "websocket.connect"})
+                events.put_nowait({"type": "websocket.receive", "text": exchange.body.decode()})
+            await app({**exchange.scope, "type": kind, "subprotocols": ["mcp"]}, events.get, send)
+            await ended.wait()
+            assert app.bus.statistics().requests == 0
+        assert len(sent) == 3
 
     run(main)
 

@@ -125,6 +125,11 @@ class Traffic:
     asks: type[Asking] = Asking
 
     @property
+    def each(self) -> int:
+        """How many calls each connection has made, on average, when all of them have been made once."""
+        return -(-len(self.calls) // CONNECTIONS)
+
+    @property
     def opening_seconds(self) -> float:
         """About how long it takes to open the sessions and to end them, for the estimate."""
         return 2 * opening_seconds((CONNECTIONS * len(self.sessions),))

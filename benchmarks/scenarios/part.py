@@ -65,7 +65,8 @@ class Part(Beside):
     def turn(self, target: Target, plain: Target, seconds: float) -> Iterator[tuple[int, Figures]]:
         """Make its calls and uniform ones."""
         with self.traffic.to(target) as own, UNIFORM.to(plain) as uniform:
-            load(target, own, seconds / 20, least=1)
+            # Each of its calls has been made before: what comes for the first time is not what is measured.
+            load(target, own, seconds / 20, least=self.traffic.each)
             load(plain, uniform, seconds / 20, least=1)
             its: list[Load] = []
             others: list[Load] = []

@@ -21,7 +21,7 @@ from benchmarks.results import Measured, Missing, Results
 from benchmarks.runner import Runner
 from benchmarks.scenarios import SCENARIOS, first_token, part
 from benchmarks.scenarios.part import Part
-from benchmarks.scenarios.parts import PARTS
+from benchmarks.scenarios.parts import PARTS, USERS
 from benchmarks.servers import OURS
 from benchmarks.traffic import Traffic
 from benchmarks.usage import processor_seconds
@@ -74,6 +74,18 @@ def test_a_bus_that_wants_tokens_answers_those_who_bring_them(guarded_bus, name)
 def test_a_token_that_was_not_seen_before_is_told_beside_the_check_of_its_signature():
     figures = trio.run(first_token.measure, 0.0)
     assert 0 < figures["check_us"] < figures["whole_us"]
+
+
+def test_every_call_has_been_made_before_it_is_measured(guarded_bus, monkeypatch):
+    leasts = []
+
+    def loaded(target, conversations, seconds, least):
+        leasts.append(least * len(conversations))
+        return Load([0.001], 0.1, 1, 1e-3, 0.01)
+
+    monkeypatch.setattr(part, "load", loaded)
+    list(BY_NAME["tokens"].turn(guarded_bus, guarded_bus, 0.0))
+    assert leasts[0] >= USERS
 
 
 def test_sessions_end_with_the_calls(bus):

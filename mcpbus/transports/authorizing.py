@@ -52,9 +52,11 @@ def lacking(backend: Backend, principal: Any, requests: Iterable[Asked] = ()) ->
     auth = backend.auth
     if auth is None:
         return ()
+    # Each once, in their order.
     needed: dict[str, None] = {}
     for request, routing, session in requests:
-        needed.update(dict.fromkeys(backend.needed_scopes(request, routing, session, principal)))
+        for scope in backend.needed_scopes(request, routing, session, principal):
+            needed[scope] = None
     return auth.missing(principal, needed)
 
 

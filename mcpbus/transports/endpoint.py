@@ -37,7 +37,7 @@ from mcpbus.protocol.http.validation import Exchange, health
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
+from mcpbus.transports.authorizing import Asked, authorize, lacking, refuse_lacking
 from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
@@ -283,10 +283,12 @@ class Endpoint:
         """Return why somebody may not do what they ask for, if their token has to allow more; a batch is refused as a whole."""
         if self._auth is None:
             return None
-        members: Sequence[object] = decision.members if isinstance(decision, Batch) else (decision,)
-        requests = (
-            (asked.request, asked.routing, asked.session) for asked in members if isinstance(asked, Serve)
-        )
+        requests: Sequence[Asked] = ()
+        if isinstance(decision, Serve):
+            requests = ((decision.request, decision.routing, decision.session),)
+        elif isinstance(decision, Batch):
+            served = [member for member in decision.members if isinstance(member, Serve)]
+            requests = [(member.request, member.routing, member.session) for member in served]
         return refuse_lacking(self._backend, lacking(self._backend, principal, requests))
 
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:

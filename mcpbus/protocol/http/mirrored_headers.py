@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpbus.protocol.errors import header_mismatch, quoted
-from mcpbus.protocol.http.headers import Headers, decode_mirrored, encode_mirrored
+from mcpbus.protocol.http.headers import Headers, Values, decode_mirrored, encode_mirrored
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import Notification, Request
 from mcpbus.protocol.large import decode_large
@@ -22,6 +22,9 @@ VERSION_HEADER: Final = b"mcp-protocol-version"
 _LITERAL: Final = re.compile(r"(?!=\?)[ -~]*")
 """A name that stands in its header as it is: nothing in it would have to be read first."""
 _LEGACY: Final = frozenset(name.encode() for name in REVISIONS if not modern(name))
+_MODERN: Final[Mapping[Values | None, Revision]] = {
+    name.encode(): revision for name, revision in REVISIONS.items() if modern(name)
+}
 _SPELLED: Final[Mapping[bytes, str]] = MappingProxyType(
     {
         VERSION_HEADER: "MCP-Protocol-Version",
@@ -66,9 +69,10 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
     # Nearly always a header says to the letter what the body says.
     raw, claim, method = headers.raw, routing.meta.claim(), request.method
     version = claim.protocol_version
-    if raw(VERSION_HEADER) != version.encode():
+    revision = _MODERN.get(raw(VERSION_HEADER))
+    if revision is None or revision.name != version:
         _agree(headers, VERSION_HEADER, version)
-    revision = claimed(version)
+        revision = claimed(version)
     if raw(b"mcp-method") != method.encode():
         _agree(headers, b"mcp-method", method)
     source = _SOURCES.get(method)

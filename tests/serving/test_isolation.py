@@ -18,7 +18,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server
 from mcpbus.core.containment import Contained, ExceptionsOnly, run_lasting
-from mcpbus.dispatch import backend, dispatcher
+from mcpbus.dispatch import dispatcher
+from mcpbus.features.catalogue import Features
 from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.acceptor import Accepted
@@ -439,7 +440,7 @@ async def test_whatever_goes_wrong_before_the_handler_runs_is_that_requests_faul
         return "well"
 
     async with open_client(server, revision=revision) as client:
-        monkeypatch.setattr(backend, "decode_params", fails_once(fault, backend.decode_params))
+        monkeypatch.setattr(Features, "find_tool", fails_once(fault, Features.find_tool))
         with pytest.raises(ProtocolError, match="-32603"):
             await client.call_tool("echo")
         assert [record.getMessage() for record in caplog.records] == ["tools/call failed"]

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import trio
 
-from mcpbus import Context, Icon, ServeOptions, Server
+from mcpbus import Context, Icon, Limits, ServeOptions, Server
 from mcpbus.serving import CannotListenError
 from mcpbus.testing import open_client
 
@@ -208,6 +208,20 @@ MAKING = {
         "capabilities are tools, prompts, resources, completions, tasks; there is no 'tool'",
     ),
     "a short secret": (used(state_keys=["x"]), "a secret of at least 16 bytes"),
+    "a limit that is text": (
+        lambda _: Limits(max_sessions="5"),
+        "Limits: max_sessions is a number, not '5'",
+    ),
+    "a limit that is none": (
+        lambda _: Limits(max_sessions=True),
+        "Limits: max_sessions is a number, not True",
+    ),
+    "a limit that leaves nothing": (lambda _: Limits(max_sessions=0), "'max_sessions' must be >= 1: 0"),
+    "a time that is none": (lambda _: Limits(keep_alive=0), "'keep_alive' must be > 0: 0"),
+    "an option for serving that is text": (
+        lambda _: ServeOptions(drain_seconds="5"),
+        "ServeOptions: drain_seconds is a number, not '5'",
+    ),
     "a lifespan without its decorator": (
         used(lifespan=generator_lifespan),
         "write @contextlib.asynccontextmanager above generator_lifespan",

@@ -1,10 +1,10 @@
 """The bounds of a bus, with defaults that are safe on a laptop and sane in a service."""
 
 import attrs
-from attrs.validators import ge, gt
 
 from mcpbus.core.pace import Pace
 from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.numbers import ge, gt
 
 
 @attrs.frozen(kw_only=True)

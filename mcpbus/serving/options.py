@@ -6,6 +6,8 @@ from typing import Literal
 
 import attrs
 
+from mcpbus.protocol.numbers import ge, gt
+
 _BIND = re.compile(
     r"unix:.+ | fd://\d+ | (?: \[ [0-9A-Fa-f:.%]+ \] | [^\s:\[\]/]+ ) : (?P<port>\d{1,5})", re.VERBOSE
 )
@@ -79,19 +81,17 @@ class ServeOptions:
     )
     certfile: str | None = None
     keyfile: str | None = attrs.field(default=None, validator=_check_keyfile)
-    drain_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
-    write_deadline_seconds: float = attrs.field(default=30.0, validator=attrs.validators.gt(0))
-    keep_alive_seconds: float = attrs.field(default=75.0, validator=attrs.validators.gt(0))
-    websocket_ping_seconds: float = attrs.field(default=15.0, validator=attrs.validators.gt(0))
-    unread_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=attrs.validators.ge(0))
-    unread_body_seconds: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
-    max_head_bytes: int = attrs.field(default=32 * 1024, validator=attrs.validators.ge(1024))
-    head_seconds: float = attrs.field(default=10.0, validator=attrs.validators.gt(0))
-    tls_handshake_seconds: float = attrs.field(default=10.0, validator=attrs.validators.gt(0))
-    max_connections: int | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.ge(1))
-    )
-    backlog: int = attrs.field(default=1024, validator=attrs.validators.ge(1))
+    drain_seconds: float = attrs.field(default=5.0, validator=ge(0))
+    write_deadline_seconds: float = attrs.field(default=30.0, validator=gt(0))
+    keep_alive_seconds: float = attrs.field(default=75.0, validator=gt(0))
+    websocket_ping_seconds: float = attrs.field(default=15.0, validator=gt(0))
+    unread_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=ge(0))
+    unread_body_seconds: float = attrs.field(default=5.0, validator=ge(0))
+    max_head_bytes: int = attrs.field(default=32 * 1024, validator=ge(1024))
+    head_seconds: float = attrs.field(default=10.0, validator=gt(0))
+    tls_handshake_seconds: float = attrs.field(default=10.0, validator=gt(0))
+    max_connections: int | None = attrs.field(default=None, validator=attrs.validators.optional(ge(1)))
+    backlog: int = attrs.field(default=1024, validator=ge(1))
 
     def __attrs_post_init__(self) -> None:
         if self.server == "mcpbus":

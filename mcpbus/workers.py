@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -99,6 +100,7 @@ class _Keeper:
             if self._stopping.is_set():
                 for process in self._running:
                     process.kill()
+                shutil.rmtree(self._folder.parent, ignore_errors=True)
                 end_by(signum)
             self._stop()
 

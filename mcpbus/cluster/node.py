@@ -191,7 +191,10 @@ class Node:
     async def _keep_looking(self) -> None:
         while True:
             await trio.sleep(LOOK_SECONDS)
-            await self._look()
+            try:
+                await self._look()
+            except OSError:
+                _log.exception("it cannot be seen which other processes serve")
 
     async def _look(self) -> None:
         """Link to those that are there; what changes is told to them, whoever dialled."""

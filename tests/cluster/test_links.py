@@ -243,6 +243,23 @@ async def test_a_process_that_says_nothing_is_lost(autojump_clock, monkeypatch):
         assert trio.current_time() - begun <= link.SILENT_SECONDS + link.PING_SECONDS
 
 
+async def test_where_nobody_can_be_seen_for_a_while_all_is_well_later(autojump_clock, caplog):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (_, probes):
+        owners, directory.owners = directory.owners, broken
+        await trio.sleep(2 * node.LOOK_SECONDS)
+        assert "it cannot be seen" in caplog.text
+        directory.owners = owners
+        await directory.cut()
+        await trio.sleep(2 * node.LOOK_SECONDS)
+        session = at(await probes[0].initialize(), probes[1])
+        assert (await session.request("ping").ended()).status == 200
+
+
+def broken():
+    raise OSError("the folder is gone")
+
+
 async def test_a_quiet_link_lives(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (_, probes):

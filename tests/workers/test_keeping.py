@@ -91,10 +91,13 @@ from mcpbus import ServeOptions, workers
 sys.orig_argv = [sys.executable, "-c", {BEGIN + holds_on!r}]
 workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
 """
-    environment = os.environ | {"STARTED": str(tmp_path / "started")}
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    environment = os.environ | {"STARTED": str(tmp_path / "started"), "TMPDIR": str(folder)}
     with subprocess.Popen([sys.executable, "-c", keeper], stdout=subprocess.PIPE, env=environment) as process:
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) in {-signal.SIGTERM, -signal.SIGINT}
         assert process.stdout.read() == b""  # the worker has ended, too
+        assert not list(folder.iterdir())

@@ -92,7 +92,11 @@ class Accepted:
 
     async def serve_http2(self, data: bytes) -> None:
         """See `Owner`."""
-        connection = Http2Connection(self._acceptor.http2, self._tls or self.transport, self)
+        acceptor, tls = self._acceptor, self._tls
+        if tls is None:
+            connection = Http2Connection(acceptor.http2, self.transport, self, acceptor.http1.reactor)
+        else:
+            connection = Http2Connection(acceptor.http2, tls, self)
         self._enter(connection)
         await connection.run(data)
 

@@ -1,11 +1,18 @@
 """HTTP/2 streams end when they should, and a connection outlives many of them."""
 
+import errno
+
 import h2.errors
 import h2.events
+import pytest
 import trio
-from peers import Http2, receive_all, respond, serving
+import trio.testing
+from peers import Http2, hello, receive_all, respond, serving
 
-from mcpbus.serving import Counters
+from mcpbus.serving import Counters, acceptor
+from mcpbus.serving.http1.readiness import Readiness
+from mcpbus.serving.http2 import connection
+from mcpbus.serving.http2.connection import Http2Connection
 
 
 async def test_a_response_that_is_cut_short_resets_its_stream():
@@ -177,3 +184,33 @@ async def test_a_shutdown_lets_a_response_end():
         served.shutdown.set()
         await peer.until_stream(stream_id, h2.events.StreamEnded)  # hypercorn's GOAWAY comes before it
         assert peer.bodies[stream_id] == b"all of it"
+
+
+class Refused(Readiness):
+    """A connection that the kernel does not wait for."""
+
+    def watch(self, turn):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(("readiness", "tasks"), [(Readiness, 1), (Refused, 2)], ids=["turns", "tasks"])
+async def test_a_quiet_connection_has_a_task_that_reads_only_where_it_cannot_be_polled(
+    readiness, tasks, monkeypatch
+):
+    kept = []
+
+    class Kept(Http2Connection):
+        def __init__(self, *args):
+            super().__init__(*args)
+            kept.append(self)
+
+    monkeypatch.setattr(acceptor, "Http2Connection", Kept)
+    monkeypatch.setattr(connection, "Readiness", readiness)
+    async with serving(hello) as served:
+        peer = await Http2(await served.connect()).start()
+        for _ in range(2):
+            stream_id = await peer.request()
+            await peer.until_stream(stream_id, h2.events.StreamEnded)
+            assert peer.bodies[stream_id] == b"ok"
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(kept[0]._nursery.child_tasks) == tasks  # one of them writes

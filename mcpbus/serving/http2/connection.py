@@ -1,7 +1,8 @@
 """One HTTP/2 connection: the one place that reads its bytes; `connection_writer` writes them.
 
 What has come is read in turns, in which requests are served that nothing has to be waited for; what they say is written at the
-end of the turn. What is said later is written at once, or together with what others say in the same turn of the scheduler.
+end of the turn. Most turns are taken where all connections are waited for, as those of HTTP/1.1; a task takes them while the client
+takes less than it asks for, after it has asked for much at once, and if the connection cannot be polled, such as TLS. What is said later is written at once, or together with what others say in the same turn of the scheduler.
 """
 
 import math
@@ -24,6 +25,8 @@ from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.http1.reactor import Reactor
+from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import GONE, ConnectionWriter
 from mcpbus.serving.http2.events import (
@@ -73,6 +76,7 @@ class Http2Connection:
         service: What all connections of a server share.
         stream: The connection.
         owner: Who accepted it.
+        reactor: Waits for the stream, if it can be polled.
 
     Attributes:
         options: How it is served.
@@ -81,11 +85,15 @@ class Http2Connection:
         expires: When something takes too long, by trio's clock.
     """
 
-    def __init__(self, service: Http2Service, stream: trio.abc.Stream, owner: Owner) -> None:
+    def __init__(
+        self, service: Http2Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
+    ) -> None:
         self._service = service
         self._stream = stream
         self._socket = stream if isinstance(stream, DeadlineStream) else None
         self._owner = owner
+        self._reactor = reactor
+        self._readiness = Readiness(stream, reactor, None)
         self.options = options = service.options
         self.peer = owner.peer
         self._bucket = TokenBucket(trio.current_time)
@@ -203,6 +211,7 @@ class Http2Connection:
             return
         self._over = self._writer.over = True
         self._service.deadlines.leave(self)
+        self._readiness.forget()
         self._protocol.closed = True
         self._leave_all()
         self._writer.give_up()
@@ -211,18 +220,61 @@ class Http2Connection:
     # -- reading ---------------------------------------------------------------------------------
 
     async def _receive(self) -> bool:
-        """Wait for what the client sends, and return whether there may be more. A schedule point, always."""
+        """Wait for what the client sends, and return whether there may be more, for a task; not if it comes in turns from now on."""
         writer = self._writer
         if writer.unsent is not None:
             await writer.caught_up()
         if self._over or self._turn_is_due:
             await trio.lowlevel.checkpoint()
             return not self._over
+        if self._watch():
+            return False
         try:
             data = bytes(await self._stream.receive_some(_READ_BYTES))
         except GONE:
             data = b""
-        writer.heard += len(data)
+        self._take_data(data)
+        return not self._over
+
+    def _watch(self) -> bool:
+        """Have turns taken whenever something has come, and return True; if that cannot be, return False."""
+        if self._reactor is None:
+            return False
+        try:
+            self._readiness.watch(self._take_ready)
+        except OSError:  # there are bounds to what a kernel waits for
+            return False
+        return True
+
+    def _take_ready(self) -> EagerTask | None:
+        """Take what has come, in a turn of the reactor."""
+        reactor, eager = self._reactor, None
+        if reactor is None or not self._readiness.watched:
+            return None  # it was due before that
+        try:
+            data = self._receive_now()
+            if data is not None:
+                self._take_data(data)
+                eager = None if self._over else self._take_turn(reactor.scope)
+        except Exception as failure:  # noqa: BLE001 - it is this connection's, whose own task is to raise it
+            self._readiness.forget()
+            self._nursery.start_soon(_raise, failure)
+            return None
+        if not self._over and (self._turn_is_due or self._writer.unsent is not None):
+            self._readiness.forget()
+            self._nursery.start_soon(Leader(self._receive, self._take_turn).run)
+        return eager
+
+    def _receive_now(self) -> bytes | None:
+        try:
+            data: bytes | None = self._stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a reactor knows
+        except GONE:
+            return b""
+        return data
+
+    def _take_data(self, data: bytes) -> None:
+        """Take what has come; nothing, once the client has gone."""
+        self._writer.heard += len(data)
         if self._lingering:
             self._unread -= len(data)
         elif not self._protocol.closed:
@@ -230,7 +282,6 @@ class Http2Connection:
             self._note_progress(len(data))
         if not data or self._unread < 0:
             self.lose()
-        return not self._over
 
     def _note_progress(self, size: int) -> None:
         stream_id = self._protocol.body_of
@@ -437,6 +488,10 @@ class Http2Connection:
                     self._socket.socket.shutdown(socket.SHUT_WR)
             elif not self._lingering:
                 self.lose()
+
+
+async def _raise(failure: Exception) -> None:
+    raise failure
 
 
 async def _answer(endpoint: Endpoint, request: Http2Request) -> None:

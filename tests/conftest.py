@@ -5,6 +5,7 @@ import trio
 from mcpbus_actors import EagerTask, LazyActor, Leader
 
 from mcpbus.cluster.front import Front
+from mcpbus.core.from_thread import FromThread
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.server import Server
 from mcpbus.testing import MemoryDirectory, probe
@@ -23,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--without",
         choices=list(TRICKS),
         help="what is taken out that is only there for speed: actors that are dormant, first steps without a turn of the scheduler, "
-        "or tasks that do more than one thing",
+        "tasks that do more than one thing, or threads that do not wait until what they say has arrived",
     )
 
     parser.addoption(
@@ -106,8 +107,18 @@ def forward_all() -> None:
     Front.home_of = lambda front, *_: front._node.home
 
 
+def take_out_posting() -> None:
+    """Have each thread wait until what it posts has been done."""
+
+    def wait(there, function):
+        there.run(function)
+
+    FromThread.post = wait
+
+
 TRICKS = {
     "dormancy": take_out_dormancy,
     "eagerness": take_out_eagerness,
     "leadership": take_out_leadership,
+    "posting": take_out_posting,
 }

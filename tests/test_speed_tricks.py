@@ -12,11 +12,12 @@ CORE = [
     "bus/test_reasons.py",
     "bus/test_crashes.py",
     "bus/test_cancelling.py",
+    "bus/test_from_thread.py",
     "asking/test_asking_modern.py",
 ]
 
 
-@pytest.mark.parametrize("trick", ["dormancy", "eagerness", "leadership"])
+@pytest.mark.parametrize("trick", ["dormancy", "eagerness", "leadership", "posting"])
 def test_without_it_the_core_means_the_same(trick):
     tests = [str(TESTS / name) for name in CORE]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--without={trick}", *tests]

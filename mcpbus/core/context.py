@@ -11,7 +11,7 @@ from mcpbus_actors import LazyActor
 from mcpbus.core import notification
 from mcpbus.core.call import Call
 from mcpbus.core.hub import Hub, hub_of
-from mcpbus.core.notification import OutboundNotification, Params, Progress
+from mcpbus.core.notification import Params
 from mcpbus.core.pending_questions import Ask, Withdraw, answered_within, make_ask
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.session import Session
@@ -292,11 +292,6 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
     def within(self, server: object) -> "Context[Any]":
         """Return the context as handlers of a mounted server are given it. For the bus."""
         return _MountedContext(self._call, self._bus.mounted_states[server])
-
-    def say(self, said: OutboundNotification | Progress) -> Receipt:
-        """Say what was made ready to be said. For the bus."""
-        self._call.carrier.tell(said)
-        return said.receipt
 
     def _pause(self, receipt: Receipt) -> Awaitable[None]:
         """Return what is awaited after saying something: a cancel point, and a schedule point if that is due.

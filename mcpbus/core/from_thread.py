@@ -1,28 +1,99 @@
-"""How what runs in a worker thread has something done in the thread that trio runs in."""
+"""How what runs in worker threads has something done in the thread that trio runs in: in order, and mostly without waiting for it.
 
+To wake that thread takes longer than most of what is to be done there, and to wait for it as long again. So what is posted by
+any thread within a millisecond after something was is found there without another wake-up.
+"""
+
+import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextvars import Context
+from functools import partial
+from typing import Final, TypeVar
 
 import trio
 
 T = TypeVar("T")
 
+_LOOK_SECONDS: Final = 0.001
+"""After which time it is looked again for what was posted, for as long as something was."""
 
-def wait_in_trio(function: Callable[[], Awaitable[T]]) -> T:
-    """Run an async function in the trio thread, and wait for it in this worker thread.
-
-    Raises:
-        RuntimeError: This is the trio thread, which must not wait.
-    """
-    if trio.lowlevel.in_trio_run():
-        raise RuntimeError(
-            "a plain function that asks the client needs a worker thread: leave out thread=False"
-        )
-    return trio.from_thread.run(function)
+_log = logging.getLogger("mcpbus")
 
 
-def run_in_trio(function: Callable[[], T]) -> T:
-    """Run a plain function in the trio thread, from a worker thread or from that thread itself."""
-    if trio.lowlevel.in_trio_run():
+class FromThread:
+    """Does in the trio thread what other threads want. Made there."""
+
+    __slots__ = ("_awake", "_posted", "_token")
+
+    def __init__(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._posted: deque[Callable[[], object]] = deque()
+        self._awake = False  # whether somebody will look without being woken
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Have a function called soon, after all that was posted before; for worker threads. It is not waited for.
+
+        Raises:
+            trio.RunFinishedError: There is no trio any more.
+        """
+        self._posted.append(function)
+        if not self._awake:
+            self._awake = True
+            try:
+                self._token.run_sync_soon(self._wake)
+            except trio.RunFinishedError:
+                self._awake = False
+                self._posted.clear()
+                raise
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Call a plain function after all that was posted, and return its result; from a worker thread or the trio thread itself."""
+        if trio.lowlevel.in_trio_run():
+            return function()
+        return trio.from_thread.run_sync(partial(self._run, function), trio_token=self._token)
+
+    def wait(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run an async function after all that was posted, and wait for it in this worker thread.
+
+        Raises:
+            RuntimeError: This is the trio thread, which must not wait.
+        """
+        if trio.lowlevel.in_trio_run():
+            raise RuntimeError(
+                "a plain function that asks the client needs a worker thread: leave out thread=False"
+            )
+        return trio.from_thread.run(partial(self._wait, function))
+
+    def take(self) -> bool:
+        """Call what was posted, now; in the trio thread. Returns whether anything was."""
+        if not self._posted:
+            return False
+        for _ in range(len(self._posted)):
+            try:
+                self._posted.popleft()()
+            except Exception:  # noqa: BLE001 - what others have posted is to be done
+                _log.exception("what a thread had posted could not be done")
+        return True
+
+    def _run(self, function: Callable[[], T]) -> T:
+        self.take()
         return function()
-    return trio.from_thread.run_sync(function)
+
+    async def _wait(self, function: Callable[[], Awaitable[T]]) -> T:
+        self.take()
+        return await function()
+
+    def _wake(self) -> None:
+        self.take()
+        trio.lowlevel.spawn_system_task(self._look, context=Context())
+
+    async def _look(self) -> None:
+        try:
+            while True:
+                await trio.sleep(_LOOK_SECONDS)
+                if not self.take():
+                    break
+        finally:
+            self._awake = False
+            self.take()  # of one who posted before, and saw that somebody would look

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from mcpbus.core.receipt import Ledger, Receipt
+from mcpbus.core.receipt import Books, Receipt
 from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_line
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
@@ -87,7 +87,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     message: bytes
 
 
-def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -> OutboundNotification:
+def log(books: Books, kind: Kind, level: str, data: Any, logger: str | None) -> OutboundNotification:
     """Make a log line.
 
     Raises:
@@ -98,10 +98,10 @@ def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -
     encoded = opening + single_line(encode_value(data))
     if logger is not None:
         encoded += b',"logger":' + encode_value(logger)
-    return OutboundNotification(kind, ledger.enter(MESSAGE), encoded + b"}}", None, severity)
+    return OutboundNotification(kind, books.enter(MESSAGE), encoded + b"}}", None, severity)
 
 
-def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> OutboundNotification:
+def custom(books: Books, kind: Kind, method: str, params: Params) -> OutboundNotification:
     """Make a notification that the protocol's core does not define.
 
     Raises:
@@ -116,13 +116,13 @@ def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> OutboundN
     if isinstance(params, msgspec.Raw):
         _check_object(params)
     encoded = encode_notification(method, params)
-    return OutboundNotification(kind, ledger.enter(method), encoded)
+    return OutboundNotification(kind, books.enter(method), encoded)
 
 
-def resource_updated(ledger: Ledger, uri: str) -> OutboundNotification:
+def resource_updated(books: Books, uri: str) -> OutboundNotification:
     """Make the news, for one session, that the contents of a resource have changed."""
     data, key = encode_notification(RESOURCE_UPDATED, {"uri": uri}), (RESOURCE_UPDATED, uri)
-    return OutboundNotification(Kind.RESOURCE_UPDATED, ledger.enter(RESOURCE_UPDATED), data, key, None, uri)
+    return OutboundNotification(Kind.RESOURCE_UPDATED, books.enter(RESOURCE_UPDATED), data, key, None, uri)
 
 
 def _check_object(raw: msgspec.Raw) -> None:
@@ -133,13 +133,13 @@ def _check_object(raw: msgspec.Raw) -> None:
         raise TypeError(f"params is not the JSON text of an object: {fault}") from None
 
 
-def elicitation_complete(ledger: Ledger, elicitation_id: str) -> OutboundNotification:
+def elicitation_complete(books: Books, elicitation_id: str) -> OutboundNotification:
     """Make the news that what an elicitation by URL was for has been done."""
     encoded = encode_notification(ELICITATION_COMPLETE, {"elicitationId": elicitation_id})
-    return OutboundNotification(Kind.SESSION_CUSTOM, ledger.enter(ELICITATION_COMPLETE), encoded)
+    return OutboundNotification(Kind.SESSION_CUSTOM, books.enter(ELICITATION_COMPLETE), encoded)
 
 
-def progress(ledger: Ledger, value: float, total: float | None, message: str | None) -> Progress:
+def progress(books: Books, value: float, total: float | None, message: str | None) -> Progress:
     """Make a report of progress.
 
     Raises:
@@ -154,7 +154,7 @@ def progress(ledger: Ledger, value: float, total: float | None, message: str | N
             raise _not_finite("total", total)
         numbers += b',"total":%b' % encode_value(total)
     text = b"" if message is None else b',"message":%b' % single_line(encode_value(message))
-    return Progress(ledger.enter(PROGRESS), value, numbers, text)
+    return Progress(books.enter(PROGRESS), value, numbers, text)
 
 
 def _not_finite(name: str, number: float) -> ValueError:

@@ -12,6 +12,7 @@ the client read them: no protocol revision acknowledges a notification.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import attrs
 import msgspec
@@ -78,12 +79,33 @@ _MAILBOX = Place.MAILBOX
 _VERDICT_DELIVERED = Verdict.DELIVERED
 
 
+class Books(Protocol):
+    """Where a new message is entered."""
+
+    def enter(self, method: str) -> "Receipt":
+        """Make the receipt of a new message."""
+
+
+class Drafts:
+    """Makes receipts in other threads than trio's, which alone keeps the books: it enters the messages there that it is given."""
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: "Ledger") -> None:
+        self._ledger = ledger
+
+    def enter(self, method: str) -> "Receipt":
+        """Make the receipt of a message that `Ledger.enter_draft` enters."""
+        return Receipt(method, self._ledger)
+
+
 class Ledger:
     """The books of one bus: how many messages were made, and what became of them."""
 
-    __slots__ = ("delivered", "discarded", "emitted", "pending", "refused", "stored")
+    __slots__ = ("delivered", "discarded", "drafts", "emitted", "pending", "refused", "stored")
 
     def __init__(self) -> None:
+        self.drafts = Drafts(self)
         self.emitted = 0
         self.delivered = 0
         self.discarded = dict.fromkeys(Reason, 0)
@@ -96,6 +118,11 @@ class Ledger:
         self.emitted += 1
         self.pending[_MAILBOX] += 1
         return Receipt(method, self)
+
+    def enter_draft(self) -> None:
+        """Enter a message in the books whose receipt was drafted."""
+        self.emitted += 1
+        self.pending[_MAILBOX] += 1
 
     def record(self, fate: Fate) -> None:
         """Enter a message that nobody needs a receipt of, since its fate is known already."""

@@ -11,6 +11,7 @@ from mcpbus_actors import Address, System
 
 from mcpbus.core.admission import Admission
 from mcpbus.core.budget import Budget
+from mcpbus.core.from_thread import FromThread
 from mcpbus.core.limits import Limits
 from mcpbus.core.notification import LIST_CHANGED, Change, OutboundNotification
 from mcpbus.core.parked_calls import ParkedCalls
@@ -37,6 +38,7 @@ class Services:
         limits: What clients may use.
         system: Where the actors live.
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
+        from_thread: Does what worker threads want done in the thread that trio runs in.
         ledger: The books of all that is said.
         reached: Which of the limits were reached, and how often.
         budget: What is kept in memory for clients, in bytes.
@@ -65,6 +67,7 @@ class Services:
         self.system = system
         self.clock: Callable[[], float] = time.perf_counter
         self._thread = get_ident()
+        self.from_thread = FromThread()
         self.ledger = Ledger()
         self.reached = ReachedLimits()
         self.budget = Budget(limits.memory_bytes, self.reached)

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from mcpbus.core.from_thread import run_in_trio
 from mcpbus.core.hub import Hub
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.statistics import Statistics
@@ -21,20 +20,20 @@ class SyncBus:
 
     def tools_changed(self) -> Broadcast:
         """Tell every client that wants to know that the list of tools has changed."""
-        return run_in_trio(self._bus.tools_changed)
+        return self._bus.from_thread.run(self._bus.tools_changed)
 
     def prompts_changed(self) -> Broadcast:
         """Tell every client that wants to know that the list of prompts has changed."""
-        return run_in_trio(self._bus.prompts_changed)
+        return self._bus.from_thread.run(self._bus.prompts_changed)
 
     def resources_changed(self) -> Broadcast:
         """Tell every client that wants to know that the list of resources or templates has changed."""
-        return run_in_trio(self._bus.resources_changed)
+        return self._bus.from_thread.run(self._bus.resources_changed)
 
     def resource_updated(self, uri: str) -> Broadcast:
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
-        return run_in_trio(partial(self._bus.resource_updated, uri))
+        return self._bus.from_thread.run(partial(self._bus.resource_updated, uri))
 
     def statistics(self) -> Statistics:
         """Return what the bus has done and holds at this moment."""
-        return run_in_trio(self._bus.statistics)
+        return self._bus.from_thread.run(self._bus.statistics)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+import trio
+
 from mcpbus.core import notification
 from mcpbus.core.context import ClientInfo, Context
-from mcpbus.core.from_thread import run_in_trio, wait_in_trio
 from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
@@ -21,19 +22,26 @@ from mcpbus.protocol.routes import Kind
 
 T = TypeVar("T")
 
+_MOST_POSTED = 32
+"""How many things are said before the thread waits until they have arrived."""
+
 
 class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
-    """The context of a handler that is a plain function; its methods block the handler's thread.
+    """The context of a handler that is a plain function, in a thread of its own: what asks the client blocks that.
 
-    The same as `Context` in all else. After a cancellation of the request what it says is discarded.
+    The same as `Context` in all else. What it says is on its way when a method returns, and where it is, and what became of it, its
+    receipt tells a moment later. After a cancellation of the request what it says is discarded.
     """
 
-    __slots__ = ("_context",)
+    __slots__ = ("_bus", "_call", "_context", "_most_posted", "_posted")
 
     asynchronous = False
 
     def __init__(self, context: Context[StateT, PrincipalT]) -> None:
         self._context = context
+        self._bus, self._call = context._bus, context._call  # noqa: SLF001 - its other face
+        self._posted = 0
+        self._most_posted = min(_MOST_POSTED, self._bus.limits.outbox_items // 2)
 
     @property
     def request_id(self) -> RequestId:
@@ -87,12 +95,11 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> Receipt:
         """Report progress to the client; see `Context.progress`."""
-        said = notification.progress
-        return self._say(lambda: said(self._context.bus.ledger, progress, total, message))
+        return self._say(notification.progress, progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
         """Send a log line to the client; see `Context.log`."""
-        return self._say(lambda: notification.log(self._context.bus.ledger, Kind.LOG, level, data, logger))
+        return self._say(notification.log, Kind.LOG, level, data, logger)
 
     def debug(self, data: Any) -> Receipt:
         """Send a log line of level debug."""
@@ -116,33 +123,33 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
 
     def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension; see `Context.notify`."""
-        return self._say(lambda: notification.custom(self._context.bus.ledger, Kind.CUSTOM, method, params))
+        return self._say(notification.custom, Kind.CUSTOM, method, params)
 
     def elicit(
         self, message: str, schema: type[T] | Mapping[str, Any], **options: Any
     ) -> Accepted[T] | Declined | Cancelled:
         """Ask the user to fill in a form; see `Context.elicit`."""
-        return wait_in_trio(partial(self._context.elicit, message, schema, **options))
+        return self._bus.from_thread.wait(partial(self._context.elicit, message, schema, **options))
 
     def elicit_url(self, message: str, url: str, **options: Any) -> Accepted[None] | Declined | Cancelled:
         """Ask the user to open a page; see `Context.elicit_url`."""
-        return wait_in_trio(partial(self._context.elicit_url, message, url, **options))
+        return self._bus.from_thread.wait(partial(self._context.elicit_url, message, url, **options))
 
     def sample(self, messages: str | Sequence[Any], **options: Any) -> Sampled:
         """Ask the client's model to write something; see `Context.sample`."""
-        return wait_in_trio(partial(self._context.sample, messages, **options))
+        return self._bus.from_thread.wait(partial(self._context.sample, messages, **options))
 
     def list_roots(self, **options: Any) -> list[Root]:
         """Ask which folders and files the client lets the server work in; see `Context.list_roots`."""
-        return wait_in_trio(partial(self._context.list_roots, **options))
+        return self._bus.from_thread.wait(partial(self._context.list_roots, **options))
 
     def ask_all(self, questions: Mapping[str, Question], **options: Any) -> dict[str, Any]:
         """Ask several things at once; see `Context.ask_all`."""
-        return wait_in_trio(partial(self._context.ask_all, questions, **options))
+        return self._bus.from_thread.wait(partial(self._context.ask_all, questions, **options))
 
     def begin_task(self) -> bool:
         """Make the call a task; see `Context.begin_task`."""
-        return wait_in_trio(self._context.begin_task)
+        return self._bus.from_thread.wait(self._context.begin_task)
 
     @property
     def task_id(self) -> str | None:
@@ -151,12 +158,31 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
 
     def task_message(self, message: str | None) -> None:
         """Show people what the task is doing; see `Context.task_message`."""
-        context = self._context
-        run_in_trio(lambda: context.bus.tasks.say(context._call, message))  # noqa: SLF001 - its other face
+        tasks, call = self._context.bus.tasks, self._call
+        self._bus.from_thread.run(lambda: tasks.say(call, message))
 
-    def _say(self, make: Callable[[], OutboundNotification | Progress]) -> Receipt:
-        # The ledger belongs to the trio thread, so the notification is made there too.
-        return run_in_trio(lambda: self._context.say(make()))
+    def _say(self, make: Callable[..., OutboundNotification | Progress], *what: Any) -> Receipt:
+        books = self._bus.ledger
+        if trio.lowlevel.in_trio_run():
+            said = make(books, *what)
+            self._call.carrier.tell(said)
+            return said.receipt
+        said = make(books.drafts, *what)
+        self._bus.from_thread.post(partial(self._tell, said))
+        self._posted += 1
+        stream = self._call.stream
+        if self._posted >= self._most_posted or (stream is not None and stream.outbox.crowded):
+            self._posted = 0
+            self._bus.from_thread.run(_nothing)  # else so much would arrive together that some of it is lost
+        return said.receipt
+
+    def _tell(self, said: OutboundNotification | Progress) -> None:
+        self._bus.ledger.enter_draft()
+        self._call.carrier.tell(said)
 
     def __repr__(self) -> str:
         return repr(self._context).replace("Context", "SyncContext", 1)
+
+
+def _nothing() -> None:
+    """Do nothing but wait for one's turn."""

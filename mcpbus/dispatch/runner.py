@@ -147,7 +147,10 @@ class Runner:
         if self.inline or not thread:
             return run()
         place: Any = self.workers().place(call.context.owner, call.bus.reached)
-        return await trio.to_thread.run_sync(run, abandon_on_cancel=abandon, limiter=place)
+        try:
+            return await trio.to_thread.run_sync(run, abandon_on_cancel=abandon, limiter=place)
+        finally:
+            call.bus.from_thread.take()  # what it has said comes before what it returns
 
     def workers(self) -> Threads:
         """Return the threads of this trio run."""

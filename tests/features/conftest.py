@@ -7,6 +7,8 @@ import msgspec
 import pytest
 
 from mcpbus.core.call import Call
+from mcpbus.core.from_thread import FromThread
+from mcpbus.core.limits import Limits
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.request_context import RequestContext
 from mcpbus.dispatch.backend import FeaturesBackend
@@ -61,7 +63,13 @@ class Client:
 
     async def run_raw(self, method: str, **params: Any) -> bytes:
         context, handler = self.begin(method, **params)
-        bus: Any = SimpleNamespace(tails=self.server.tails, clock=float, reached=ReachedLimits())
+        bus: Any = SimpleNamespace(
+            tails=self.server.tails,
+            clock=float,
+            limits=Limits(),
+            reached=ReachedLimits(),
+            from_thread=FromThread(),
+        )
         return await handler.run(Call(None, bus=bus, context=context, handler=handler))
 
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """One WebSocket connection from the server's end: bytes in, whole messages out, and the other way round. No input or output here.
 
-wsproto reads the frames, and writes those that change what may follow. Here is what may become of them: how long a message gets while it is put together, how many
+wsproto reads the frames, but for what is as usual, see `reading`, and writes those that change what may follow. Here is what may become of them: how long a message gets while it is put together, how many
 frames may come that bring nothing, that a ping is answered once however many come before there is time to, and how it ends.
 """
 

@@ -66,7 +66,15 @@ _RULES = [
 CORE = sorted(
     [
         f"{folder}/{path.name}"
-        for folder in ("actors/mcpbus_actors", "mcpbus", "mcpbus/auth", "mcpbus/core", "mcpbus/dispatch")
+        for folder in (
+            "actors/mcpbus_actors",
+            "mcpbus",
+            "mcpbus/auth",
+            "mcpbus/core",
+            "mcpbus/core/stores",
+            "mcpbus/core/tasks",
+            "mcpbus/dispatch",
+        )
         for path in (ROOT / folder).glob("*.py")
         if path.stem not in _APART
     ]

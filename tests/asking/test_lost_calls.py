@@ -48,7 +48,7 @@ async def crashed(it, monkeypatch):
     parked.call.address.tell("what no actor understands")
 
 
-LOSSES = [evicted, pushed_out, lapsed, crashed]
+LOSSES = [evicted, pushed_out, lapsed, pytest.param(crashed, marks=pytest.mark.failing)]
 LIMITS = {"max_parked": 2, "parked_timeout": 60}
 
 

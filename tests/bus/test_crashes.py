@@ -22,6 +22,8 @@ from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.protocol.routes import Reason
 
+pytestmark = pytest.mark.failing
+
 TOOLS = "notifications/tools/list_changed"
 
 

@@ -259,6 +259,7 @@ async def test_progress_that_does_not_increase_is_not_sent(era, autojump_clock):
         await stage.assert_nothing_is_left()
 
 
+@pytest.mark.failing
 @ERAS
 @pytest.mark.parametrize(
     ("actor", "message"), [(Request, OutboundNotification), (Request, TaskEnded), (Stream, OutboundMessage)]

@@ -286,6 +286,7 @@ async def test_what_is_being_written_when_the_connection_is_lost_is_stored_if_it
         assert said.fate == (STORED if kept else LOST)
 
 
+@pytest.mark.failing
 async def test_a_fault_while_a_client_is_away_ends_the_stream_and_is_told(
     monkeypatch, caplog, autojump_clock
 ):

@@ -259,6 +259,7 @@ async def test_a_stubborn_handler_does_not_hold_the_drain(autojump_clock):
         job.finish()
 
 
+@pytest.mark.failing
 async def test_a_store_that_hangs_does_not_hold_the_drain(autojump_clock):
     class Hanging(MemoryTaskStore):
         async def put(self, record, payload):
@@ -332,6 +333,7 @@ async def test_what_ends_while_the_store_is_down_is_stored_later(autojump_clock,
     assert len(caplog.records) == 1
 
 
+@pytest.mark.failing
 async def test_a_store_that_hangs_at_a_shutdown_is_not_waited_for(autojump_clock):
     store = Down("works")
     start = trio.current_time()
@@ -377,6 +379,7 @@ async def test_a_result_that_is_forgotten_while_it_is_fetched_is_unknown(autojum
         assert await gone(client, task)
 
 
+@pytest.mark.failing
 async def test_a_task_actor_that_crashes_fails_its_task(autojump_clock, caplog, monkeypatch):
     def boom(*_):
         raise ZeroDivisionError("boom")

@@ -272,6 +272,8 @@ def answers(data: bytes) -> list[tuple[bytes, bytes]]:
         assert end, f"a head without its end: {head!r}"
         assert re.match(rb"HTTP/1\.1 \d{3} ", head), head
         head = re.sub(rb"\r\ndate: [^\r]*", b"", head)
+        first, *fields = head.split(b"\r\n")
+        head = b"\r\n".join([first, *sorted(fields)])  # in which order they come says nothing
         length = re.search(rb"\r\ncontent-length: (\d+)", head)
         if rest.startswith(b"HTTP/1.1 "):
             body = b""  # an answer to HEAD, or one without a body

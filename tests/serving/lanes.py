@@ -290,6 +290,6 @@ async def open_lane(*, turns=False, app=None, limits=None, **options):
     lane.reactor = WireReactor(lane.context) if turns else None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run)
-        with trio.fail_after(3600):
+        with trio.fail_after(2 * 3600):
             yield House(lane, endpoint, nursery)
         nursery.cancel_scope.cancel()

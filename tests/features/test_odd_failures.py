@@ -90,11 +90,18 @@ CALLS = {
         {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "code", "value": ""}},
     ),
 }
+LABELS = {
+    "prompt": "prompts/get prompt",
+    "resource": "resources/read res://a",
+    "completion": "completion/complete prompt",
+}
 
 
-def assert_logged(caplog, label):
+def assert_logged(caplog, label, fault=None):
     (record,) = caplog.records
-    assert (record.name, record.getMessage()) == ("mcpbus", f"{label} failed")
+    failed, _, hint = record.getMessage().partition(": ")
+    assert (record.name, failed) == ("mcpbus", f"{label} failed")
+    assert ("mcpbus.asyncio.to_asyncio" in hint) == (fault == "asyncio's sleep")
     assert record.exc_info[2] is not None
 
 
@@ -107,7 +114,7 @@ async def test_a_tool_has_failed(fault, late, name, caplog, autojump_clock):
         result = await client.call_tool(name)
         assert result["isError"]
         assert result["content"][0]["text"] == f"Tool {name} failed"
-        assert_logged(caplog, f"tools/call {name}")
+        assert_logged(caplog, f"tools/call {name}", fault)
         assert (await client.call_tool("echo"))["content"][0]["text"] == "well"
 
 
@@ -120,8 +127,7 @@ async def test_anything_else_is_an_internal_error(fault, late, what, caplog, aut
         with pytest.raises(ProtocolError) as raised:
             await CALLS[what](client)
         assert (raised.value.code, raised.value.message) == (-32603, "Internal error")
-        assert len(caplog.records) == 1
-        assert caplog.records[0].getMessage().endswith("failed")
+        assert_logged(caplog, LABELS[what], fault)
         assert (await client.call_tool("echo"))["content"][0]["text"] == "well"
 
 
@@ -136,7 +142,7 @@ async def test_middleware_fails_the_call_that_it_is_around(fault, late, caplog, 
     server, fail = make_server(fault, late, middleware=[middleware])
     async with open_client(server) as client:
         assert (await client.call_tool("tool"))["isError"]
-        assert_logged(caplog, "tools/call tool")
+        assert_logged(caplog, "tools/call tool", fault)
         assert (await client.call_tool("echo"))["content"][0]["text"] == "well"
 
 

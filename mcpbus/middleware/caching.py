@@ -12,6 +12,7 @@ from mcpbus.features.content import ToolResult
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.tool import Tool
 from mcpbus.middleware.per_run import PerRun
+from mcpbus.protocol.principals import digest_of
 
 
 class ResponseCachingMiddleware:
@@ -50,10 +51,11 @@ class ResponseCachingMiddleware:
         tool = invocation.tool
         if tool is None or not self._covers(tool):
             return await call_next(invocation)
-        kept, context = self._kept.get(), invocation.context
-        arguments = jsontypes.encode(dict(invocation.arguments))
-        # By the tool itself and not by its name, which a session's own tool may have too.
-        key = (tool, arguments, None if context.principal is None else context.owner)
+        kept, given = self._kept.get(), dict(invocation.arguments)
+        arguments = jsontypes.encode(given)
+        # By the tool itself and not by its name, which a session's own tool may have too; by what is not encoded too, such as a
+        # secret of pydantic's; and by the principal itself, since several may be counted as one owner.
+        key = (tool, arguments, digest_of(given), digest_of(invocation.context.principal))
         until, result = kept.get(key, (float("-inf"), None))
         if trio.current_time() < until:
             kept.move_to_end(key)

@@ -4,6 +4,7 @@ import itertools
 import json
 import logging
 
+import pydantic
 import pytest
 import trio
 
@@ -408,6 +409,50 @@ async def test_each_principal_has_results_of_its_own(autojump_clock):
         bus.connect() as who,
     ):
         assert [await text(each, "count") for each in (ada, bob, who, ada)] == ["1", "2", "3", "1"]
+
+
+class Someone:
+    """A principal that is itself and nothing else, and so is counted to the address that it comes from."""
+
+
+class Person(pydantic.BaseModel):
+    """One that has no hash, which is counted to its address too."""
+
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("ada", "bob"),
+    [(Someone(), Someone()), (Person(name="ada"), Person(name="bob"))],
+    ids=["object", "model"],
+)
+async def test_principals_that_are_counted_as_one_owner_have_results_of_their_own(ada, bob, autojump_clock):
+    async with (
+        open_bus(counting(ResponseCachingMiddleware(), annotations=READS)) as bus,
+        bus.connect(principal=ada) as first,
+        bus.connect(principal=bob) as second,
+    ):
+        assert [await text(each, "count") for each in (first, second, first)] == ["1", "2", "1"]
+
+
+class Login(pydantic.BaseModel):
+    """What is encoded as stars."""
+
+    password: pydantic.SecretStr
+
+
+async def test_arguments_that_differ_in_a_secret_have_results_of_their_own(autojump_clock):
+    server, asked = Server("s", middleware=[ResponseCachingMiddleware()]), []
+
+    @server.tool(annotations=READS)
+    async def mail(login: Login) -> str:
+        asked.append(login)
+        return f"that of {login.password.get_secret_value()}"
+
+    async with open_client(server) as client:
+        told = [await text(client, "mail", login={"password": word}) for word in ("a", "b", "a")]
+    assert told == ["that of a", "that of b", "that of a"]
+    assert len(asked) == 2
 
 
 async def test_failures_and_what_is_too_large_are_not_kept(autojump_clock):

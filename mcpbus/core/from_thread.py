@@ -86,7 +86,11 @@ class FromThread:
 
     def _wake(self) -> None:
         self.take()
-        trio.lowlevel.spawn_system_task(self._look, context=Context())
+        try:
+            trio.lowlevel.spawn_system_task(self._look, context=Context())
+        except RuntimeError:  # trio is about to end, and starts none any more
+            self._awake = False
+            self.take()
 
     async def _look(self) -> None:
         try:

@@ -190,3 +190,20 @@ async def test_a_plain_function_that_says_more_than_may_wait_for_its_client_lose
         heard, _ = await call(stage)
         assert heard == list(range(300))
         assert [receipt.fate for receipt in receipts] == [DELIVERED] * 300
+
+
+def test_what_is_posted_when_trio_is_about_to_end_is_called_and_ends_nothing_else():
+    got, kept = [], []
+
+    async def post_at_the_end(there):
+        try:
+            yield
+        finally:  # trio ends this when it starts no tasks any more
+            there.post(lambda: got.append(1))
+
+    async def main():
+        kept.append(post_at_the_end(FromThread()))
+        await anext(kept[0])
+
+    trio.run(main)
+    assert got == [1]

@@ -17,10 +17,13 @@ T = TypeVar("T")
 class InThread(Protocol):
     """Runs a plain function in a worker thread, or in this one if `thread` is false, and waits for it.
 
-    When the caller is cancelled it does not wait for the thread, unless `abandon` is false.
+    When the caller is cancelled it does not wait for the thread, unless `abandon` is false. It has a place among those that may be
+    at work at once, unless `placed` is false.
     """
 
-    async def __call__(self, function: Callable[[], T], *, thread: bool, abandon: bool) -> T: ...  # noqa: D102
+    async def __call__(  # noqa: D102
+        self, function: Callable[[], T], *, thread: bool, abandon: bool, placed: bool = True
+    ) -> T: ...
 
 
 async def provide(plan: Plan, context: Context, stack: AsyncExitStack, in_thread: InThread) -> dict[str, Any]:
@@ -78,6 +81,7 @@ class _InThread:
         return await self._run(self._manager.__enter__)
 
     async def __aexit__(self, *raised: object) -> Any:
-        # What was opened is closed, also for a call that was cancelled.
+        # What was opened is closed, also for a call that was cancelled; and while all places are taken, perhaps by those who wait for
+        # that, such as for a connection of a pool.
         with trio.CancelScope(shield=True):
-            return await self._run(partial(self._manager.__exit__, *raised))
+            return await self._run(partial(self._manager.__exit__, *raised), placed=False)

@@ -142,11 +142,13 @@ class Runner:
         raise _swallowed(function)
 
     async def _in_thread(
-        self, call: Call, run: Callable[[], Any], *, thread: bool, abandon: bool = True
+        self, call: Call, run: Callable[[], Any], *, thread: bool, abandon: bool = True, placed: bool = True
     ) -> Any:
         if self.inline or not thread:
             return run()
-        place: Any = self.workers().place(call.context.owner, call.bus.reached)
+        place: Any = trio.CapacityLimiter(1)
+        if placed:
+            place = self.workers().place(call.context.owner, call.bus.reached)
         try:
             return await trio.to_thread.run_sync(run, abandon_on_cancel=abandon, limiter=place)
         finally:

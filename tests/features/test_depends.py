@@ -337,3 +337,36 @@ def test_a_provider_that_depends_on_itself_is_refused(server):
 
     with pytest.raises(RegistrationError, match="'outer', 'inner', 'outer': depends on itself"):
         server.add_tool(tool)
+
+
+async def test_what_is_opened_is_closed_though_all_threads_wait_for_that():
+    server, pool = Server("s", threads=1), threading.Semaphore(1)
+    entered, waiting, go = trio.Event(), threading.Event(), trio.Event()
+
+    def connection():
+        if entered.is_set():
+            waiting.set()
+        assert pool.acquire(timeout=10)
+        try:
+            yield Database()
+        finally:
+            pool.release()
+
+    @server.tool
+    async def use(db: Database = Depends(connection)) -> str:
+        entered.set()
+        await go.wait()
+        return db.name
+
+    results = []
+
+    async def call(client):
+        results.append((await client.call_tool("use", {}))["content"][0]["text"])
+
+    async with server.open() as bus, bus.connect() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(call, client)
+        await entered.wait()
+        nursery.start_soon(call, client)
+        await trio.to_thread.run_sync(waiting.wait, 10)
+        go.set()
+    assert results == ["db", "db"]

@@ -216,11 +216,11 @@ class Server(Definition, Generic[StateT]):
 
         Raises:
             RegistrationError: it is mounted already, in a circle even; or a name is taken, or cannot have the prefix.
-            RuntimeError: this server is open.
+            RuntimeError: this server is open, or one that it is mounted in.
         """
         if not isinstance(other, Server):
             raise RegistrationError(f"server.mount() takes a mcpbus.Server, not {other!r}")
-        if self._opened:
+        if self._is_open():
             raise RuntimeError(f"server {self.name!r} is open: mount others before it is opened")
         if other is self or self in other.mounted() or other in self.mounted():
             raise RegistrationError(
@@ -232,9 +232,8 @@ class Server(Definition, Generic[StateT]):
         other._above.append((self, read))  # noqa: SLF001 - its own kind
 
     def mounted(self) -> "list[Server[Any]]":
-        """Return all servers that are mounted in it, and in these, and so on."""
-        below = [other for other in self._mounted if isinstance(other, Server)]
-        return [server for other in below for server in (other, *other.mounted())]
+        """Return all servers that are mounted in it, and in these, and so on, each once."""
+        return [other for other in self._below() if isinstance(other, Server)]
 
     def lifespan_context(self) -> AbstractAsyncContextManager[Any]:
         """What its lifespan opens, anew for each opening; yields None if it has none."""
@@ -301,10 +300,10 @@ class Server(Definition, Generic[StateT]):
                     drain_seconds=drain_seconds,
                 ) as bus,
             ):
+                bus.mounted_states.update(states)
                 bus.node = node
                 if node is not None:
                     await node.join(bus)
-                bus.mounted_states.update(states)
                 self._bus = bus
                 yield bus
         finally:

@@ -116,15 +116,19 @@ class Definition:
     @property
     def session_hooks(self) -> Sequence[SessionHook]:
         """What runs while a legacy session registers; those of mounted servers come last."""
-        return [*self._session_hooks, *(hook for below in self._mounted for hook in below.session_hooks)]
+        below = [hook for each in self._below() for hook in each._session_hooks]  # noqa: SLF001 - its own kind
+        return [*self._session_hooks, *below]
 
     @property
     def session_end_hooks(self) -> Sequence[SessionHook]:
         """What runs when a session has ended, in the same order."""
-        return [
-            *self._session_end_hooks,
-            *(hook for below in self._mounted for hook in below.session_end_hooks),
-        ]
+        below = [hook for each in self._below() for hook in each._session_end_hooks]  # noqa: SLF001 - its own kind
+        return [*self._session_end_hooks, *below]
+
+    def _below(self) -> "list[Definition]":
+        """All that is mounted in it, and in that, and so on: each once, though it may be offered in several ways."""
+        ways = [each for below in self._mounted for each in (below, *below._below())]  # noqa: SLF001 - its own kind
+        return [*dict.fromkeys(ways)]
 
     def notification_hook(self, method: str) -> NotificationHook | None:
         """What runs when a client sends a notification of this method: its own, or that of a mounted server."""

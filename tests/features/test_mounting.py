@@ -393,6 +393,41 @@ async def test_nothing_is_mounted_in_a_server_that_is_open(autojump_clock):
             main.mount(weather())
 
 
+async def test_nothing_is_mounted_in_a_server_that_is_mounted_in_one_that_is_open(autojump_clock):
+    below, main = Server("below"), Server("main")
+    main.mount(below)
+    async with open_bus(main):
+        with pytest.raises(RuntimeError, match="server 'below' is open: mount others before it is opened"):
+            below.mount(weather())
+
+
+async def test_what_is_mounted_in_two_ways_is_opened_once(autojump_clock):
+    log, below = [], {name: Server(name) for name in "bc"}
+
+    @asynccontextmanager
+    async def lifespan(server):
+        log.append("opened")
+        yield "sun"
+
+    shared, main = weather(lifespan=lifespan), Server("main")
+
+    @shared.on_session
+    async def welcome(session):
+        log.append("hello")
+
+    @shared.on_session_end
+    async def part(session):
+        log.append("bye")
+
+    for name, server in below.items():
+        server.mount(shared, prefix="w")
+        main.mount(server, prefix=name)
+    async with open_client(main, revision="2025-11-25") as client:
+        for name in below:
+            assert await text(client, f"{name}_w_now", city="Oslo") == "Oslo: sun"
+    assert log == ["opened", "hello", "bye"]
+
+
 async def test_a_change_below_from_another_thread_is_refused(autojump_clock):
     below, main = weather(), Server("main")
     main.mount(below, prefix="w")

@@ -178,8 +178,8 @@ class Front(Endpoint):
             The process that has it; None if it is here, or nowhere; or why a request is refused.
         """
         session = _session_of(http.head)
-        if session is None:
-            return None
+        if session is None or self._node.names.home_of(session) is None:
+            return None  # something else may have been named as well, and led here
         await self._node.adoptions.settled(session)
         owner = self._node.owner_of(session)
         if owner == ended:

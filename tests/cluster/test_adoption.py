@@ -32,6 +32,20 @@ async def test_a_session_goes_on_elsewhere_as_it_was(autojump_clock):
         assert (taken.log_level.value, taken.subscriptions) == ("error", {"res://one"})
 
 
+async def test_what_is_no_name_of_a_session_is_not_looked_for(autojump_clock, monkeypatch):
+    directory, looked_for = MemoryDirectory(), []
+    async with open_buses(make, directory=directory) as (buses, probes):
+        task = buses[0].node.names.new()
+        await kill(buses[0], directory)
+        monkeypatch.setattr(directory, "owner", looked_for.append)
+        leads = {"mcp-method": "tasks/get", "mcp-name": task}
+        asked = probes[1].send("DELETE", headers={**leads, "mcp-session-id": "../../x"})
+        assert (await asked.ended()).status == 404
+        asked = probes[1].send("DELETE", headers={"mcp-session-id": task})
+        assert (await asked.ended()).status == 404
+    assert looked_for == [task]
+
+
 async def test_a_session_of_a_process_that_was_cancelled_goes_on(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, 1, directory=directory) as (_, (probe,)):

@@ -185,8 +185,8 @@ class AsgiCall:
         if self._exchange.over:
             await trio.lowlevel.checkpoint()  # nobody hears of it, and a loop would never end
         elif message["type"] == "http.response.start":
-            self._begun = True
             self._exchange.begin(message["status"], for_the_wire(message.get("headers", ())))
+            self._begun = True
         elif message["type"] == "http.response.body":
             if not self._begun:
                 raise RuntimeError("a response begins with http.response.start")

@@ -127,6 +127,42 @@ async def test_a_client_that_waits_for_100_continue_is_told_when_the_body_is_wan
     assert app.got == [request(b"x")]
 
 
+async def test_100_continue_is_never_said_within_an_answer(turns, autojump_clock):
+    async def app(scope, receive, send):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.lowlevel.checkpoint()
+            await send(start())
+            await send(body(b"one", more=True))
+            await send(body(b"two"))
+            nursery.cancel_scope.cancel()
+
+    async with open_lane(app=app, turns=turns) as house:
+        for _ in range(16):  # who is first is up to trio
+            client = await house.connect()
+            await client.say(post(b"x", b"expect: 100-continue")[:-1])
+            status, _ = await client.head()
+            assert status == 200 or (await client.head())[0] == 200
+            assert await client.all() == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+
+
+async def test_who_listens_after_the_answer_does_not_take_the_next_requests_body(turns, autojump_clock):
+    listeners, got = [], []
+
+    async def app(scope, receive, send):
+        listeners.append(receive)
+        got.extend([await listen() for listen in listeners[-2:]] if scope["method"] == "POST" else ())
+        await send(start())
+        await send(body())
+
+    async with open_lane(app=app, turns=turns) as house:
+        client = await house.connect()
+        for said in (get("/"), post(b"mine")):
+            await client.say(said)
+            assert (await client.answer())[0] == 200
+    assert got == [DISCONNECT, request(b"mine")]
+
+
 async def test_a_client_that_leaves_does_not_take_its_request_with_it(turns, autojump_clock):
     app = Reads(3)
     async with open_lane(app=app, turns=turns) as house:
@@ -270,6 +306,26 @@ async def test_an_application_that_does_it_wrong_ends_its_own_connection(
         await client.all()
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert "the application raised while it served GET /" in caplog.text
+
+
+@pytest.mark.parametrize("length", [(), ((b"content-length", b"5"),)], ids=["chunks", "a length"])
+async def test_an_application_may_say_another_head_in_place_of_one_that_cannot_be(
+    length, turns, autojump_clock
+):
+    async def app(scope, receive, send):
+        with pytest.raises(ValueError, match="header field"):
+            await send(start(200, (b"x", b"a\r\nb")))
+        with pytest.raises(RuntimeError, match="begins with"):
+            await send(body(b"x", more=True))
+        await send(start(400, *length))
+        await send(body(b"sorry"))
+
+    async with open_lane(app=app, turns=turns) as house:
+        client = await house.connect()
+        for _ in range(2):
+            await client.say(get("/"))
+            status, _, data = await client.answer()
+            assert (status, data) == (400, b"sorry")
 
 
 async def test_nobody_answers_twice(turns, autojump_clock):

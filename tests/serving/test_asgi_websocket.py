@@ -147,6 +147,21 @@ async def test_the_application_refuses(said, status, body, turns, autojump_clock
         assert (told, fields["connection"], data) == (status, "close", body)
 
 
+WRONG = {
+    "a field": {**ACCEPT, "headers": [(b"x", b"a\r\nb")]},
+    "a subprotocol": {**ACCEPT, "subprotocol": "a\r\nb"},
+    "a refusal": {"type": "websocket.http.response.start", "status": 418, "headers": [(b"x", b"a\nb")]},
+}
+
+
+@pytest.mark.parametrize("said", WRONG.values(), ids=WRONG)
+async def test_what_cannot_be_said_in_http_is_a_failure(said, turns, caplog, autojump_clock):
+    async with open_lane(app=App(said), turns=turns) as house:
+        client = await upgraded(house)
+        assert (await client.answer())[0] == 500
+    assert "this cannot be a header field" in caplog.text
+
+
 async def test_what_is_no_handshake_the_application_does_not_see(turns, autojump_clock):
     app = App()
     async with open_lane(app=app, turns=turns) as house:

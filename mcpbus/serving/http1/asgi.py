@@ -88,6 +88,8 @@ class Http1Exchange:
     async def read(self) -> tuple[bytes, bool]:
         """See `Exchange`. A client that sends what is no body is as good as gone."""
         wire, requests = self._wire, self._wire.requests
+        if self.ended:
+            return b"", False  # what comes now is the next request's
         try:
             body = requests.take_body()
             while not body and requests.body is not None and not self.over:
@@ -115,7 +117,8 @@ class Http1Exchange:
             self._said_continue = True
             if not self._wire.requests.waiting:
                 async with self._writing:
-                    await self._write(CONTINUE)
+                    if not self.started:  # meanwhile: it would stand in the middle of the answer
+                        await self._write(CONTINUE)
 
     async def disconnected(self) -> None:
         """See `Exchange`."""
@@ -131,10 +134,8 @@ class Http1Exchange:
         length = dict(fields).get(b"content-length")
         self._left = None if length is None else int(length)
         self._bodiless = self.head.verb == "HEAD" or status in _WITHOUT_BODY
-        framing = b""
-        if self._left is None and not self._bodiless:
-            self._chunked = self._read.modern
-            framing = CHUNKED if self._chunked else b""
+        self._chunked = self._left is None and not self._bodiless and self._read.modern
+        framing = CHUNKED if self._chunked else b""
         said = fate_of(self._wire, self._read, said_continue=self._said_continue)
         if said is CLOSE or (self._left is None and not self._chunked and not self._bodiless):
             self.closes, said = True, CLOSE  # the end of the connection may be the end of the answer

@@ -185,9 +185,10 @@ class AsgiWebSocket:
             raise RuntimeError(f"{message['type']} cannot be said here")
 
     async def _accept(self, message: Message) -> None:
-        self._state, self.opened = _State.OPEN, True
         fields = for_the_wire(message.get("headers", ()))
-        await self._write(self._upgrade.encode_accept(message.get("subprotocol"), fields))
+        accepted = self._upgrade.encode_accept(message.get("subprotocol"), fields)
+        self._state, self.opened = _State.OPEN, True
+        await self._write(accepted)
 
     async def _say_message(self, message: Message) -> None:
         data = message.get("bytes")
@@ -210,8 +211,8 @@ class AsgiWebSocket:
         await self._write(encode_answer(403, (), b"", CLOSE))
 
     async def _begin_refusal(self, message: Message) -> None:
-        self._state = _State.REFUSING
         self._head = encode_head(message["status"], for_the_wire(message.get("headers", ())), CLOSE)
+        self._state = _State.REFUSING
 
     async def _go_on_refusing(self, message: Message) -> None:
         data, self._head = self._head + message.get("body", b""), b""

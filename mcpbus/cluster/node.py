@@ -26,6 +26,7 @@ from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.http.messages import Answer, refusal
 from mcpbus.protocol.messages import ListName
 from mcpbus.transports.endpoint import Entered
+from mcpbus.transports.refusals import plain
 from mcpbus.transports.response import HttpRequest
 
 _log = logging.getLogger("mcpbus")
@@ -248,7 +249,7 @@ class Node:
             except* trio.BrokenResourceError:
                 pass  # the client has gone, or the process to which it is connected
         for failure in failures:
-            verb, path = request.head.verb, request.head.path
+            verb, path = plain(request.head.verb), plain(request.head.path)
             _log.error("the application raised while it served %s %s", verb, path, exc_info=failure)
             request.fail(refusal(500, internal_error()))
         request.end()

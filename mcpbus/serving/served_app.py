@@ -6,6 +6,7 @@ from collections.abc import Callable
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp, Endpoint, Noting
+from mcpbus.transports.refusals import plain
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -40,7 +41,9 @@ class ServedApp:
 
     def report(self, failure: BaseException, verb: str, path: str) -> None:
         """Tell that the application raised while it served a request, which is then answered 500."""
-        _logger.error("the application raised while it served %s %s", verb, path, exc_info=failure)
+        _logger.error(
+            "the application raised while it served %s %s", plain(verb), plain(path), exc_info=failure
+        )
 
 
 def _ask_nobody(_path: str) -> None:

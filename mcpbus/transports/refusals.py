@@ -35,7 +35,7 @@ class Refusals:
         line = _LINES.get(answer.status)
         if line is not None:
             self._complaints.warn(
-                line, head.verb, plain(head.path), peer or "somebody", plain(_reason(answer))
+                line, plain(head.verb), plain(head.path), peer or "somebody", plain(_reason(answer))
             )
         return answer
 

@@ -328,6 +328,12 @@ async def test_an_application_may_say_another_head_in_place_of_one_that_cannot_b
             assert (status, data) == (400, b"sorry")
 
 
+async def test_what_a_client_asks_for_is_one_line_in_the_log(turns, caplog, autojump_clock):
+    await ask(answers(), get("/a%0D%0AERROR%1b[2J"), turns)
+    (record,) = caplog.records
+    assert record.getMessage() == "the application raised while it served GET '/a\\r\\nERROR\\x1b[2J'"
+
+
 async def test_nobody_answers_twice(turns, autojump_clock):
     app = answers(start(), body(b"one"), start(), body(b"two"))
     async with open_lane(app=app, turns=turns) as house:

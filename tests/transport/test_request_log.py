@@ -8,8 +8,10 @@ import pytest
 import trio
 
 from mcpbus import Context, Server, Unauthorized
+from mcpbus.protocol.http.headers import NO_HEADERS
+from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.testing import open_bus, open_probe
-from mcpbus.transports.refusals import plain
+from mcpbus.transports.refusals import Refusals, plain
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 
@@ -100,6 +102,12 @@ async def test_what_is_refused_is_told_with_its_reason(what, lines, autojump_clo
 )
 def test_what_clients_say_is_one_line_that_steers_no_terminal(text, told):
     assert plain(text) == told
+
+
+async def test_a_long_method_is_cut_in_the_log(lines):
+    head = Head("X" * 999, "/other", NO_HEADERS)  # as HTTP/2 may have it
+    Refusals().note(Answer(404, body=b"Not found"), head, None)
+    assert lines() == [f"refused with 404: '{'X' * 200}' /other from somebody: Not found"]
 
 
 async def test_a_client_that_is_refused_again_and_again_fills_no_log(lines, autojump_clock):

@@ -22,6 +22,7 @@ from mcpbus.transports.responder import ResponseMode
 
 _log = logging.getLogger("mcpbus")
 
+_BROKEN = "the server has ended, though this program goes on; the log says why"
 NOT_ASYNCIO = "mcpbus.asyncio.asgi(server) is for ASGI hosts on asyncio: under trio, as with `hypercorn -k trio`, serve server.asgi()"
 
 
@@ -35,6 +36,7 @@ class AsyncioApp:
     def __init__(self, app: LifespanApp[Bus]) -> None:
         self._app = app
         self._open = False
+        self._why_not = NO_LIFESPAN
 
     @property
     def bus(self) -> Bus:
@@ -74,12 +76,13 @@ class AsyncioApp:
                 await asyncio.wait([opened, holding], return_when=asyncio.FIRST_COMPLETED)
                 if opened.done():
                     self._open = True
+                    holding.add_done_callback(self._note_end)
                     yield
             except BaseException:
                 holding.cancel()
                 raise
             finally:
-                self._open = False
+                self._open, self._why_not = False, NO_LIFESPAN
                 closing.set()
                 await outlast(holding, holding.cancel)
             holding.result()
@@ -93,9 +96,16 @@ class AsyncioApp:
                 self._app, scope, partial(to_asyncio, receive), lambda event: to_asyncio(send, event)
             )
         else:
-            why = NOT_ASYNCIO if trio.lowlevel.in_trio_task() else NO_LIFESPAN
+            why = NOT_ASYNCIO if trio.lowlevel.in_trio_task() else self._why_not
             _log.error(why)
             await refuse(scope, send, why)
+
+    def _note_end(self, holding: "asyncio.Task[None]") -> None:
+        """Tell the log if the server has ended by itself: whoever is in the block hears of it only when that ends."""
+        if self._open:
+            self._open, self._why_not = False, _BROKEN
+            why = None if holding.cancelled() else holding.exception()
+            _log.error("the server has ended while it was open", exc_info=why)
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()

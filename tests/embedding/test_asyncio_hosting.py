@@ -211,6 +211,43 @@ def test_what_fails_at_the_end_is_told():
     run(main)
 
 
+def test_what_ends_the_server_while_it_is_open_is_told_at_once(caplog):
+    @asynccontextmanager
+    async def lifespan(server):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail, server)
+            yield
+
+    async def fail(server):
+        server.fails = trio.Event()
+        await server.fails.wait()
+        raise KeyError("no database any more")
+
+    async def serve(server, app):
+        async with app.lifespan():
+            assert await text_of(call(app, "count")) == "counted by s"
+            server.fails.set()
+            await until(lambda: "no database any more" in caplog.text)
+            assert b"the log says why" in await refusal(app)
+
+    async def main():
+        server = make_server(lifespan=lifespan)
+        app = asgi(server)
+        with pytest.raises(ExceptionGroup) as told:
+            await serve(server, app)
+        assert told.value.subgroup(KeyError)
+        assert b"lifespan=app.lifespan" in await refusal(app)
+
+    async def refusal(app):
+        exchange = call(app, "count")
+        await exchange.task
+        start, body = exchange.sent
+        assert start["status"] == 500
+        return body["body"]
+
+    run(main)
+
+
 @pytest.mark.parametrize("way", ["its client leaves", "its host gives it up"])
 def test_a_call_is_cancelled_when(way):
     async def main():

@@ -141,8 +141,12 @@ class Mount:
         for key in self._completers:
             above.completers.pop(key, None)
         self._completers.clear()
+        # What was refused above may have a namesake there, whose completions are its own.
+        taken = self._taken[id(above.prompts)].keys() | self._taken[id(above.templates)].keys()
         for (ref, argument), completer in below.completers.items():
             key = (prefix.ref(ref), argument)
+            if key[0] not in taken:
+                continue
             function = self._function(completer.function, completer, prefix.ref_below)
             above.completers[key] = attrs.evolve(completer, ref=key[0], function=function)
             self._completers.add(key)

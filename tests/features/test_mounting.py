@@ -336,6 +336,28 @@ async def test_a_name_that_is_taken_later_is_not_offered_and_the_log_is_told(cap
     assert "is not offered: tool 'w_now' is registered already" in caplog.text
 
 
+async def test_a_prompt_that_is_not_offered_leaves_its_namesake_the_completions(autojump_clock):
+    below, main = Server("below"), Server("main")
+    main.mount(below)
+
+    def add_pack(server, proposed):
+        async def pack(city: str) -> str:
+            return city
+
+        async def complete(typed: str) -> list[str]:
+            return [proposed]
+
+        server.add_prompt(pack)
+        server.completion("pack", "city")(complete)
+
+    async with open_client(main) as client:
+        add_pack(main, "mine")
+        add_pack(below, "theirs")
+        assert await completed(client, "ref/prompt", {"name": "pack"}) == ["mine"]
+        below.remove_prompt("pack")
+        assert await completed(client, "ref/prompt", {"name": "pack"}) == ["mine"]
+
+
 def circle():
     one, other = Server("one"), Server("other")
     one.mount(other)

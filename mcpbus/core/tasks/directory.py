@@ -147,7 +147,7 @@ class TaskDirectory(TaskTable):
             largest = max(sizes, key=sizes.__getitem__)
             displaced = self._kept.find_idle(largest) if sizes[largest] > own else None
             if displaced is None:
-                raise NoRoomError(past_share=len(sizes) > (own > 0) and own * len(sizes) > self._size)
+                raise NoRoomError(past_share=own * len(sizes) > self._size)
             self._kept.leave(displaced)
             self._displaced("task_bytes", displaced)
 

@@ -113,14 +113,12 @@ class TaskTable:
         """Have the store forget a task; raises as `put`."""
         await self._breaker.call(partial(self.store.delete, task_id))
 
-    def enter(self, task: Task, *, running: bool) -> None:
-        """Enter a task."""
+    def enter(self, task: Task) -> None:
+        """Enter a task. One that begins has its place already."""
         self._tasks[task.record.id] = task
         self._add(task, task.record.size)
         if task not in self._kept:
             self._kept.enter(task.counted_to, task)
-        if running and task not in self._running:
-            self._running.enter(task.counted_to, task)
 
     def overdue(self, task: Task) -> None:
         """Note that a task did not end in time."""

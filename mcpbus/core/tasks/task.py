@@ -105,7 +105,7 @@ class TaskActor:
         self._expired = False
         self._closing = False
         task.address = cell.address
-        tasks.enter(task, running=call is not None)
+        tasks.enter(task)
         cell.on_stop(self._ended)
         self._timer: Timer = cell.after(max(0.0, task.record.expires - time.time()), Expire())
         if call is None and not task.record.status.final:
@@ -127,10 +127,10 @@ class TaskActor:
     def _ask(self, ask: Ask) -> None:
         if self._task.record.status.final:
             ask.fail(cannot_ask("its task has ended"))
-            return
-        for key in ask.open:
-            self._asked[self._issue(key)] = ask, key
-        self._look()
+        else:
+            for key in ask.open:
+                self._asked[self._issue(key)] = ask, key
+            self._look()
 
     def _issue(self, key: str) -> str:
         """Return the key under which a question goes out: one that this task never had (rule TX-6)."""
@@ -299,10 +299,6 @@ class TaskActor:
         if self._call is not None:
             self._call.carrier = Silence(Reason.FINISHED)
             self._cancel_call()
-        if reason is not StopReason.SYSTEM:
-            # Whoever waits in spite of the cancellation. When the system closes, nobody is to be woken for this.
-            for ask, _ in tuple(self._asked.values()):
-                ask.fail(cannot_ask("its task has ended"))
         self._tasks.leave(self._task)
         system = self._tasks.bus.system
         if reason is StopReason.FAILED and not system.closed:

@@ -297,6 +297,8 @@ async def test_a_question_without_an_answer_times_out_under_the_ceiling_and_is_w
         assert reply["id"] == 5
         assert f"within {waited} s" in reply["error"]["message"]
         assert isinstance(it.outcomes[0], AnswerTimeoutError)
+        reached = {} if seconds == waited else {"ask_timeout": 1}
+        assert it.bus.statistics().limits_reached == reached
         # Too late: taken, and nothing happens.
         assert (await session.answer(question["id"], ROOTS).ended()).status == 202
         await it.assert_nothing_is_left()

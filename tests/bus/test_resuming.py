@@ -176,6 +176,16 @@ async def test_a_client_that_has_all_of_a_stream_that_ended_is_told_not_to_come_
         assert (await session.get(post.event_ids[-1]).ended()).status == 204
 
 
+async def test_so_is_one_that_has_the_reply_when_the_store_has_nothing_of_it_any_more(autojump_clock):
+    store = MemoryEventStore(max_age=10)
+    async with open_bus(make_server(), event_store=store) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize("2025-11-25")
+        post = await call(session).ended()
+        await trio.sleep(20)
+        again = await session.get(post.event_ids[-1]).ended()
+        assert (again.status, again.body) == (204, b"")
+
+
 @pytest.mark.parametrize("said_before", [True, False])
 async def test_a_client_that_comes_back_to_a_get_stream_that_ended_gets_the_sessions_next_one(
     *, said_before, autojump_clock

@@ -177,7 +177,9 @@ async def test_a_session_that_stored_nothing_costs_the_store_nothing(autojump_cl
         for _ in range(100):
             session = await probe.initialize()
             await session.request("ping").ended()
+            get = await session.get().begun()
             await session.delete().ended()
+            await get.ended()
         await settle(bus)
         assert (store.forgotten, bus.statistics().actors) == ([], 0)
 

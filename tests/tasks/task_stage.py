@@ -84,7 +84,7 @@ class TaskStage:
         async def later(ctx: Context) -> str:
             job = self._job(ctx)
             answer = await ctx.elicit("Who?", FORM, key="who")
-            job.begun = await ctx.begin_task()
+            job.begun = [await ctx.begin_task() for _ in range(2)]
             again = await ctx.elicit("And who else?", FORM, key="who")
             return f"{answer.data['name']} and {again.data['name']}"
 

@@ -5,6 +5,7 @@ import trio
 from task_stage import DECLARED, FORM, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
 from mcpbus import Context, ProtocolError, Server, SyncContext
+from mcpbus.asking import CannotAskError
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
 from mcpbus.testing import settle
 
@@ -117,6 +118,7 @@ async def test_rounds_come_before_the_task_and_its_own_questions_after(autojump_
         assert await asked(stage, client, task) == ["who-2"]
         await update(client, task, **{"who-2": accept("Bo")})
         assert text((await look_until_over(client, task))["result"]) == "Ann and Bo"
+        assert stage.jobs[-1].begun == [True, True], "to begin once more changes nothing"
         with pytest.raises(ProtocolError, match="used already"):
             await client.request("tools/call", {"name": "later", "arguments": {}} | retry)
 
@@ -132,7 +134,7 @@ async def test_a_retry_that_did_not_declare_the_extension_is_not_answered_with_a
         retry = {"requestState": second["requestState"], "inputResponses": {"who-2": accept("Bo")}}
         last = await client.request("tools/call", {"name": "later", "arguments": {}} | retry | meta)
         assert (last["resultType"], text(last)) == ("complete", "Ann and Bo")
-        assert stage.jobs[-1].begun is False
+        assert stage.jobs[-1].begun == [False, False]
 
 
 async def test_a_call_cannot_become_a_task_while_it_waits_for_its_client(autojump_clock):
@@ -222,3 +224,36 @@ async def test_a_plain_function_has_the_same_words():
                     elif seen["status"] == "completed":
                         assert text(seen["result"]) == "True True Ann"
                         break
+
+
+async def test_who_asks_when_its_task_has_ended_is_told_so_and_nobody_answers(autojump_clock):
+    async with tasking(limits={"task_ttl": 10}) as stage:
+        told, end = [], trio.Event()
+
+        @stage.server.tool(task="required")
+        async def late(ctx: Context) -> str:
+            with trio.move_on_after(20, shield=True):
+                await trio.sleep(11)
+                with pytest.raises(CannotAskError) as refused:
+                    await ctx.elicit("Who?", FORM, key="who")
+                told.append(str(refused.value))
+                await end.wait()
+            return "done"
+
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            task = await begin(client, "late")
+            await trio.sleep(12)
+            assert len(told) == 1
+            assert "its task has ended" in told[0]
+            await update(client, task, who="an answer of the wrong form")
+            assert (await look(client, task))["status"] == "failed"
+            end.set()
+
+
+async def test_questions_do_not_count_among_the_results_that_are_kept(autojump_clock):
+    limits = {"task_bytes": 10}
+    async with tasking(limits=limits) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        first = await begin(client, "ask")
+        assert await asked(stage, client, first) == ["who"]
+        second = await begin(client, "ask")
+        assert await asked(stage, client, second) == ["who"]

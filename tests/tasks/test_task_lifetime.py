@@ -4,7 +4,7 @@ import json
 
 import pytest
 import trio
-from task_stage import DECLARED, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
+from task_stage import DECLARED, FORM, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
 from mcpbus import Context, ProtocolError
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
@@ -202,6 +202,7 @@ async def test_a_drain_lets_tasks_end_and_fails_the_rest_with_the_reason(autojum
             nursery.start_soon(stage.bus.drain, 5.0)
             await trio.sleep(1)
             assert await kept(store) == {"failed": ["The server is shutting down"], "working": [None, None]}
+            assert len(stage.bus.tasks) == 3, "whose client may still look at it"
             quick.finish()
         assert trio.current_time() - began == pytest.approx(5.0, abs=0.01)
         assert (quick.outcome, slow.outcome) == ("returned", "cancelled")
@@ -385,7 +386,18 @@ async def test_a_task_actor_that_crashes_fails_its_task(autojump_clock, caplog, 
         raise ZeroDivisionError("boom")
 
     async with tasking() as stage, stage.bus.connect(capabilities=DECLARED) as client:
-        task = await begin(client, "ask")
+        outcomes = []
+
+        @stage.server.tool(task="required")
+        async def asks(ctx: Context) -> str:
+            try:
+                await ctx.elicit("Who?", FORM, key="who")
+            except trio.Cancelled:
+                outcomes.append("cancelled")
+                raise
+            return "answered"
+
+        task = await begin(client, "asks")
         hold = await begin(client)
         job = await stage.job()
         monkeypatch.setattr("mcpbus.features.asking.questions.Elicit.read", boom)
@@ -394,6 +406,7 @@ async def test_a_task_actor_that_crashes_fails_its_task(autojump_clock, caplog, 
         assert refused.value.code == -32603
         seen = await look(client, task)
         assert (seen["status"], seen["error"]["message"]) == ("failed", "Internal error")
+        assert outcomes == ["cancelled"]
         assert (await look(client, hold))["status"] == "working"
         assert stage.bus.tasks.running == 1
         job.finish()

@@ -5,6 +5,7 @@ import trio
 from task_stage import DECLARED, SlowTaskStore, begin, look, tasking, text
 
 from mcpbus import ProtocolError
+from mcpbus.core.admission import Overloaded, PastShare
 from mcpbus.tasks import MemoryTaskStore
 from mcpbus.testing import settle
 
@@ -68,10 +69,17 @@ async def test_one_principals_results_leave_room_in_bytes_to_others(autojump_clo
         async def ask(client, count):
             return [(await client.call_tool("much"))["resultType"] for _ in range(count)]
 
+        def is_past_its_share(owner):
+            with pytest.raises(Overloaded) as refused:
+                stage.bus.tasks._make_room(owner)
+            return isinstance(refused.value, PastShare)
+
         assert await ask(bob, 5) == ["task"] * 4 + ["complete"]
+        assert not is_past_its_share("bob"), "there is nobody else"
         # Bob has 12,000 bytes, and gives of them for as long as Alice has less than he.
         assert await ask(alice, 5) == ["task"] * 2 + ["complete"] * 3
         await settle(stage.bus)
+        assert not is_past_its_share("alice"), "both have as much"
         assert sorted(stage.bus.tasks._sizes) == ["alice", "bob"]
         assert stage.bus.tasks._size == sum(stage.bus.tasks._sizes.values())
 

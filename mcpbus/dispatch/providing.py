@@ -44,7 +44,7 @@ async def provide(plan: Plan, context: Context, stack: AsyncExitStack, in_thread
             case Kind.ASYNC_MANAGER:
                 made.append(await stack.enter_async_context(call()))
             case Kind.VALUE:
-                made.append(await in_thread(call, thread=step.thread, abandon=True))
+                made.append(await in_thread(call, thread=step.thread, abandon=not plan.opens))
             case Kind.MANAGER:
                 made.append(await stack.enter_async_context(_InThread(call(), step.thread, in_thread)))
     return _named(plan.needs, made)

@@ -79,7 +79,8 @@ class Runner:
     ) -> Awaitable[Any]:
         """Call `function`; to be awaited for what it, or the middleware around it, returns.
 
-        A cancelled or timed out plain function keeps its thread until it returns; its result is dropped.
+        A cancelled or timed out plain function keeps its thread until it returns; its result is dropped. It is waited for only where
+        something that it depends on is to be closed after it by another task or thread.
 
         Args:
             function: the function.
@@ -136,9 +137,11 @@ class Runner:
         in_thread: Any = partial(self._in_thread, call)
         async with AsyncExitStack() as stack:
             run = partial(run, **await provide(plan, context, stack, in_thread))
-            return await (
-                run() if function.signature.asynchronous else in_thread(run, thread=function.thread)
-            )
+            if function.signature.asynchronous:
+                return await run()
+            result = await in_thread(run, thread=function.thread, abandon=not plan.opens)
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return result
         raise _swallowed(function)
 
     async def _in_thread(

@@ -61,6 +61,11 @@ class Plan:
     needs: Mapping[str, int]
     """The numbers of the steps that fill the function's own parameters."""
 
+    @property
+    def opens(self) -> bool:
+        """Whether something is open while the function runs, and closed afterwards: no thread may go on with it then."""
+        return any(step.kind in {Kind.MANAGER, Kind.ASYNC_MANAGER} for step in self.steps)
+
     def runs_within(self, thread: bool) -> bool:
         """Whether all of them are plain, and run where a plain function with this option does: then they run with it, in one go."""
         return all(not step.asynchronous and step.thread is thread for step in self.steps)

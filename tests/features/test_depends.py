@@ -7,6 +7,7 @@ from typing import Annotated
 
 import pytest
 import trio
+import trio.testing
 
 from mcpbus import Context, Depends, ProtocolError, RegistrationError, Server, SyncContext, ToolError
 
@@ -370,3 +371,36 @@ async def test_what_is_opened_is_closed_though_all_threads_wait_for_that():
         await trio.to_thread.run_sync(waiting.wait, 10)
         go.set()
     assert results == ["db", "db"]
+
+
+@pytest.mark.parametrize("user", ["the function", "a provider"])
+async def test_what_a_thread_still_uses_is_not_closed_though_its_call_is_cancelled(user):
+    server, begun, go, closed = Server("s"), threading.Event(), threading.Event(), trio.Event()
+
+    async def connection():
+        try:
+            yield Database()
+        finally:
+            log.append("closed")
+            closed.set()
+
+    def use(db: Database = Depends(connection)) -> str:
+        begun.set()
+        assert go.wait(10)
+        log.append("used")
+        return db.name
+
+    def through(used: str = Depends(use)) -> str:
+        return used
+
+    server.add_tool(use if user == "the function" else through, name="tool")
+    async with server.open() as bus, bus.connect() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "tool", {})
+        await trio.to_thread.run_sync(begun.wait, 10)
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert log == []
+            go.set()
+            await closed.wait()
+    assert log == ["used", "closed"]

@@ -285,6 +285,8 @@ WRONG = {
     "no head": ((body(b"x"),), 500),
     "a field that cannot be": ((start(200, (b"x", b"a\r\nb")), body()), 500),
     "a length that is none": ((start(200, (b"content-length", b"x")), body()), 500),
+    "a length with a sign": ((start(200, (b"content-length", b"+1")), body(b"x")), 500),
+    "two lengths": ((start(200, (b"content-length", b"2"), (b"Content-Length", b"1")), body(b"x")), 500),
     "a body that is too long": ((start(200, (b"content-length", b"1")), body(b"xy")), 500),
     "a body that is too short": ((start(200, (b"content-length", b"9")), body(b"xy")), 500),
     "two heads": ((start(), start(), body()), 500),

@@ -41,6 +41,14 @@ def line_of(head: RequestHead) -> RequestLine:
     return RequestLine(version, head.judged.verb, target_of(head), fields_of(head))
 
 
+def _read_length(fields: HeaderList) -> int | None:
+    """How long the body of an answer is, if its fields say so; who reads it in another way would find a second answer in it."""
+    lengths = [value for name, value in fields if name == b"content-length"]
+    if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
+        raise ValueError(f"Content-Length is not one number of bytes: {lengths}")
+    return int(lengths[0]) if lengths else None
+
+
 class Http1Exchange:
     """An `Exchange` of HTTP/1.1.
 
@@ -131,8 +139,7 @@ class Http1Exchange:
         """See `Exchange`."""
         if self._unsaid or self.started:
             raise RuntimeError("a response has one head")
-        length = dict(fields).get(b"content-length")
-        self._left = None if length is None else int(length)
+        self._left = _read_length(fields)
         self._bodiless = self.head.verb == "HEAD" or status in _WITHOUT_BODY
         self._chunked = self._left is None and not self._bodiless and self._read.modern
         framing = CHUNKED if self._chunked else b""

@@ -6,7 +6,7 @@ import pytest
 import trio
 from bad_tokens import BAD
 from guarded import METADATA, RESOURCE, bearing
-from ways import WAYS_IN, WebSocket, entered
+from ways_in import WAYS_IN, WebSocket, entered
 
 from mcpbus.auth import IntrospectionVerifier
 from mcpbus.testing import probe

@@ -92,6 +92,7 @@ class Leader:
                             self._hand_on()
                         leads = None
                         await eager.finish()
+                        eager = None  # what came of it may be long, and this task may rest for long
                     if scope.cancel_called:
                         break
                     leads = await self._rest()

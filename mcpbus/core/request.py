@@ -168,8 +168,9 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         assert task.outcome is not None  # noqa: S101 - it has ended
         self.tell(TaskEnded(task, task.outcome))
         answering, self.answering = self.answering, None
-        if self._unsent is not None and answering is not None:
-            answering.answer(self._unsent)
+        unsent, self._unsent = self._unsent, None
+        if unsent is not None and answering is not None:
+            answering.answer(unsent)
 
     def leave(self) -> None:
         """Take note that the client has left, before anything was said to it."""

@@ -1,6 +1,7 @@
 """Tasks that take work, one after the other, and stay with what waits."""
 
 import contextvars
+import weakref
 from contextlib import asynccontextmanager
 
 import mcpbus_actors as actors
@@ -10,6 +11,10 @@ import trio.testing
 from mcpbus_actors import EagerTask, Leader, WorkQueue, testing
 
 VARIABLE = contextvars.ContextVar("variable", default="unset")
+
+
+class Value:
+    """What may come of something."""
 
 
 class Crew:
@@ -83,6 +88,25 @@ async def test_what_waits_holds_nobody_up_and_its_task_is_used_again(autojump_cl
             done.clear()
         # One that serves at any time, beside those that wait.
         assert len(tasks) <= mine.tasks <= 6
+
+
+@pytest.mark.leadership
+async def test_a_task_at_rest_keeps_nothing_of_what_it_did(autojump_clock):
+    async with crew() as mine:
+        made = weakref.WeakSet()
+
+        async def nap():
+            await trio.sleep(1)
+            made.add(value := Value())
+            return value
+
+        for _ in range(3):
+            mine.put(nap)
+        await trio.sleep(2)
+        assert mine.tasks > 1  # of which one leads, and the others rest
+        assert len(made) == 3
+        mine.eager.clear()
+        assert len(made) == 0
 
 
 @pytest.mark.eagerness

@@ -216,7 +216,7 @@ class Http1Request(msgspec.Struct, eq=False):
     async def _write_rest(self, rest: bytes, receipt: Receipt | None) -> None:
         connection, wire = self._connection, self._wire
         account = self.facts.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
-        account.hold(len(rest))
+        account.hold(2 * len(rest))  # it is there twice while it is sent
         try:
             await wire.send(rest)
         finally:

@@ -15,7 +15,7 @@ from mcpbus.core import mailboxes
 from mcpbus.core.admission import overloaded
 from mcpbus.core.backend import Backend
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.farewell import FarewellActor
+from mcpbus.core.farewell import Farewells
 from mcpbus.core.limits import Limits
 from mcpbus.core.notification import RESOURCE_UPDATED, Change
 from mcpbus.core.open_count import OpenCount
@@ -95,7 +95,7 @@ class Hub(Services):
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
         self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
         self._streams = OpenCount()
-        self._farewells = OpenCount()
+        self._farewells = Farewells(system, limits.max_sessions, self.reached)
         self.records: SessionRecords | None = None
         self._drained = False
 
@@ -255,7 +255,7 @@ class Hub(Services):
             self._forgetting.add(session.id)
         farewell = self.backend.farewell(session) if registered else None
         if farewell is not None and not self.system.closed:
-            self.system.spawn(FarewellActor, self._farewells, farewell)
+            self._farewells.begin(session.owner, farewell)
 
     def open_stream(self, kind: StreamKind, session: Session | None = None) -> Stream:
         """Open a stream. For transports.

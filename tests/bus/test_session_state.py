@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from mcpbus import Context, RegistrationError, Server
+from mcpbus import Context, Limits, RegistrationError, Server
 from mcpbus.testing import open_bus, open_probe, settle
 
 IDLE = 1800
@@ -141,3 +141,45 @@ async def test_all_hooks_together_have_a_limit(autojump_clock):
 def test_a_plain_function_is_refused():
     with pytest.raises(RegistrationError, match=r"on_session_end: .* is not an async function"):
         Server("s").on_session_end(lambda session: None)
+
+
+async def test_hooks_run_for_as_many_sessions_at_once_as_there_may_be(autojump_clock):
+    begun, ended = [], []
+    server = Server("s")
+
+    @server.on_session_end
+    async def leave(session):
+        begun.append(session)
+        try:
+            await trio.sleep(5)
+        finally:
+            ended.append(session)
+
+    async with open_bus(server, limits=Limits(max_sessions=3)) as bus:
+        for _ in range(20):
+            async with bus.connect(revision="2025-11-25"):
+                pass
+            await settle(bus)
+            assert len(begun) - len(ended) <= 3
+        assert begun[:17] == ended  # those that have run for longest were cut short
+        assert bus.statistics().limits_reached["max_sessions"] == 17
+        await trio.sleep(5)
+    assert len(begun) == len(ended) == 20
+
+
+async def test_nobodys_hook_is_cut_short_for_an_owner_that_has_more(autojump_clock):
+    whole = []
+    server = Server("s")
+
+    @server.on_session_end
+    async def leave(session):
+        await trio.sleep(5)
+        whole.append(session.principal)
+
+    async with open_bus(server, limits=Limits(max_sessions=3)) as bus:
+        for principal in ("few", *["many"] * 9):
+            async with bus.connect(revision="2025-11-25", principal=principal):
+                pass
+            await settle(bus)
+        await trio.sleep(5)
+    assert sorted(whole) == ["few", "many", "many"]

@@ -331,6 +331,7 @@ async def test_one_that_is_lost_while_it_is_written_is_refused(autojump_clock):
     async with staged() as it, trio.open_nursery() as nursery:
         session = await it.probe.initialize(capabilities=EVERYTHING)
         get = await session.get().begun()
+        await it.quiet()  # its head is out
         get.stall()
         asker = Asker(nursery, it.bus.sessions[session.id])
         await it.quiet()
@@ -345,6 +346,7 @@ async def test_what_waits_when_another_stream_takes_over_is_asked_there(autojump
     async with staged() as it, trio.open_nursery() as nursery:
         session = await it.probe.initialize(capabilities=EVERYTHING)
         old = await session.get().begun()
+        await it.quiet()
         old.stall()
         first = Asker(nursery, it.bus.sessions[session.id])
         await it.quiet()

@@ -33,7 +33,7 @@ server = Server(
 add_mixture(server)
 add_parts(server)
 # Beyond the defaults, because ten thousand are measured, and some more are there before.
-LIMITS = Limits(max_sessions=20_000, max_requests=20_000)
+LIMITS = Limits(max_sessions=20_000, max_requests=20_000, max_listens=20_000)
 
 
 @server.tool

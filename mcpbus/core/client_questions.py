@@ -7,9 +7,10 @@ import msgspec
 from mcpbus_actors import Address
 
 from mcpbus.core.outbox import OutboundMessage, Withdrawal
-from mcpbus.core.pending_questions import Ask
+from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
+from mcpbus.core.signals import Answered, Reported
 from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.jsonrpc import RequestId, Response, encode_id, encode_notification, encode_request
@@ -76,13 +77,23 @@ class ClientQuestions:
             refused = partial(self._refused, question_id)
             self._send(OutboundMessage(self._question, Era.LEGACY, data, receipt, refused=refused))
 
-    def reported(self, said: ProgressParams) -> None:
+    def hear(self, message: Answered | Reported | Withdraw) -> None:
+        """Take what the client, or whoever asked, says of one of them."""
+        match message:
+            case Answered(response=response):
+                self._answered(response)
+            case Reported(params=said):
+                self._reported(said)
+            case Withdraw(ask=ask):
+                self._give_up(ask, cannot_ask("the question was withdrawn"))
+
+    def _reported(self, said: ProgressParams) -> None:
         """Take how far the client is with one of them."""
         asked = self._open.get(said.progress_token)
         if asked is not None:
             asked[0].report(said)
 
-    def answered(self, response: Response) -> None:
+    def _answered(self, response: Response) -> None:
         """Take an answer; one that nobody waits for any more is dropped."""
         asked = self._forget(response.id)
         if asked is None:
@@ -98,7 +109,7 @@ class ClientQuestions:
             if self._used is not None:
                 self._used[key] = jsontypes.encode(answer)
         except AskError as error:
-            self.give_up(ask, error)
+            self._give_up(ask, error)
 
     def end(self, why: str) -> None:
         """Fail all that was asked, of a client that hears nothing any more."""
@@ -109,9 +120,9 @@ class ClientQuestions:
     def give_up_all(self, why: str) -> None:
         """Fail all that was asked."""
         for ask, *_ in tuple(self._open.values()):
-            self.give_up(ask, cannot_ask(why))
+            self._give_up(ask, cannot_ask(why))
 
-    def give_up(self, ask: Ask, error: AskError) -> None:
+    def _give_up(self, ask: Ask, error: AskError) -> None:
         """Fail what was asked together, and tell the client that the rest needs no answer."""
         ask.fail(error)
         self.withdraw(lambda other: other is ask)
@@ -129,7 +140,7 @@ class ClientQuestions:
     def _refused(self, question_id: RequestId, reason: Reason) -> None:
         asked = self._forget(question_id)
         if asked is not None:
-            self.give_up(asked[0], cannot_ask(reason.value))
+            self._give_up(asked[0], cannot_ask(reason.value))
 
     def _forget(self, question_id: RequestId | None) -> tuple[Ask, str, Receipt] | None:
         if question_id is None:

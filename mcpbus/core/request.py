@@ -41,7 +41,6 @@ from mcpbus.core.signals import (
     Reported,
 )
 from mcpbus.core.stream import Stream
-from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import (
     encode_error,
@@ -277,17 +276,9 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             self._questions = ClientQuestions(session, self.address, self._send, used=self.call.answers.used)
         self._questions.ask(ask)
 
-    def _answered(self, message: Answered) -> None:
+    def _hear_of_question(self, message: Answered | Reported | Withdraw) -> None:
         if self._questions is not None:
-            self._questions.answered(message.response)
-
-    def _reported(self, message: Reported) -> None:
-        if self._questions is not None:
-            self._questions.reported(message.params)
-
-    def _withdraw(self, message: Withdraw) -> None:
-        if self._questions is not None:
-            self._questions.give_up(message.ask, cannot_ask("the question was withdrawn"))
+            self._questions.hear(message)
 
     def _input_ended(self, _message: InputEnded) -> None:
         self._give_up_questions(INPUT_ENDED)
@@ -430,10 +421,10 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         Progress: _report_progress,
         CloseConnection: _close_stream,
         Ask: _ask,
-        Answered: _answered,
-        Reported: _reported,
+        Answered: _hear_of_question,
+        Reported: _hear_of_question,
         InputEnded: _input_ended,
-        Withdraw: _withdraw,
+        Withdraw: _hear_of_question,
         TaskEnded: _task_ended,
         Finished: _finished,
         Cancel: _cancel,

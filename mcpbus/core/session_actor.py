@@ -41,7 +41,6 @@ from mcpbus.core.signals import (
 from mcpbus.core.stash import Stash
 from mcpbus.core.stream import Returned, Stream
 from mcpbus.core.topics import covers
-from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import ABSENT, CHANGES, Hold, Kind, Reason, StreamKind, StreamState, absent, route
 
@@ -282,17 +281,9 @@ class SessionActor:
         else:
             self._send(message)
 
-    def _answered(self, message: Answered) -> None:
+    def _hear_of_question(self, message: Answered | Reported | Withdraw) -> None:
         if self._questions is not None:
-            self._questions.answered(message.response)
-
-    def _reported(self, message: Reported) -> None:
-        if self._questions is not None:
-            self._questions.reported(message.params)
-
-    def _withdraw(self, message: Withdraw) -> None:
-        if self._questions is not None:
-            self._questions.give_up(message.ask, cannot_ask("the question was withdrawn"))
+            self._questions.hear(message)
 
     def _send(self, message: OutboundMessage) -> None:
         way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.transport)
@@ -349,9 +340,9 @@ class SessionActor:
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _emit,
         Ask: _ask,
-        Answered: _answered,
-        Reported: _reported,
-        Withdraw: _withdraw,
+        Answered: _hear_of_question,
+        Reported: _hear_of_question,
+        Withdraw: _hear_of_question,
         OpenGet: _open_get,
         EndGet: _end_get,
         Returned: _returned,

@@ -17,7 +17,7 @@ from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.server import Server
 from mcpbus.transports.asgi import Receive, Scope, Send
-from mcpbus.transports.lifespan import NO_LIFESPAN, LifespanApp, refuse
+from mcpbus.transports.lifespan import NO_LIFESPAN, LifespanApp, refuse, speak_lifespan
 from mcpbus.transports.responder import ResponseMode
 
 _log = logging.getLogger("mcpbus")
@@ -90,7 +90,9 @@ class AsyncioApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
         if scope["type"] == "lifespan":
-            await self._run_lifespan(receive, send)
+            await speak_lifespan(
+                self.lifespan, NOT_ASYNCIO if trio.lowlevel.in_trio_task() else None, receive, send
+            )
         elif self._open:
             await to_trio(
                 self._app, scope, partial(to_asyncio, receive), lambda event: to_asyncio(send, event)
@@ -106,17 +108,6 @@ class AsyncioApp:
             self._open, self._why_not = False, _BROKEN
             why = None if holding.cancelled() else holding.exception()
             _log.error("the server has ended while it was open", exc_info=why)
-
-    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        if trio.lowlevel.in_trio_task():
-            await send({"type": "lifespan.startup.failed", "message": NOT_ASYNCIO})
-            return
-        # What the author's lifespan raises is raised here: ASGI servers log it and do not start.
-        async with self.lifespan():
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
 
 
 def asgi(

@@ -90,7 +90,9 @@ class LifespanApp(Generic[HubT]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
         if scope["type"] == "lifespan":
-            await self._run_lifespan(receive, send)
+            await speak_lifespan(
+                self.lifespan, None if trio.lowlevel.in_trio_run() else NOT_TRIO, receive, send
+            )
         elif self._app is not None:
             await self._app(scope, receive, send)
         else:
@@ -103,16 +105,29 @@ class LifespanApp(Generic[HubT]):
         if self._app is not None:
             await self._app.drain(seconds)
 
-    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+
+async def speak_lifespan(
+    lifespan: Callable[[], AbstractAsyncContextManager[None]],
+    why_not: str | None,
+    receive: Receive,
+    send: Send,
+) -> None:
+    """Speak the ASGI lifespan with who serves an application.
+
+    Args:
+        lifespan: Opens the application for as long as it lasts. What it raises is raised here: ASGI servers log it and do not start.
+        why_not: Why the application cannot be opened there, if it cannot.
+        receive: Hears what the server says.
+        send: Answers it.
+    """
+    await receive()
+    if why_not is not None:
+        await send({"type": "lifespan.startup.failed", "message": why_not})
+        return
+    async with lifespan():
+        await send({"type": "lifespan.startup.complete"})
         await receive()
-        if not trio.lowlevel.in_trio_run():
-            await send({"type": "lifespan.startup.failed", "message": NOT_TRIO})
-            return
-        # What the author's lifespan raises is raised here: ASGI servers log it and do not start.
-        async with self.lifespan():
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
+    await send({"type": "lifespan.shutdown.complete"})
 
 
 async def refuse(scope: Scope, send: Send, why: str) -> None:

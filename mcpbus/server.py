@@ -384,7 +384,7 @@ class Server(Definition, Generic[StateT]):
         Args:
             transport: "http" or "stdio".
             workers: How many processes serve over HTTP. With more than one, this one only keeps them: each runs the program anew, up to
-                this call.
+                this call. SIGHUP replaces them then, one by one.
             **options: As for `serve`; for stdio `limits`, and the `drain_seconds` of `Bus.stdio`.
 
         Raises:

@@ -1,25 +1,20 @@
 """Several processes that serve the same, and the process that keeps them. That one runs nothing of what is served.
 
 It listens for all of them, starts each with its own command line, and starts another one when one has ended. What ends it ends them,
-in order; and when it is killed, they see that and end by themselves.
+in order; and when it is killed, they see that and end by themselves. SIGHUP replaces them, one by one.
 """
 
 import logging
-import math
-import os
 import secrets
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import msgspec
 import trio
 
 from mcpbus.cluster.names import new_home
@@ -29,7 +24,8 @@ from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.sharing import ABSENT, COUNT_BYTES
 from mcpbus.serving.signals import end_by
 from mcpbus.standard_error import log_aside
-from mcpbus.worker import VARIABLE, Orders, Ready
+from mcpbus.worker import Orders, Ready
+from mcpbus.worker_process import WorkerProcess
 
 _log = logging.getLogger("mcpbus")
 
@@ -37,8 +33,6 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _STEADY_SECONDS: Final = 60.0
 """Who has served for as long is started again as if for the first time."""
-HUNG_SECONDS: Final = 30.0
-"""A worker that says nothing for as long is killed."""
 
 
 def run_workers(count: int, options: ServeOptions) -> int:
@@ -62,6 +56,17 @@ def run_workers(count: int, options: ServeOptions) -> int:
         return keeper.status
 
 
+class _Place:
+    """Where one worker after the other serves.
+
+    Attributes:
+        worker: The one that does, or did last.
+    """
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self.worker = worker
+
+
 class _Keeper:
     """Keeps the workers.
 
@@ -72,17 +77,19 @@ class _Keeper:
     def __init__(self, count: int, folder: Path, sockets: Sequence[socket.socket]) -> None:
         self.status = 0
         self._count = count
-        self._folder = folder / "links"
-        self._folder.mkdir()
-        self._records = folder / "sessions"
-        self._records.mkdir()
+        self._folder = folder
+        (folder / "links").mkdir()
+        (folder / "sessions").mkdir()
+        # One more than there are, for who is about to take another one's place.
+        self._free = [*range(count, -1, -1)]
         self._board = folder / "board"
-        self._board.write_bytes(ABSENT.to_bytes(COUNT_BYTES, sys.byteorder) * count)
+        self._board.write_bytes(ABSENT.to_bytes(COUNT_BYTES, sys.byteorder) * (count + 1))
         self._sockets = sockets
         self._key = secrets.token_bytes(32)
-        self._running: set[trio.Process] = set()
+        self._running: set[WorkerProcess] = set()
         self._ready = 0
         self._stopping = trio.Event()
+        self._wanted = trio.Event()
 
     async def run(self) -> None:
         """Keep the workers until a signal comes, or they cannot begin."""
@@ -91,99 +98,75 @@ class _Keeper:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, received)
                 async with trio.open_nursery() as workers:
-                    for number in range(self._count):
-                        workers.start_soon(self._keep, number)
+                    places = [_Place(self._start(workers)) for _ in range(self._count)]
+                    nursery.start_soon(self._keep_replacing, places, workers)
+                    for place in places:
+                        workers.start_soon(self._keep, place, workers)
                 nursery.cancel_scope.cancel()
 
     async def _obey(self, received: AsyncIterator[int]) -> None:
         async for signum in received:
             if self._stopping.is_set():
-                for process in self._running:
-                    process.kill()
-                shutil.rmtree(self._folder.parent, ignore_errors=True)
+                for worker in self._running:
+                    worker.kill()
+                shutil.rmtree(self._folder, ignore_errors=True)
                 end_by(signum)
-            self._stop()
+            elif signum == signal.SIGHUP:
+                self._wanted.set()
+            else:
+                self._stop()
 
     def _stop(self) -> None:
         self._stopping.set()
-        for process in self._running:
-            process.terminate()
+        for worker in self._running:
+            worker.terminate()
 
-    async def _keep(self, number: int) -> None:
+    async def _keep(self, place: _Place, workers: trio.Nursery) -> None:
         """Have one worker run, and another one when it has ended."""
         pause = _FIRST_PAUSE
-        while not self._stopping.is_set():
-            begun = trio.current_time()
-            status = await self._run_worker(number)
+        while True:
+            worker, begun = place.worker, trio.current_time()
+            await worker.ended.wait()
             if self._stopping.is_set():
                 return
+            if place.worker is not worker:
+                continue  # another one has taken its place
             if not self._ready:
-                self.status = status if status > 0 else 1
+                self.status = worker.status if worker.status > 0 else 1
                 self._stop()
                 return
             if trio.current_time() - begun >= _STEADY_SECONDS:
                 pause = _FIRST_PAUSE
-            _log.error("worker %d has ended (%s); another one is started", number, _why(status))
+            _log.error("worker %d has ended (%s); another one is started", worker.number, worker.why)
             with trio.move_on_after(pause):
                 await self._stopping.wait()
+                return
             pause = min(2 * pause, _LONGEST_PAUSE)
+            if place.worker is worker:
+                place.worker = self._start(workers)
 
-    async def _run_worker(self, number: int) -> int:
-        """Start a worker, and return its exit status when it has ended."""
-        home = new_home()
-        ours, theirs = socket.socketpair()
+    def _start(self, workers: trio.Nursery) -> WorkerProcess:
         shared = [sock.fileno() for sock in self._sockets]
-        with theirs:
-            process = await trio.lowlevel.open_process(
-                [sys.executable, *sys.orig_argv[1:]],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, VARIABLE: f"{os.getpid()}:{theirs.fileno()}"},
-                pass_fds=[theirs.fileno(), *shared],
-                process_group=0,  # Ctrl-C is for the process that keeps them, which tells them in order
-            )
-        self._running.add(process)
-        if self._stopping.is_set():
-            process.terminate()
+        links, sessions = self._folder / "links", self._folder / "sessions"
         orders = Orders(
-            number, home, self._key, str(self._folder), str(self._records), str(self._board), shared
+            self._free.pop(), new_home(), self._key, str(links), str(sessions), str(self._board), shared
         )
+        worker = WorkerProcess(orders, self._take_ready)
+        self._running.add(worker)
+        workers.start_soon(self._run, worker)
+        return worker
+
+    async def _run(self, worker: WorkerProcess) -> None:
         try:
-            async with (
-                trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as control,
-                trio.open_nursery() as nursery,
-            ):
-                nursery.start_soon(self._listen, process, control, msgspec.json.encode(orders) + b"\n")
-                status = await process.wait()
-                nursery.cancel_scope.cancel()
-            return status
+            await worker.run()
         finally:
-            self._running.discard(process)
-            self._forget(number, home)
-
-    def _forget(self, number: int, home: str) -> None:
-        (self._folder / home).unlink(missing_ok=True)
-        with self._board.open("r+b") as board:
-            board.seek(number * COUNT_BYTES)
-            board.write(ABSENT.to_bytes(COUNT_BYTES, sys.byteorder))
-
-    async def _listen(self, process: trio.Process, control: trio.SocketStream, orders: bytes) -> None:
-        """Give a worker its orders, and kill it when it is not heard of any more."""
-        with suppress(trio.BrokenResourceError):
-            await control.send_all(orders)
-            said, patience = b"", math.inf
-            while True:
-                data = None
-                with trio.move_on_after(patience):
-                    data = await control.receive_some()
-                if data is None:
-                    _log.error("a worker said nothing for %g s, and is killed", HUNG_SECONDS)
-                    process.kill()
-                if not data:
-                    return
-                *lines, said = (said + data).split(b"\n")
-                for line in filter(None, lines):
-                    self._take_ready(msgspec.json.decode(line, type=Ready))
-                patience = HUNG_SECONDS
+            self._running.discard(worker)
+            (self._folder / "links" / worker.home).unlink(missing_ok=True)
+            with self._board.open("r+b") as board:
+                board.seek(worker.number * COUNT_BYTES)
+                board.write(ABSENT.to_bytes(COUNT_BYTES, sys.byteorder))
+            self._free.append(worker.number)
+            worker.ended.set()
 
     def _take_ready(self, ready: Ready) -> None:
         self._ready += 1
@@ -192,10 +175,36 @@ class _Keeper:
                 said = f"{ready.name} is served at {url} by {self._count} workers (Ctrl-C to stop)"
                 print(said, file=sys.stderr, flush=True)  # noqa: T201 - a program says so
 
+    # -- replacing them --------------------------------------------------------------------------
+
+    async def _keep_replacing(self, places: Sequence[_Place], workers: trio.Nursery) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            for place in places:
+                if not await self._replace(place, workers):
+                    break
+            else:
+                _log.info("all workers have been replaced")
+
+    async def _replace(self, place: _Place, workers: trio.Nursery) -> bool:
+        """Have another worker take a place, and return whether it did: once it serves, the one before it ends in order."""
+        if self._stopping.is_set():
+            return False
+        successor = self._start(workers)
+        await successor.begun.wait()
+        if not successor.ready:
+            if not self._stopping.is_set():
+                why = successor.why
+                _log.error(
+                    "the workers are not replaced, and go on: a new one could not begin to serve (%s)", why
+                )
+            return False
+        before, place.worker = place.worker, successor
+        before.terminate()
+        await before.ended.wait()
+        return True
+
 
 def _signals() -> list[signal.Signals]:
     return [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
-
-
-def _why(status: int) -> str:
-    return f"exit status {status}" if status >= 0 else f"signal {-status}"

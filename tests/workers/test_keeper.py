@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mcpbus import ServeOptions, workers
+from mcpbus import ServeOptions, worker_process, workers
 from mcpbus.serving import CannotListenError
 
 BEGIN = """
@@ -65,16 +65,70 @@ def test_one_that_never_begins_to_serve_ends_all(end, status, keep):
 
 
 def test_one_that_says_nothing_any_more_is_killed(keep, caplog, monkeypatch):
-    monkeypatch.setattr(workers, "HUNG_SECONDS", 0.2)
+    monkeypatch.setattr(worker_process, "HUNG_SECONDS", 0.2)
     assert keep("ready()\nif begun == 2: stop()\ntime.sleep(10)") == (0, 2)
     assert "is killed" in caplog.text
 
 
 def test_one_that_is_heard_of_is_not(keep, caplog, monkeypatch):
-    monkeypatch.setattr(workers, "HUNG_SECONDS", 0.5)
+    monkeypatch.setattr(worker_process, "HUNG_SECONDS", 0.5)
     says = "for _ in range(8):\n    control.sendall(bytes([10]))\n    time.sleep(0.1)\nstop()"
     assert keep("ready()\n" + says) == (0, 1)
     assert "is killed" not in caplog.text
+
+
+REPLACED = """
+path = os.environ["STARTED"] + ".log"
+def say(what):
+    with open(path, "a") as log:
+        log.write(what + chr(10))
+def wait_for(what, times=1):
+    while not os.path.exists(path) or open(path).read().split(chr(10)).count(what) < times:
+        time.sleep(0.01)
+def end(*_):
+    say(f"end {number}")
+    os._exit(0)
+def replace():
+    os.kill(os.getppid(), signal.SIGHUP)
+signal.signal(signal.SIGTERM, end)
+number = orders["number"]
+again = os.path.exists(path) and f"begin {number}" in open(path).read().split(chr(10))
+say(f"begin {number}")
+"""
+
+
+def test_they_are_replaced_one_by_one(keep, tmp_path):
+    script = """
+ready()
+if number == 1:
+    wait_for("begin 0")
+    replace()
+elif again:
+    wait_for("end 1")
+    stop()
+time.sleep(10)
+"""
+    assert keep(REPLACED + script, count=2) == (0, 4)
+    log = (tmp_path / "started.log").read_text().split("\n")
+    assert log[2:6] == ["begin 2", "end 0", "begin 0", "end 1"]
+
+
+def test_where_a_new_one_cannot_begin_the_others_go_on(keep, tmp_path, caplog):
+    script = """
+if number == 2: sys.exit(3)
+ready()
+if number == 1:
+    wait_for("begin 0")
+    for times in (1, 2):
+        replace()
+        wait_for("begin 2", times)
+    stop()
+time.sleep(10)
+"""
+    assert keep(REPLACED + script, count=2) == (0, 4)
+    log = (tmp_path / "started.log").read_text().split("\n")
+    assert log[2:4] == ["begin 2", "begin 2"]
+    assert "could not begin to serve (exit status 3)" in caplog.text
 
 
 def test_an_address_that_cannot_be_listened_on_is_said_before_anything_is_started():
@@ -87,7 +141,7 @@ def test_a_second_signal_does_not_wait(tmp_path):
     holds_on = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nready()\nprint(0, flush=True)\ntime.sleep(60)"
     keeper = f"""
 import sys
-from mcpbus import ServeOptions, workers
+from mcpbus import ServeOptions, worker_process, workers
 sys.orig_argv = [sys.executable, "-c", {BEGIN + holds_on!r}]
 workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
 """

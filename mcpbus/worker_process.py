@@ -1,0 +1,115 @@
+"""A worker, as the process sees it that keeps it; see `mcpbus.worker` for what the worker sees."""
+
+import logging
+import math
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import trio
+
+from mcpbus.worker import VARIABLE, Orders, Ready
+
+_log = logging.getLogger("mcpbus")
+
+HUNG_SECONDS: Final = 30.0
+"""A worker that says nothing for as long is killed."""
+
+
+class WorkerProcess:
+    """A process with this one's command line, which serves.
+
+    Args:
+        orders: What it is told.
+        on_ready: Called once it serves.
+
+    Attributes:
+        ready: Whether it has begun to serve.
+        begun: Set when it has, or has ended before.
+        ended: To be set when nothing is left of it.
+        status: Its exit status.
+    """
+
+    def __init__(self, orders: Orders, on_ready: Callable[[Ready], object]) -> None:
+        self.ready = False
+        self.begun = trio.Event()
+        self.ended = trio.Event()
+        self.status = 0
+        self._orders = orders
+        self._on_ready = on_ready
+        self._process: trio.Process | None = None
+        self._terminated = False
+
+    @property
+    def number(self) -> int:
+        """See `Orders`."""
+        return self._orders.number
+
+    @property
+    def home(self) -> str:
+        """See `Orders`."""
+        return self._orders.home
+
+    @property
+    def why(self) -> str:
+        """How it has ended."""
+        return f"exit status {self.status}" if self.status >= 0 else f"signal {-self.status}"
+
+    def terminate(self) -> None:
+        """Have it end in order."""
+        self._terminated = True
+        if self._process is not None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """Have it end at once."""
+        if self._process is not None:
+            self._process.kill()
+
+    async def run(self) -> None:
+        """Start it, and return when it has ended."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = self._process = await trio.lowlevel.open_process(
+                [sys.executable, *sys.orig_argv[1:]],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, VARIABLE: f"{os.getpid()}:{theirs.fileno()}"},
+                pass_fds=[theirs.fileno(), *self._orders.sockets],
+                process_group=0,  # Ctrl-C is for the process that keeps them, which tells them in order
+            )
+        if self._terminated:
+            process.terminate()
+        async with (
+            trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as control,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(self._listen, process, control)
+            self.status = await process.wait()
+            nursery.cancel_scope.cancel()
+        self.begun.set()
+
+    async def _listen(self, process: trio.Process, control: trio.SocketStream) -> None:
+        """Give it its orders, and kill it when it is not heard of any more."""
+        with suppress(trio.BrokenResourceError):
+            await control.send_all(msgspec.json.encode(self._orders) + b"\n")
+            said, patience = b"", math.inf
+            while True:
+                data = None
+                with trio.move_on_after(patience):
+                    data = await control.receive_some()
+                if data is None:
+                    _log.error("a worker said nothing for %g s, and is killed", HUNG_SECONDS)
+                    process.kill()
+                if not data:
+                    return
+                *lines, said = (said + data).split(b"\n")
+                for line in filter(None, lines):
+                    self._on_ready(msgspec.json.decode(line, type=Ready))
+                    self.ready = True
+                    self.begun.set()
+                patience = HUNG_SECONDS

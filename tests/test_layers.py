@@ -46,9 +46,11 @@ ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* examples* http_key
 """What may know everything: the public faces, and what makes a program of it all."""
 
 DOORS = {
+    "anyio": ["mcpbus.core.stores.redis_connection"],
     "asyncio": ["mcpbus.asyncio.*"],
     "attrs": ["*"],
     "click": ["mcpbus.cli", "mcpbus.cli.*"],
+    "coredis": ["mcpbus.core.stores.redis_connection"],
     "cryptography": ["mcpbus.protocol.cipher"],
     "docstring_parser": ["mcpbus.features.docstrings"],
     "h11": ["mcpbus.examples.client"],

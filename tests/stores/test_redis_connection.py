@@ -1,0 +1,174 @@
+"""A connection to Redis and Valkey, over real ones. Real time: they do not know any other."""
+
+import importlib
+import sys
+from contextlib import contextmanager
+
+import pytest
+import trio
+
+from mcpbus.core.stores import redis_connection
+from mcpbus.core.stores.redis_connection import (
+    RedisConnection,
+    RedisDownError,
+    RedisRefusalError,
+    Script,
+)
+from tests.engines import engine, shared_engine
+
+__all__ = ["shared_engine"]
+
+PUT = Script("redis.call('SET', KEYS[1], ARGV[1]) return redis.call('GET', KEYS[1])")
+
+
+@contextmanager
+def connection(url, **options):
+    made = RedisConnection(url, **options)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def redis(shared_engine):
+    with connection(shared_engine.url) as made:
+        yield made
+
+
+async def test_all_commands_go_over_one_connection_at_once(redis):
+    answers = {}
+
+    async def put(number):
+        answers[number] = await redis.run(PUT, [f"key {number}"], [number])
+
+    async with trio.open_nursery() as nursery:
+        for number in range(50):
+            nursery.start_soon(put, number)
+    assert answers == {number: str(number).encode() for number in range(50)}
+    assert (await redis.call("INFO", "clients")).count(b"connected_clients:1\r") == 1
+
+
+async def test_a_script_that_was_forgotten_is_sent_whole_once_more(redis):
+    assert await redis.run(PUT, ["key"], ["one"]) == b"one"
+    await redis.call("SCRIPT FLUSH")
+    assert await redis.run(PUT, ["key"], ["two"]) == b"two"
+    assert await redis.call("EVALSHA", PUT.digest, 1, "key", b"three") == b"three"
+
+
+async def test_what_is_refused_says_so_and_the_connection_goes_on(redis):
+    await redis.call("SET", "text", "no number")
+    with pytest.raises(RedisRefusalError, match=r"^Redis at unix:///.*not an integer"):
+        await redis.call("INCR", "text")
+    assert await redis.call("GET", "text") == b"no number"
+
+
+async def test_what_was_under_way_when_the_connection_was_lost_is_asked_for_once_more(
+    redis, shared_engine, caplog
+):
+    popped = []
+
+    async def pop():
+        popped.append(await redis.call("BLPOP", "list", 5, within=5))
+
+    async def has_blocked(other):
+        while b"cmd=blpop" not in await other.call("CLIENT LIST"):  # noqa: ASYNC110 - it tells nobody
+            await trio.sleep(0.005)
+
+    with connection(shared_engine.url) as other, trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pop)
+            await has_blocked(other)
+            await other.call("CLIENT KILL", "TYPE", "normal", "SKIPME", "yes")
+            await has_blocked(other)
+            await other.call("RPUSH", "list", "found")
+    assert popped == [[b"list", b"found"]]
+    assert [record.message.partition(" was ")[2] for record in caplog.records] == ["lost"]
+
+
+async def test_an_engine_that_says_nothing_is_down_until_it_speaks_again(caplog):
+    with engine() as server, connection(server.url, timeout=0.2) as redis:
+        await redis.call("SET", "key", "value")
+        server.pause()
+        for why in ("did not answer within 0.2 s", "cannot be used|was lost|could not be reached"):
+            with pytest.raises(RedisDownError, match=why):
+                await redis.call("GET", "key")
+        server.go_on()
+        assert await redis.call("GET", "key", within=5) == b"value"
+
+
+async def test_an_engine_that_was_started_anew_is_used_again_with_its_scripts():
+    with engine() as server, connection(server.url, timeout=0.2) as redis:
+        await redis.run(PUT, ["key"], ["old"])
+        server.kill()
+        with pytest.raises(RedisDownError, match=r"^Redis at unix:///[^:]*: .*Connection refused$"):
+            await redis.call("GET", "key")
+        server.start()
+        assert await redis.call("GET", "key", within=5) is None
+        assert await redis.run(PUT, ["key"], ["new"]) == b"new"
+
+
+@pytest.mark.parametrize(
+    ("user", "why"),
+    [
+        ("", "cannot be used: it asks for a password, and the URL has none"),
+        (":wrong@", "cannot be used: the name or the password is wrong"),
+    ],
+)
+async def test_a_password_that_is_missing_or_wrong_is_said_at_once_and_never_shown(user, why, caplog):
+    with engine("valkey", "--requirepass", "secret") as server:
+        with (
+            connection(server.url.replace("//", f"//{user}"), timeout=60) as redis,
+            trio.fail_after(5),
+            pytest.raises(RedisDownError, match=why) as error,
+        ):
+            await redis.call("PING")
+        assert "wrong@" not in str(error.value) + caplog.text
+        with connection(server.url.replace("//", "//:secret@")) as redis:
+            assert await redis.call("PING") == b"PONG"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            b"%3\r\n+version\r\n+6.0.16\r\n+proto\r\n:3\r\n+id\r\n:1\r\n",
+            "of version 6.0.16, and 6.2 is the oldest",
+        ),
+        (b"-ERR unknown command `HELLO`, with args\r\n", "older than version 6.2"),
+    ],
+)
+async def test_an_old_engine_is_refused_with_its_version(answer, why):
+    async def serve(stream):
+        await stream.receive_some()
+        await stream.send_all(answer)
+        await trio.sleep_forever()
+
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, [listener])
+        with (
+            connection(f"redis://127.0.0.1:{port}/0", timeout=60) as redis,
+            trio.fail_after(5),
+            pytest.raises(RedisDownError, match=why),
+        ):
+            await redis.call("PING")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_that_is_closed_is_used_no_more(shared_engine):
+    with connection(shared_engine.url) as redis:
+        await redis.call("PING")
+        redis.close()
+        with pytest.raises(RedisDownError, match="closed"):
+            await redis.call("PING")
+
+
+def test_a_url_of_something_else_is_refused():
+    with pytest.raises(ValueError, match="begins with redis, rediss, unix, not 'http'"):
+        RedisConnection("http://localhost")
+
+
+def test_without_coredis_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "coredis.connection", None)
+    with pytest.raises(ImportError, match=r"pip install 'mcpbus-server\[cluster\]'"):
+        importlib.reload(redis_connection)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import attrs
 import msgspec
 import trio
 
@@ -20,8 +19,7 @@ _SHORTEST_ROUND, _LONGEST_ROUND = 0.05, 1.0
 """Seconds before a call is repeated that was answered with nothing but a state; doubled each time."""
 
 
-@attrs.frozen
-class ServerDescription:
+class ServerDescription(msgspec.Struct, frozen=True):
     """What a server says of itself; empty where it says nothing.
 
     Attributes:

@@ -1,10 +1,9 @@
 """How long to wait for what a client sends: a pause has an end, and so has a trickle."""
 
-import attrs
+import msgspec
 
 
-@attrs.frozen
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """The time that a client has to send something long, such as the body of a request.
 
     It has so many seconds in the beginning. What comes gives it as much time back as that may take at the least speed, but never

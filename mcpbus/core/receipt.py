@@ -14,7 +14,6 @@ the client read them: no protocol revision acknowledges a notification.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-import attrs
 import msgspec
 import trio
 
@@ -33,8 +32,7 @@ class Verdict(IdentityEnum):
     """Of a question to the client, whose sender was told at once: it must not wait for ever."""
 
 
-@attrs.frozen
-class Fate:
+class Fate(msgspec.Struct, frozen=True):
     """The end of a message.
 
     Attributes:

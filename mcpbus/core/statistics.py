@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 
-import attrs
+import msgspec
 
 from mcpbus.core.receipt import Place
 from mcpbus.protocol.routes import Reason
 
 
-@attrs.frozen(kw_only=True)
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """What a bus has done and holds at one moment.
 
     Attributes:

@@ -9,7 +9,6 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import attrs
 import msgspec
 
 from mcpbus.core.call import Handler
@@ -48,8 +47,7 @@ class NoParams(msgspec.Struct, frozen=True):
     """The params of a method that has none of its own."""
 
 
-@attrs.frozen
-class Method:
+class Method(msgspec.Struct, frozen=True):
     """One method; it has either `answer` or `prepare`.
 
     Both take the decoded params, the request with all that is known of it, and what its client is offered; the one takes who is asked besides, the other what calls functions. Both raise ProtocolError for what cannot be served.
@@ -61,9 +59,9 @@ class Method:
     capability: Capability | None
     """What the server must offer; None for what every server does."""
     eras: frozenset[Era] = _BOTH
-    answer: Answer | None = attrs.field(default=None, kw_only=True)
+    answer: Answer | None = None
     """Returns the encoded result object."""
-    prepare: Prepare | None = attrs.field(default=None, kw_only=True)
+    prepare: Prepare | None = None
 
 
 def initialize_result(

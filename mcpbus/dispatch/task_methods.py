@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import attrs
 import msgspec
 from mcpbus_actors import AskFailedError, AskRefusedError, AskTimeoutError
 
@@ -32,8 +31,7 @@ class UpdateTaskParams(msgspec.Struct, frozen=True, rename="camel"):
     input_responses: dict[str, Any]
 
 
-@attrs.frozen
-class _TaskRequest:
+class _TaskRequest(msgspec.Struct, frozen=True):
     """What these methods have in common; see `mcpbus.core.call.Handler`."""
 
     params: Any
@@ -54,7 +52,7 @@ class _TaskRequest:
         return task
 
 
-class TaskGet(_TaskRequest):
+class TaskGet(_TaskRequest, frozen=True):
     """Tells how a task is."""
 
     async def run(self, call: Call) -> bytes:
@@ -62,7 +60,7 @@ class TaskGet(_TaskRequest):
         return (await hub_of(call.bus).tasks.detail(self.find(call)))[:-1] + call.tail.plain
 
 
-class TaskUpdate(_TaskRequest):
+class TaskUpdate(_TaskRequest, frozen=True):
     """Brings answers to what a task asks."""
 
     async def run(self, call: Call) -> bytes:
@@ -78,7 +76,7 @@ class TaskUpdate(_TaskRequest):
         return call.tail.alone
 
 
-class TaskCancel(_TaskRequest):
+class TaskCancel(_TaskRequest, frozen=True):
     """Tells a task's handler to end; harmless if it has ended."""
 
     async def run(self, call: Call) -> bytes:

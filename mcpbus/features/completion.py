@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
+import msgspec
 
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
@@ -15,8 +16,7 @@ MOST_VALUES = 100
 """The most values that one answer may hold (rule Q-3)."""
 
 
-@attrs.frozen
-class Completion:
+class Completion(msgspec.Struct, frozen=True):
     """Values with what is known of the rest, where a list does not say enough.
 
     Args:

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar, Unpack, get_args, overload
 
-import attrs
 import msgspec
 
 from mcpbus.features.catalogue import Capability, Features
@@ -28,8 +27,7 @@ _OF_THE_BUS = frozenset({"notifications/initialized", "notifications/cancelled"}
 SessionHook: TypeAlias = Callable[[Any], Awaitable[object]]
 
 
-@attrs.frozen
-class NotificationHook:
+class NotificationHook(msgspec.Struct, frozen=True):
     """What runs for a client's notification, and for how long at most, in seconds."""
 
     function: Callable[[Any], Any]

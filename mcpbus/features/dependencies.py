@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any, get_args, get_origin
 
-import attrs
+import msgspec
 
 from mcpbus.features.annotations import (
     check_context,
@@ -32,8 +32,7 @@ class Kind(enum.Enum):
     ASYNC_MANAGER = "the same, asynchronously"
 
 
-@attrs.frozen
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One provider, and what it takes."""
 
     provider: Callable[..., Any]
@@ -52,8 +51,7 @@ class Step:
         return self.kind in {Kind.COROUTINE, Kind.ASYNC_MANAGER}
 
 
-@attrs.frozen
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The providers of a function."""
 
     steps: tuple[Step, ...]

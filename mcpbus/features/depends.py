@@ -4,13 +4,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar, overload
 
-import attrs
+import msgspec
 
 T = TypeVar("T")
 
 
-@attrs.frozen
-class Dependency:
+class Dependency(msgspec.Struct, frozen=True):
     """What `Depends` makes: it stands where a parameter's default, or what `Annotated` says of it, is looked for."""
 
     provider: Callable[..., Any]

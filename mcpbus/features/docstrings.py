@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import attrs
+import msgspec
 
 # The part of a docstring that is about parameters; the library that reads it is loaded only where there is one.
 _PARAMETERS = re.compile(
@@ -18,8 +18,7 @@ _PARAMETERS = re.compile(
 )
 
 
-@attrs.frozen
-class Docstring:
+class Docstring(msgspec.Struct, frozen=True):
     """What a docstring says.
 
     Attributes:

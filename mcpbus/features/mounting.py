@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
+import msgspec
 
 from mcpbus.features.catalogue import Features
 from mcpbus.features.completion import Completer
@@ -26,8 +27,7 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _URI: Final = re.compile(r"([^:/?#{}]+://)(.*)", re.DOTALL)
 
 
-@attrs.frozen
-class Prefix:
+class Prefix(msgspec.Struct, frozen=True):
     """How names and URIs of a mounted server become those of the server above it, and back."""
 
     text: str | None

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import attrs
+import msgspec
 
 
-@attrs.frozen(eq=False)
-class Origin:
+class Origin(msgspec.Struct, frozen=True, eq=False):
     """What is different for a function because the server that it was registered with is mounted in another one."""
 
     server: object

@@ -9,7 +9,7 @@ from itertools import count
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-import attrs
+import msgspec
 
 from mcpbus.features.errors import RegistrationError
 
@@ -21,8 +21,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-@attrs.frozen
-class Entry(Generic[T_co]):
+class Entry(msgspec.Struct, Generic[T_co], frozen=True):
     """One registered item."""
 
     position: int

@@ -11,7 +11,6 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import attrs
 import msgspec
 
 from mcpbus.features.annotations import (
@@ -32,8 +31,7 @@ MISSING: Any = inspect.Parameter.empty
 """Stands for an absent default or an absent annotation, where None would be a value."""
 
 
-@attrs.frozen
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """One parameter that a client fills."""
 
     name: str
@@ -56,8 +54,7 @@ class Parameter:
         return None
 
 
-@attrs.frozen
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """A function as its author wrote it."""
 
     function: Callable[..., Any]

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-import attrs
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params
@@ -27,8 +26,7 @@ class _Position(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 _positions = msgspec.json.Decoder(_Position)
 
 
-@attrs.frozen
-class Page(Generic[_T]):
+class Page(msgspec.Struct, Generic[_T], frozen=True):
     """A part of a list. `next_cursor` is None on the last page."""
 
     items: Sequence[_T]

@@ -82,8 +82,7 @@ def owner_stored(digest: bytes) -> Hashable:
     return _Content("somebody before the restart", digest.hex())
 
 
-@attrs.frozen
-class _Content:
+class _Content(msgspec.Struct, frozen=True):
     """A principal that is told from others by what it holds, which is nobody's to read."""
 
     kind: str

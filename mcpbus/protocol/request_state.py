@@ -15,7 +15,6 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params
@@ -30,8 +29,7 @@ _PURPOSE = b"mcpbus request state 1"
 _SECRET_BYTES = 16
 
 
-@attrs.frozen
-class Binding:
+class Binding(msgspec.Struct, frozen=True):
     """What a state was made for, and may be used for.
 
     Attributes:

@@ -5,7 +5,6 @@ Source: rules J-30 (``resultType``), M-7 (``serverInfo``), K-1 (``ttlMs``, ``cac
 
 from typing import Literal, TypeAlias
 
-import attrs
 import msgspec
 
 from mcpbus.protocol.jsonrpc import encode_value
@@ -16,8 +15,7 @@ from mcpbus.protocol.revisions import Revision
 CacheScope: TypeAlias = Literal["public", "private"]
 
 
-@attrs.frozen
-class Tail:
+class Tail(msgspec.Struct, frozen=True):
     """The end of each result of one server under one revision."""
 
     plain: bytes
@@ -59,4 +57,4 @@ def tail_for(identity: Implementation, revision: Revision) -> Tail:
     """The end of the results of the server `identity` under `revision`."""
     meta = {SERVER_INFO: msgspec.to_builtins(identity)} if revision.server_identity else {}
     bare = Tail(b"", revision, meta)
-    return attrs.evolve(bare, plain=bare._end(b"", meta))  # noqa: SLF001  # the same class's own
+    return msgspec.structs.replace(bare, plain=bare._end(b"", meta))  # noqa: SLF001  # the same class's own

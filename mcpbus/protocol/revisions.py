@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-import attrs
+import msgspec
 
 from mcpbus.protocol.errors import (
     HEADER_MISMATCH,
@@ -66,8 +66,7 @@ _BY_CODE: Final = MappingProxyType(
 )
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class Revision:
+class Revision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What governs one request. There is one object a revision, so rows compare by identity."""
 
     name: str
@@ -162,7 +161,7 @@ _V2024_11_05: Final = Revision(
     replaced_codes=MappingProxyType({URL_ELICITATION_REQUIRED: INTERNAL_ERROR}),
     error_statuses=_IN_BAND,
 )
-_V2025_03_26: Final = attrs.evolve(
+_V2025_03_26: Final = msgspec.structs.replace(
     _V2024_11_05,
     name="2025-03-26",
     progress_message=True,
@@ -171,7 +170,7 @@ _V2025_03_26: Final = attrs.evolve(
     audio=True,
     annotations=True,
 )
-_V2025_06_18: Final = attrs.evolve(
+_V2025_06_18: Final = msgspec.structs.replace(
     _V2025_03_26,
     name="2025-06-18",
     batches=False,
@@ -183,7 +182,7 @@ _V2025_06_18: Final = attrs.evolve(
     structured_content=Structured.OBJECT,
     elicitation_modes=frozenset({"form"}),
 )
-_V2025_11_25: Final = attrs.evolve(
+_V2025_11_25: Final = msgspec.structs.replace(
     _V2025_06_18,
     name="2025-11-25",
     icons=True,
@@ -196,7 +195,7 @@ _V2025_11_25: Final = attrs.evolve(
     sampling_features=True,
     replaced_codes=MappingProxyType({}),
 )
-_V2026_07_28: Final = attrs.evolve(
+_V2026_07_28: Final = msgspec.structs.replace(
     _V2025_11_25,
     name="2026-07-28",
     era=Era.MODERN,

@@ -1,10 +1,9 @@
 """What happened to connections and their streams, in numbers."""
 
-import attrs
+import msgspec
 
 
-@attrs.define
-class Counters:
+class Counters(msgspec.Struct):
     """Figures since the start; pass one to `serve` to read it while serving.
 
     Attributes:

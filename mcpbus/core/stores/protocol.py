@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-import attrs
+import msgspec
 
 from mcpbus.core.tasks.record import TaskRecord
 
 
-@attrs.frozen
-class Replay:
+class Replay(msgspec.Struct, frozen=True):
     """What followed an event on its stream.
 
     Attributes:

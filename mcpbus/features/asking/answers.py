@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
-import attrs
 import msgspec
 
 from mcpbus.protocol.messages import AudioContent, ContentBlock, ImageContent, MetaObject, Role, TextContent
@@ -11,8 +10,7 @@ from mcpbus.protocol.messages import AudioContent, ContentBlock, ImageContent, M
 T = TypeVar("T")
 
 
-@attrs.frozen
-class Accepted(Generic[T]):
+class Accepted(msgspec.Struct, Generic[T], frozen=True):
     """The user gave what was asked for.
 
     Attributes:
@@ -22,13 +20,11 @@ class Accepted(Generic[T]):
     data: T
 
 
-@attrs.frozen
-class Declined:
+class Declined(msgspec.Struct, frozen=True):
     """The user said no."""
 
 
-@attrs.frozen
-class Cancelled:
+class Cancelled(msgspec.Struct, frozen=True):
     """The user closed the question without a choice."""
 
 

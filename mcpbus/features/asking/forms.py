@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import attrs
 import msgspec
 
 from mcpbus.features.schemas import jsontypes
@@ -27,8 +26,7 @@ _FORMATS = {"email", "uri", "date", "date-time"}
 _SINGLE = "value"
 
 
-@attrs.frozen(eq=False)
-class Titles:
+class Titles(msgspec.Struct, frozen=True, eq=False):
     """What people are shown instead of choices, as in ``Annotated[Literal["s"], Titles({"s": "Small"})]``.
 
     It may stand on a `Literal`, an `Enum`, or a list of these.
@@ -40,8 +38,7 @@ class Titles:
     titles: Mapping[str, str]
 
 
-@attrs.frozen
-class Form:
+class Form(msgspec.Struct, frozen=True):
     """A form that can be shown, and read.
 
     Attributes:

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
+import msgspec
 
 from mcpbus.features.asking.questions import Question, check_questions
 
 
-@attrs.frozen
-class InputRequired:
+class InputRequired(msgspec.Struct, frozen=True):
     """Return it from a tool, prompt or resource to ask the client, and to be called anew with the answers.
 
     In the next run each question, asked again with the same key, has its answer at once, and ``ctx.input_state``
@@ -25,10 +24,10 @@ class InputRequired:
         TypeError: `questions` does not map keys to questions.
     """
 
-    questions: Mapping[str, Question] = attrs.field(factory=dict)
+    questions: Mapping[str, Question] = {}
     state: Any = None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse to ask for nothing, or for what cannot be asked."""
         check_questions(self.questions)
         if not self.questions and self.state is None:

@@ -122,8 +122,7 @@ class Elicit(Generic[T]):
             raise invalid_answer(str(error)) from error
 
 
-@attrs.frozen
-class ElicitUrl:
+class ElicitUrl(msgspec.Struct, frozen=True):
     """Ask the user to open a page, for what must not pass through the client: credentials, payments.
 
     Attributes:
@@ -137,7 +136,7 @@ class ElicitUrl:
 
     message: str
     url: str
-    elicitation_id: str = attrs.field(factory=lambda: secrets.token_urlsafe(16))
+    elicitation_id: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(16))
 
     def foreign(self, revision: Revision) -> str | None:
         """See `Question.foreign`."""
@@ -266,8 +265,7 @@ class _ListRootsResult(msgspec.Struct):
     roots: list[Root]
 
 
-@attrs.frozen
-class ListRoots:
+class ListRoots(msgspec.Struct, frozen=True):
     """Ask which folders and files the client lets the server work in."""
 
     method: ClassVar[str] = "roots/list"

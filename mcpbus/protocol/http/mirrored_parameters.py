@@ -8,15 +8,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
-import attrs
+import msgspec
 
 _KEY = "x-mcp-header"
 _KINDS = ("string", "integer", "boolean")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-@attrs.frozen
-class MirroredParameter:
+class MirroredParameter(msgspec.Struct, frozen=True):
     """One parameter and its header."""
 
     path: tuple[str, ...]

@@ -29,8 +29,18 @@ print(*sys.modules, file=sys.stderr)
 
 NEEDLESS = {
     *("h2", "h11", "hpack", "httptools", "hypercorn", "wsproto"),  # HTTP
-    *("cryptography", "jsonschema_rs", "docstring_parser", "joserfc", "httpx2"),
-    *("asyncio", "click", "json", "multiprocessing", "pydantic", "sqlite3"),
+    *("cryptography", "jsonschema_rs", "docstring_parser", "joserfc", "httpx2", "uritemplate"),
+    *(
+        "asyncio",
+        "click",
+        "concurrent.futures",
+        "difflib",
+        "http",
+        "json",
+        "multiprocessing",
+        "pydantic",
+        "sqlite3",
+    ),
     *(f"mcpbus.{room}" for room in ("auth", "cli", "examples", "testing")),
     *(f"mcpbus.serving.{part}" for part in ("http1", "http2", "run", "websocket")),
     *(f"mcpbus.transports.{part}" for part in ("asgi", "asgi_websocket", "endpoint", "http_sse", "lifespan")),

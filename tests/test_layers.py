@@ -76,7 +76,7 @@ DOORS = {
         "roof",
     ],
     "typing_extensions": ["mcpbus.core.state"],
-    "uritemplate": ["mcpbus.features.uris"],
+    "uritemplate": ["mcpbus.features.uri_templates"],
     "watchfiles": ["mcpbus.cli.reloading"],
     "wsproto": ["mcpbus.serving.websocket.frames"],
 }

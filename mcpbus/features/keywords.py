@@ -1,6 +1,5 @@
 """Keywords that are not known, or have values of the wrong kind: one sentence for each, that says what to write instead."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -29,6 +28,8 @@ def check_keywords(
         if name not in known:
             hint = remedy(name)
             if hint is None:
+                import difflib  # noqa: PLC0415 - only who has made a mistake waits for it
+
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
             raise TypeError(f"{owner} has no option {name!r}; {hint}")

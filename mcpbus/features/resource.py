@@ -1,7 +1,7 @@
 """A resource: a function behind one URI, or behind all the URIs of a template."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 import attrs
 import msgspec
@@ -21,10 +21,13 @@ from mcpbus.features.signature import (
     read_signature,
 )
 from mcpbus.features.tool import check_scopes, check_timeout
-from mcpbus.features.uris import Template, check_uri, compile_template, is_template
+from mcpbus.features.uris import check_uri, is_template
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.results import CacheScope, Tail
 from mcpbus.protocol.revisions import Revision
+
+if TYPE_CHECKING:  # most servers have no templates
+    from mcpbus.features.uri_templates import Template
 
 
 class ResourceOptions(TypedDict, total=False):
@@ -74,7 +77,7 @@ class Resource:
     meta: wire.MetaObject | None = attrs.field(default=None, repr=False)
     ttl: float = 0.0
     cache_scope: CacheScope = "private"
-    template: Template | None = attrs.field(default=None, repr=False)
+    template: "Template | None" = attrs.field(default=None, repr=False)
     scopes: tuple[str, ...] = ()
     """What a token has to allow for it."""
 
@@ -169,7 +172,11 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
     signature = read_signature(function, owner)
     check_convertible(signature)
     unsafe_paths = options.get("unsafe_paths", False)
-    template = compile_template(uri, owner, unsafe_paths=unsafe_paths) if is_template(uri) else None
+    template = None
+    if is_template(uri):
+        from mcpbus.features.uri_templates import compile_template  # noqa: PLC0415 - as said above
+
+        template = compile_template(uri, owner, unsafe_paths=unsafe_paths)
     if template is None:
         check_uri(uri, owner)
         if "unsafe_paths" in options:
@@ -203,7 +210,7 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
     )
 
 
-def _check_variables(template: Template, signature: Signature) -> None:
+def _check_variables(template: "Template", signature: Signature) -> None:
     taken = {parameter.name for parameter in signature.parameters}
     for name in sorted(template.variables - taken):
         raise RegistrationError(

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.uris import check_uri, compile_template
+from mcpbus.features.uri_templates import compile_template
+from mcpbus.features.uris import check_uri
 
 values = (
     st.text(min_size=1)

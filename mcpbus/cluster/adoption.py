@@ -6,8 +6,8 @@ from typing import Any, get_args
 import msgspec
 import trio
 
-from mcpbus.cluster.directory import Directory
-from mcpbus.cluster.records import SessionRecord, decode_record
+from mcpbus.cluster.directory import Directory, Kept
+from mcpbus.cluster.records import Records, SessionRecord, decode_record
 from mcpbus.core.hub import Hub
 from mcpbus.core.session import Close, Initialized, Session
 from mcpbus.dispatch.handshake import Registration
@@ -34,12 +34,14 @@ class Adoptions:
 
     Args:
         directory: Where they are kept.
+        records: Those of this process.
         home: The process.
         bus: Its bus.
     """
 
-    def __init__(self, directory: Directory, home: str, bus: Hub) -> None:
+    def __init__(self, directory: Directory, records: Records, home: str, bus: Hub) -> None:
         self._directory = directory
+        self._records = records
         self._home = home
         self._bus = bus
         self._going_on: dict[str, trio.Event] = {}
@@ -49,41 +51,52 @@ class Adoptions:
         while name in self._going_on:
             await self._going_on[name].wait()
 
-    async def adopt(self, name: str, owner: str, principal: Any, peer: Peer) -> None:
+    async def adopt(self, kept: Kept, principal: Any, peer: Peer) -> Kept | None:
         """Take a session over, if it is this principal's and nobody else does.
 
         Args:
-            name: The session.
-            owner: The process that had it, which has ended.
+            kept: The session, of which nobody has anything more.
             principal: Who asks for it.
             peer: From where they come.
 
+        Returns:
+            What is kept of it, with who has it now; None if it is nobody's that this principal could ask for.
+
         Raises:
-            Overloaded: There is no room for it.
+            Overloaded: There is no room for it; or the directory does not answer.
         """
-        await self.settled(name)
-        encoded = self._directory.record(owner, name)
-        if encoded is None:
-            return
-        record = decode_record(encoded)
-        if record.principal != digest_of(principal):
-            return
-        session = self._bus.open_session(TransportKind[record.transport], principal, peer, name)
+        name = kept.ownership.name
+        if decode_record(kept.record).principal != digest_of(principal):
+            return None
+        session = self._bus.open_session(
+            TransportKind[decode_record(kept.record).transport], principal, peer, name
+        )
+        claimed = None
         done = self._going_on[name] = trio.Event()
         try:
-            if not self._directory.claim(name, owner, self._home):
-                session.address.tell(Close(None))
-                return
-            with trio.CancelScope(shield=True):  # it is ours now, whether this client waits for it or not
-                registered = await self._register(session, record)
-            if not registered:
-                self._directory.drop(self._home, name)
+            # Once it is ours it is here, whether this client waits for it or not.
+            with trio.CancelScope(shield=True):
+                claimed = await self._take_over(session, kept)
         finally:
             del self._going_on[name]
             done.set()
+        return claimed
 
-    async def _register(self, session: Session, record: SessionRecord) -> bool:
-        """Make the handshake, and return whether that went well."""
+    async def _take_over(self, session: Session, kept: Kept) -> Kept | None:
+        claimed = None
+        try:
+            with self._records.asking():
+                claimed = await self._directory.claim(session.id, kept.ownership.home, self._home)
+        finally:
+            if claimed is None or claimed.ownership.home != self._home:
+                session.address.tell(Close(None))
+        if claimed is not None and claimed.ownership.home == self._home:
+            self._records.enter(claimed.ownership)
+            await self._register(session, decode_record(claimed.record))
+        return claimed
+
+    async def _register(self, session: Session, record: SessionRecord) -> None:
+        """Make the handshake; where that fails the session ends."""
         said = {
             "protocolVersion": record.revision,
             "capabilities": record.client_capabilities,
@@ -102,7 +115,6 @@ class Adoptions:
                 registration.abandon()
         if prepared:
             self._restore(session, record, registration.complete())
-        return prepared
 
     def _restore(self, session: Session, record: SessionRecord, result: bytes) -> None:
         """Have a session be as it was, and hear of what may have changed while nobody had it."""
@@ -111,7 +123,6 @@ class Adoptions:
             session.subscribe(uri)
         if record.initialized:
             session.address.tell(Initialized())
-        self._bus.changed(session)
         capabilities = _decode_result(result).capabilities
         for name in get_args(ListName):
             if capabilities.get(name, {}).get("listChanged"):

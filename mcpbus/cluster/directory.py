@@ -1,7 +1,11 @@
-"""Who else serves, and how to reach them."""
+"""Who else serves and how to reach them, and what is kept of sessions for the time when a process has ended.
+
+Who has a session is settled by epochs: each process that takes a session over has the next one, every write carries it, and one of
+an earlier epoch is refused. So a process that was away for a while cannot harm what another one has meanwhile.
+"""
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -10,9 +14,47 @@ from mcpbus.cluster.names import new_home
 
 Accept: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
 
+FIRST_EPOCH: Final = 1
+
+
+class FencedError(Exception):
+    """A write was refused: the session has gone, or another process has it."""
+
+
+@attrs.frozen
+class Ownership:
+    """That a process has a session.
+
+    Attributes:
+        name: The session.
+        home: The process.
+        epoch: Higher each time that a process takes it over.
+    """
+
+    name: str
+    home: str
+    epoch: int = FIRST_EPOCH
+
+
+@attrs.frozen
+class Kept:
+    """What is kept of a session.
+
+    Attributes:
+        ownership: Who has it, or had it when it ended.
+        record: What is known of it.
+    """
+
+    ownership: Ownership
+    record: bytes
+
 
 class Directory(Protocol):
-    """Knows the processes that serve as one, each by its home."""
+    """Knows the processes that serve as one, each by its home, and their sessions.
+
+    All but `listen` may raise an OSError: it could not be asked, or did not answer, and may have done it nevertheless. To ask for the
+    same once more does no harm.
+    """
 
     async def listen(self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None]) -> None:
         """Enter a process, and call `accept` for each connection to it, in a task; until cancelled.
@@ -33,28 +75,51 @@ class Directory(Protocol):
             OSError: It cannot be reached, though it may be there.
         """
 
-    # What follows does not wait. Each of it may raise an OSError.
+    async def create(self, ownership: Ownership, record: bytes) -> None:
+        """Keep what is known of a session that has begun.
 
-    def keep(self, home: str, name: str, record: bytes) -> None:
-        """Keep what is known of a session that a process has, in place of what was kept of it."""
+        Raises:
+            FencedError: Another process has taken it over.
+        """
 
-    def drop(self, home: str, name: str) -> None:
-        """Forget a session that a process had."""
+    async def update(self, ownership: Ownership, record: bytes) -> None:
+        """Keep what is known of a session, in place of what was kept of it.
 
-    def owner(self, name: str) -> str | None:
-        """Return which process has a session, or had it when it ended; None if there is no such session."""
+        Raises:
+            FencedError: The process does not have it any more.
+        """
 
-    def record(self, home: str, name: str) -> bytes | None:
-        """Return what is kept of a session that a process has; None if it has it no more."""
+    async def remove(self, ownership: Ownership) -> None:
+        """Forget a session that has ended.
 
-    def claim(self, name: str, owner: str, home: str) -> bool:
-        """Give a session of a process that has ended to another one, and return whether nobody else was faster."""
+        Raises:
+            FencedError: The process does not have it any more.
+        """
 
-    def owners(self) -> Collection[str]:
-        """Return the processes of which sessions may be kept."""
+    async def look(self, name: str) -> Kept | None:
+        """Return what is kept of a session; None if there is no such session."""
 
-    def forget(self, home: str) -> None:
-        """Forget all sessions of a process that has ended."""
+    async def claim(self, name: str, ended: str, home: str) -> Kept | None:
+        """Give a session of a process that has ended to another one, unless somebody else was faster.
+
+        Args:
+            name: The session.
+            ended: The process that has ended. A process may claim what is its own, of which it has nothing more.
+            home: The process that is to have it.
+
+        Returns:
+            What is kept of it, with who has it now; None if there is no such session.
+        """
+
+    async def tend(self, sessions: Collection[Ownership], seconds: float) -> None:
+        """Have what is kept of sessions outlast the process by so many seconds.
+
+        Called about once a second. What ended processes had, and nobody has come for, is forgotten.
+
+        Args:
+            sessions: Those that the process has.
+            seconds: For how long a session may be idle.
+        """
 
 
 @attrs.frozen(kw_only=True)

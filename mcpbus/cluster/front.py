@@ -176,20 +176,25 @@ class Front(Endpoint):
 
         Returns:
             The process that has it; None if it is here, or nowhere; or why a request is refused.
+
+        Raises:
+            Overloaded: There is no room for it; or the directory does not answer.
         """
         session = _session_of(http.head)
         if session is None or self._node.names.home_of(session) is None:
             return None  # something else may have been named as well, and led here
         await self._node.adoptions.settled(session)
-        owner = self._node.owner_of(session)
-        if owner == ended:
+        kept = None if session in self._bus.sessions else await self._node.look(session)
+        if kept is not None and kept.ownership.home in {ended, self._node.home}:
             principal, refused = await authorize(self._bus.backend, http.head, http.peer)
             if refused is not None:
                 return refused
+            await self._node.adoptions.settled(session)  # somebody else may have been faster
+            if session in self._bus.sessions:
+                return None
             peer = self.exchange.origin(http.head, http.peer)
-            await self._node.adoptions.adopt(session, ended, principal, peer)
-            owner = self._node.owner_of(session)
-        return None if owner in {ended, self._node.home} else owner
+            kept = await self._node.adoptions.adopt(kept, principal, peer)
+        return None if kept is None or kept.ownership.home == self._node.home else kept.ownership.home
 
     async def _relay(self, http: HttpRequest, body: bytes, link: Link) -> Relayed:
         """Have a request served over a link."""

@@ -1,7 +1,7 @@
 """A process among those that serve as one: its links to the others, what it serves for them, and what it tells them."""
 
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, Protocol, get_args
@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from mcpbus.cluster.adoption import Adoptions
-from mcpbus.cluster.directory import Cluster
+from mcpbus.cluster.directory import Cluster, Kept
 from mcpbus.cluster.forwarding import LinkedRequest
 from mcpbus.cluster.frames import FrameError, Kind
 from mcpbus.cluster.link import LOST, Incoming, Link, greet
@@ -63,6 +63,7 @@ class Node:
     Attributes:
         home: The process.
         names: Makes the names of its sessions, calls and tasks.
+        records: Its sessions, as they are kept.
         adoptions: The sessions of processes that have ended, which it takes over.
     """
 
@@ -71,6 +72,7 @@ class Node:
     def __init__(self, cluster: Cluster, nursery: trio.Nursery) -> None:
         self.home = cluster.home
         self.names = Names(cluster.home, cluster.key)
+        self.records = Records(cluster.directory, cluster.home, nursery)
         self._cluster = cluster
         self._nursery = nursery
         self._bus: Hub | None = None
@@ -78,7 +80,6 @@ class Node:
         self._links: dict[str, list[Link]] = {}
         self._dials: dict[str, _Dial] = {}
         self._met: set[str] = set()
-        self._orphaned: dict[str, float] = {}
         self._strangers = 0
 
     async def join(self, bus: Hub) -> None:
@@ -87,8 +88,8 @@ class Node:
         bus.new_name = self.names.new
         bus.tell_elsewhere = self._tell_elsewhere
         directory = self._cluster.directory
-        bus.records = Records(directory, self.home)
-        self.adoptions = Adoptions(directory, self.home, bus)
+        bus.records = self.records
+        self.adoptions = Adoptions(directory, self.records, self.home, bus)
         await self._nursery.start(partial(directory.listen, self.home, self._accept))
         await self._look()
         self._nursery.start_soon(self._keep_looking)
@@ -199,10 +200,11 @@ class Node:
 
     async def _look(self) -> None:
         """Link to those that are there; what changes is told to them, whoever dialled."""
-        homes = await self._cluster.directory.homes()
+        directory = self._cluster.directory
+        homes = await directory.homes()
         self._met.intersection_update({*homes, *self._links})
         if self._bus is not None:
-            self._forget_orphans({*homes, *self._links, self.home}, self._bus.limits.idle_timeout)
+            await directory.tend(self.records.ownerships, self._bus.limits.idle_timeout)
         async with trio.open_nursery() as nursery:
             for home in homes:
                 if home != self.home and self._link(home) is None:
@@ -214,18 +216,15 @@ class Node:
 
     # -- sessions of processes that have ended ---------------------------------------------------
 
-    def owner_of(self, session: str) -> str | None:
-        """Return which process has a session, or had it when it ended; None if there is no such session."""
-        return self._cluster.directory.owner(session)
+    async def look(self, session: str) -> Kept | None:
+        """Return what is kept of a session; None if there is no such session, or it has just ended here.
 
-    def _forget_orphans(self, living: Collection[str], seconds: float) -> None:
-        """Forget what ended processes had, when nobody has come for it for as long as sessions may be idle."""
-        now, directory = trio.current_time(), self._cluster.directory
-        gone = {*directory.owners()}.difference(living)
-        self._orphaned = {home: self._orphaned.get(home, now) for home in gone}
-        for home, since in self._orphaned.items():
-            if now - since >= seconds:
-                directory.forget(home)
+        Raises:
+            Overloaded: The directory does not answer.
+        """
+        with self.records.asking():
+            kept = await self._cluster.directory.look(session)
+        return None if self.records.is_leaving(session) else kept
 
     # -- requests of others ----------------------------------------------------------------------
 
@@ -297,5 +296,7 @@ class _Dial:
 async def open_node(cluster: Cluster) -> AsyncIterator[Node]:
     """Open a process's part of a cluster; it is to be closed after its bus."""
     async with background() as nursery:
-        yield Node(cluster, nursery)
+        node = Node(cluster, nursery)
+        yield node
+        await node.records.settle()
         nursery.cancel_scope.cancel()

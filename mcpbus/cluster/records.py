@@ -1,12 +1,18 @@
 """What is kept of a session, so that another process can go on with it."""
 
 import logging
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 import msgspec
+import trio
 
-from mcpbus.cluster.directory import Directory
-from mcpbus.core.session import Session, Stage
+from mcpbus.cluster.directory import Directory, FencedError, Ownership
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.complaints import Complaints
+from mcpbus.core.open_count import OpenCount
+from mcpbus.core.session import Close, Session, Stage
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.principals import digest_of
 
@@ -40,42 +46,161 @@ class SessionRecord(msgspec.Struct, array_like=True, frozen=True):
 _encode = msgspec.msgpack.Encoder().encode
 decode_record = msgspec.msgpack.Decoder(SessionRecord).decode
 
+DIRECTORY_SECONDS: Final = 1.0
+"""How long a directory may take to answer."""
+
+
+class _Entry:
+    """A session that is here.
+
+    Attributes:
+        ownership: By which this process has it.
+        created: Whether anything may be kept of it.
+        lock: One write of it at a time, each of what is so at its moment.
+        due: Whether a write waits of which nobody waits for the end.
+    """
+
+    def __init__(self, ownership: Ownership, *, created: bool) -> None:
+        self.ownership = ownership
+        self.created = created
+        self.lock = trio.Lock()
+        self.due = False
+
 
 class Records:
     """Keeps the sessions of one process in the directory; see `mcpbus.core.hub.SessionRecords`.
 
-    Where that fails, the session goes on, and ends with the process.
-
     Args:
         directory: Keeps them.
         home: The process.
+        nursery: Where it is written what nobody waits for.
     """
 
-    def __init__(self, directory: Directory, home: str) -> None:
+    def __init__(self, directory: Directory, home: str, nursery: trio.Nursery) -> None:
         self._directory = directory
         self._home = home
+        self._nursery = nursery
+        self._entries: dict[str, _Entry] = {}
+        self._leaving: dict[str, _Entry] = {}
+        self._writes = OpenCount()
+        self._complaints = Complaints(_log)
 
-    def keep(self, session: Session) -> None:
-        """See `SessionRecords`."""
-        assert session.revision is not None  # noqa: S101 - it is registered
-        record = SessionRecord(
-            session.transport.name,
-            session.revision.name,
-            session.client_info,
-            session.client_capabilities,
-            digest_of(session.principal),
-            session.stage is Stage.READY,
-            session.threshold.level,
-            sorted(session.subscriptions),
-        )
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Ask the directory for something within the block.
+
+        Raises:
+            Overloaded: It did not answer, or not in time.
+        """
         try:
-            self._directory.keep(self._home, session.id, _encode(record))
-        except OSError:
-            _log.exception("a session could not be kept, and ends with this process")
+            with trio.fail_after(DIRECTORY_SECONDS):
+                yield
+        except (OSError, trio.TooSlowError) as error:
+            why = str(error) or f"it has not answered for {DIRECTORY_SECONDS:g} s"
+            self._complaints.warn("the directory of sessions cannot be asked: %s", why)
+            raise Overloaded("The directory of sessions cannot be reached; try again later") from error
+
+    @property
+    def ownerships(self) -> list[Ownership]:
+        """By what this process has its sessions."""
+        return [entry.ownership for entry in self._entries.values()]
+
+    def is_leaving(self, name: str) -> bool:
+        """Whether a session has ended here, and is still to be forgotten."""
+        return name in self._leaving
+
+    def enter(self, ownership: Ownership) -> None:
+        """Have a session that was taken over."""
+        self._entries[ownership.name] = _Entry(ownership, created=True)
+
+    async def keep(self, session: Session) -> None:
+        """See `SessionRecords`."""
+        entry = self._entries.get(session.id)
+        if entry is None:
+            entry = _Entry(Ownership(session.id, self._home), created=False)
+            self._entries[session.id] = entry
+        async with entry.lock:
+            entry.due = False
+            try:
+                with self.asking():
+                    await self._write(entry, _encode(_describe(session)))
+            except FencedError:
+                self._lose(session)
+                raise Overloaded("Another process has this session now; try again") from None
+
+    async def _write(self, entry: _Entry, record: bytes) -> None:
+        if entry.created:
+            await self._directory.update(entry.ownership, record)
+        else:
+            await self._directory.create(entry.ownership, record)
+            entry.created = True
+
+    def note(self, session: Session) -> None:
+        """See `SessionRecords`."""
+        entry = self._entries.get(session.id)
+        if entry is not None and not entry.due:
+            entry.due = True
+            self._nursery.start_soon(self._keep_soon, session, entry)
+
+    async def _keep_soon(self, session: Session, entry: _Entry) -> None:
+        while entry.due and self._entries.get(session.id) is entry:
+            try:
+                await self.keep(session)
+            except Overloaded:
+                entry.due = True
+                await trio.sleep(DIRECTORY_SECONDS)
 
     def drop(self, session: Session) -> None:
         """See `SessionRecords`."""
+        entry = self._entries.pop(session.id, None)
+        if entry is not None:
+            self._leaving[session.id] = entry
+            self._writes.opened()
+            self._nursery.start_soon(self._remove, session.id, entry)
+
+    async def _remove(self, name: str, entry: _Entry) -> None:
         try:
-            self._directory.drop(self._home, session.id)
-        except OSError:
-            _log.exception("a session that has ended could not be forgotten")
+            async with entry.lock:
+                while not await self._try_to_remove(entry):  # noqa: ASYNC110 - nobody tells when it can be asked again
+                    await trio.sleep(DIRECTORY_SECONDS)
+        finally:
+            del self._leaving[name]
+            self._writes.ended()
+
+    async def _try_to_remove(self, entry: _Entry) -> bool:
+        try:
+            with self.asking(), suppress(FencedError):
+                await self._directory.remove(entry.ownership)
+        except Overloaded:
+            return False
+        return True
+
+    def _lose(self, session: Session) -> None:
+        """Another process has a session: it ends here, and there is nothing to be forgotten."""
+        if self._entries.pop(session.id, None) is not None:
+            self._nursery.start_soon(_close, session)  # once it is said to whoever asked for the write
+
+    async def settle(self) -> None:
+        """Wait until it is forgotten what has ended, or the directory does not answer."""
+        with trio.move_on_after(DIRECTORY_SECONDS):
+            await self._writes.wait_none()
+
+
+async def _close(session: Session) -> None:
+    await trio.lowlevel.checkpoint()
+    session.address.tell(Close("Another process has taken this session over; ask again"))
+
+
+def _describe(session: Session) -> SessionRecord:
+    """Return what another process would have to know to go on with a session."""
+    assert session.revision is not None  # noqa: S101 - it has begun
+    return SessionRecord(
+        session.transport.name,
+        session.revision.name,
+        session.client_info,
+        session.client_capabilities,
+        digest_of(session.principal),
+        session.stage is Stage.READY,
+        session.threshold.level,
+        sorted(session.subscriptions),
+    )

@@ -122,5 +122,5 @@ def lost_answer(head: Head, body: bytes) -> Answer | None:
     if not isinstance(message, Request):
         return None
     revision = LATEST if claims_modern(head.headers, None) else LATEST_LEGACY
-    failed = answers.failed(ProtocolError(INTERNAL_ERROR, _LOST), message.id, revision)
+    failed = answers.error_reply(ProtocolError(INTERNAL_ERROR, _LOST), message.id, revision)
     return failed if head.headers.accepted.json else Answer(200, HEADERS, encode_event(failed.body))

@@ -9,14 +9,16 @@ from pathlib import Path
 import attrs
 import trio
 
-from mcpbus.cluster.directory import Accept
+from mcpbus.cluster.directory import Accept, FencedError, Kept, Ownership
+from mcpbus.cluster.orphans import Orphans
 
 
 @attrs.frozen
 class SocketFolder:
     """A `Directory` of the processes that listen in a folder.
 
-    That one of them has ended is known at once: nobody listens on its socket any more.
+    That one of them has ended is known at once: nobody listens on its socket any more. Before, nobody takes anything of it over. So who has a
+    session is told by the folder in which its file is, and epochs say nothing.
 
     Attributes:
         path: The folder; who may look into it may speak to them.
@@ -25,49 +27,57 @@ class SocketFolder:
 
     path: Path
     records: Path
+    _orphans: Orphans = attrs.field(factory=Orphans, init=False, repr=False)
 
-    def keep(self, home: str, name: str, record: bytes) -> None:
+    async def create(self, ownership: Ownership, record: bytes) -> None:
         """See `Directory`."""
-        folder = self.records / home
-        folder.mkdir(exist_ok=True)
-        written = folder / f"{name}.new"
-        written.write_bytes(record)
-        written.rename(folder / name)
+        await trio.lowlevel.checkpoint()
+        (self.records / ownership.home).mkdir(exist_ok=True)
+        self._write(ownership, record)
 
-    def drop(self, home: str, name: str) -> None:
+    async def update(self, ownership: Ownership, record: bytes) -> None:
         """See `Directory`."""
-        (self.records / home / name).unlink(missing_ok=True)
+        await trio.lowlevel.checkpoint()
+        if not self._place(ownership).exists():
+            raise FencedError
+        self._write(ownership, record)
 
-    def owner(self, name: str) -> str | None:
+    async def remove(self, ownership: Ownership) -> None:
         """See `Directory`."""
+        await trio.lowlevel.checkpoint()
+        self._place(ownership).unlink(missing_ok=True)
+
+    async def look(self, name: str) -> Kept | None:
+        """See `Directory`."""
+        await trio.lowlevel.checkpoint()
         for _ in range(2):  # it may have gone from one place to another one meanwhile
-            for home in self.owners():
-                if (self.records / home / name).exists():
-                    return home
+            for folder in self.records.iterdir():
+                with suppress(FileNotFoundError):
+                    return Kept(Ownership(name, folder.name), (folder / name).read_bytes())
         return None
 
-    def record(self, home: str, name: str) -> bytes | None:
-        """See `Directory`."""
-        with suppress(FileNotFoundError):
-            return (self.records / home / name).read_bytes()
-        return None
-
-    def claim(self, name: str, owner: str, home: str) -> bool:
+    async def claim(self, name: str, ended: str, home: str) -> Kept | None:
         """See `Directory`."""
         (self.records / home).mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
-            (self.records / owner / name).rename(self.records / home / name)
-            return True
-        return False
+            (self.records / ended / name).rename(self.records / home / name)
+        return await self.look(name)
 
-    def owners(self) -> Collection[str]:
+    async def tend(self, sessions: Collection[Ownership], seconds: float) -> None:  # noqa: ARG002 - they are here
         """See `Directory`."""
-        return [folder.name for folder in self.records.iterdir()]
+        kept = {folder.name for folder in self.records.iterdir()}
+        for home in self._orphans.left(kept.difference(await self.homes()), seconds):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.records / home)
 
-    def forget(self, home: str) -> None:
-        """See `Directory`."""
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self.records / home)
+    def _place(self, ownership: Ownership) -> Path:
+        return self.records / ownership.home / ownership.name
+
+    def _write(self, ownership: Ownership, record: bytes) -> None:
+        place = self._place(ownership)
+        written = place.with_name(f"{place.name}.new")
+        written.write_bytes(record)
+        written.rename(place)
 
     async def listen(
         self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

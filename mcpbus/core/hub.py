@@ -48,11 +48,18 @@ _FLUSH_SECONDS = 0.25
 class SessionRecords(Protocol):
     """Keeps what others need to go on with sessions over HTTP."""
 
-    def keep(self, session: Session, /) -> None:
-        """Keep what is known of a session. Raises nothing."""
+    async def keep(self, session: Session, /) -> None:
+        """Keep what is known of a session; returns when it is kept.
+
+        Raises:
+            Overloaded: It cannot be kept now.
+        """
+
+    def note(self, session: Session, /) -> None:
+        """Keep what is known of a session that is kept already, as soon as that can be. Raises nothing."""
 
     def drop(self, session: Session, /) -> None:
-        """Forget a session. Raises nothing."""
+        """Forget a session, if it is kept. Raises nothing."""
 
 
 class Hub(Services):
@@ -231,23 +238,23 @@ class Hub(Services):
     def registered(self, session: Session) -> None:
         """Enter a session whose initialize is being answered. For the handshake."""
         self._sessions[session.id] = session
-        self.changed(session)
 
     def ready(self, session: Session) -> None:
         """Note that a session's client sent initialized. For the session."""
         self.shares.establish(session)
         session.listening = session.transport is TransportKind.DUPLEX
-        self.changed(session)
+        records = self.records_of(session)
+        if records is not None:
+            records.note(session)
 
-    def changed(self, session: Session) -> None:
-        """Note that there is something new about a session for others to go on with it, should this process end. For the bus."""
-        if self.records is not None and session.transport is not TransportKind.DUPLEX:
-            self.records.keep(session)
+    def records_of(self, session: Session) -> SessionRecords | None:
+        """Return what keeps a session for others to go on with it, should this process end; None if nobody could. For the bus."""
+        return None if session.transport is TransportKind.DUPLEX else self.records
 
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""
         registered = self._sessions.pop(session.id, None) is not None
-        if registered and self.records is not None and not self.system.closed:
+        if self.records is not None and not self.system.closed:
             self.records.drop(session)  # else it has not ended: this process has, and out of order
         self.shares.leave(session)
         self.topics.remove(session.address, uris=session.subscriptions)

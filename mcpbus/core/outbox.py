@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from mcpbus.core.receipt import Place, Receipt, move_all
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import IN_REQUEST, Kind, Reason
@@ -48,7 +49,7 @@ class OutboundMessage(msgspec.Struct, eq=False, gc=False):
             collapses with nothing.
         request_id: The request that it belongs to, or None.
         final: Whether it is one of the replies that its stream owes; once it is in the outbox, whether it is the last.
-        error_code: The code, if it is an error reply.
+        error: What is replied, if it is an error.
         session_id: The id of the session that it opens, if it is an InitializeResult over HTTP.
         refused: Told why, if it is a request to the client that is refused; its sender must not wait for ever.
     """
@@ -60,7 +61,7 @@ class OutboundMessage(msgspec.Struct, eq=False, gc=False):
     key: Hashable = None
     request_id: RequestId | None = None
     final: bool = False
-    error_code: int | None = None
+    error: ProtocolError | None = None
     session_id: str | None = None
     refused: Callable[[Reason], object] | None = None
 

@@ -314,11 +314,10 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     def _encode_reply(self, result: bytes | ProtocolError, stream: Stream) -> OutboundMessage:
         """Make the reply, with an encoded result object or an error."""
         request, revision = self.context.request, self.context.revision
-        code = None
+        error = None
         if isinstance(result, ProtocolError):
-            error = revision.admissible(result)
-            data = encode_error(request.id, error)
-            code = error.code
+            error = result
+            data = encode_error(request.id, revision.admissible(error))
         else:
             data = encode_result(request.id, result)
         return OutboundMessage(
@@ -328,8 +327,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             self.call.bus.ledger.enter(request.method),
             request_id=request.id,
             final=stream.kind is _RESPONSE,
-            error_code=code,
-            session_id=None if code is not None else self.session_id,
+            error=error,
+            session_id=None if error is not None else self.session_id,
         )
 
     # -- the end ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ what does. The transports differ only in the stream that the reply goes to.
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,7 +17,7 @@ from mcpbus.core.backend import Listener
 from mcpbus.core.budget import weigh
 from mcpbus.core.call import Call, Handler
 from mcpbus.core.client_notification import ClientNotification, NotificationActor
-from mcpbus.core.hub import Hub
+from mcpbus.core.hub import Hub, SessionRecords
 from mcpbus.core.notification import PROGRESS
 from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import LONGEST_KEY, MOST_ANSWERS
@@ -45,6 +45,8 @@ from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import StreamKind, TransportKind
 
 _log = logging.getLogger("mcpbus")
+
+_OfSession: TypeAlias = Callable[[Hub, Session, RequestContext], bytes]
 
 _EMPTY = b"{}"
 LISTEN = "subscriptions/listen"
@@ -144,9 +146,33 @@ def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> 
     of_session = _SESSION_METHODS.get(method)
     if of_session is None or session is None:
         raise method_not_found(method)
-    result = of_session(bus, session, context)
-    bus.changed(session)
-    return result
+    records = bus.records_of(session)
+    if records is None:
+        return of_session(bus, session, context)
+    slot = bus.admission.admit(context.request.id, context.table(), context)
+    call = Call(bus.system, bus=bus, context=context, handler=_Kept(bus, records, of_session))
+    return _start(Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream))
+
+
+class _Kept:
+    """Changes what is known of a session, and answers once that is kept for others to go on with it; a `Handler`."""
+
+    replayable = False
+    rounds = False
+    task_support = None
+
+    def __init__(self, bus: Hub, records: SessionRecords, change: _OfSession) -> None:
+        self._bus = bus
+        self._records = records
+        self._change = change
+
+    async def run(self, call: Call) -> bytes:
+        """Make the change."""
+        session = call.context.legacy_session
+        assert session is not None  # noqa: S101 - it is of a session
+        result = self._change(self._bus, session, call.context)
+        await self._records.keep(session)
+        return result
 
 
 def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: OpenStream) -> Stream:
@@ -208,7 +234,7 @@ def register(
     bus: Hub, context: RequestContext, registration: Registration, open_stream: OpenStream
 ) -> bytes | Stream:
     """Serve `initialize` in a session that was opened for it; as `serve` in all else."""
-    if not bus.backend.registers:
+    if not bus.backend.registers and not registration.is_kept:
         return registration.complete()
     # Over HTTP the session's own table is no place for it: its id is in nobody's way yet, and what ends the
     # session must not silence the answer that says so.
@@ -341,7 +367,7 @@ def _unsubscribe(bus: Hub, session: Session, context: RequestContext) -> bytes:
     return _EMPTY
 
 
-_SESSION_METHODS: Mapping[str, Callable[[Hub, Session, RequestContext], bytes]] = {
+_SESSION_METHODS: Mapping[str, _OfSession] = {
     "logging/setLevel": _set_level,
     "resources/subscribe": _subscribe,
     "resources/unsubscribe": _unsubscribe,

@@ -18,7 +18,7 @@ _log = logging.getLogger("mcpbus")
 
 
 class Registration:
-    """Registers one session: has the backend prepare for it, then answers initialize.
+    """Registers one session: has the backend prepare for it, has it kept where others can go on with it, then answers initialize.
 
     Until the answer the session is in no directory. If the backend raises, or takes too long, or the client leaves,
     nothing of it is kept.
@@ -31,6 +31,7 @@ class Registration:
     def __init__(self, bus: Hub, session: Session, params: InitializeParams, revision: Revision) -> None:
         self._bus = bus
         self._session = session
+        self._records = bus.records_of(session)
         session.revision = revision
         session.client_info = msgspec.to_builtins(params.client_info)
         session.client_capabilities = params.capabilities
@@ -38,14 +39,21 @@ class Registration:
         self._size = weigh(msgspec.json.encode([params.capabilities, params.client_info]))
         session.account.hold(self._size)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether others can go on with the session."""
+        return self._records is not None
+
     async def run(self, _call: Call) -> bytes:
         """Have the backend prepare for it in the present task, and return the encoded InitializeResult.
 
         Raises:
-            ProtocolError: -32603: the session could not be registered.
+            ProtocolError: -32603: the session could not be registered, or not be kept.
         """
         try:
             await self.prepare()
+            if self._records is not None:
+                await self._records.keep(self._session)
             return self.complete()
         except BaseException:
             self.abandon()

@@ -3,10 +3,12 @@
 import secrets
 from collections.abc import Callable, Collection
 
+import attrs
 import trio
 import trio.testing
 
-from mcpbus.cluster.directory import Accept, Cluster
+from mcpbus.cluster.directory import Accept, Cluster, FencedError, Kept, Ownership
+from mcpbus.cluster.orphans import Orphans
 
 
 class MemoryDirectory:
@@ -20,7 +22,8 @@ class MemoryDirectory:
 
     def __init__(self) -> None:
         self.unreachable: set[str] = set()
-        self._records: dict[str, dict[str, bytes]] = {}
+        self._kept: dict[str, Kept] = {}
+        self._orphans = Orphans()
         self._key = secrets.token_bytes(32)
         self._living: dict[str, Callable[[trio.abc.Stream], None]] = {}
         self._connections: list[trio.abc.Stream] = []
@@ -35,36 +38,51 @@ class MemoryDirectory:
         for stream in connections:
             await trio.aclose_forcefully(stream)
 
-    def keep(self, home: str, name: str, record: bytes) -> None:
+    async def create(self, ownership: Ownership, record: bytes) -> None:
         """See `Directory`."""
-        self._records.setdefault(home, {})[name] = record
+        await trio.lowlevel.checkpoint()
+        if ownership.name in self._kept:
+            self._check(ownership)
+        self._kept[ownership.name] = Kept(ownership, record)
 
-    def drop(self, home: str, name: str) -> None:
+    async def update(self, ownership: Ownership, record: bytes) -> None:
         """See `Directory`."""
-        self._records.get(home, {}).pop(name, None)
+        await trio.lowlevel.checkpoint()
+        self._check(ownership)
+        self._kept[ownership.name] = Kept(ownership, record)
 
-    def owner(self, name: str) -> str | None:
+    async def remove(self, ownership: Ownership) -> None:
         """See `Directory`."""
-        return next((home for home, records in self._records.items() if name in records), None)
+        await trio.lowlevel.checkpoint()
+        if ownership.name in self._kept:
+            self._check(ownership)
+            del self._kept[ownership.name]
 
-    def record(self, home: str, name: str) -> bytes | None:
-        """See `Directory`."""
-        return self._records.get(home, {}).get(name)
+    def _check(self, ownership: Ownership) -> None:
+        kept = self._kept.get(ownership.name)
+        if kept is None or kept.ownership != ownership:
+            raise FencedError
 
-    def claim(self, name: str, owner: str, home: str) -> bool:
+    async def look(self, name: str) -> Kept | None:
         """See `Directory`."""
-        record = self._records.get(owner, {}).pop(name, None)
-        if record is not None:
-            self.keep(home, name, record)
-        return record is not None
+        await trio.lowlevel.checkpoint()
+        return self._kept.get(name)
 
-    def owners(self) -> Collection[str]:
+    async def claim(self, name: str, ended: str, home: str) -> Kept | None:
         """See `Directory`."""
-        return tuple(self._records)
+        await trio.lowlevel.checkpoint()
+        kept = self._kept.get(name)
+        if kept is not None and kept.ownership.home == ended != home and ended not in self._living:
+            claimed = Ownership(name, home, kept.ownership.epoch + 1)
+            kept = self._kept[name] = attrs.evolve(kept, ownership=claimed)
+        return kept
 
-    def forget(self, home: str) -> None:
+    async def tend(self, sessions: Collection[Ownership], seconds: float) -> None:  # noqa: ARG002 - they are here
         """See `Directory`."""
-        self._records.pop(home, None)
+        await trio.lowlevel.checkpoint()
+        homes = {kept.ownership.home for kept in self._kept.values()}
+        left = self._orphans.left(homes.difference(self._living), seconds)
+        self._kept = {name: kept for name, kept in self._kept.items() if kept.ownership.home not in left}
 
     async def listen(
         self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

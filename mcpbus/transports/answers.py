@@ -86,9 +86,9 @@ def whole(data: bytes, session_id: str | None = None) -> Answer:
 
 def whole_reply(reply: OutboundMessage, revision: Revision | None) -> Answer:
     """Return the answer of a request that said nothing before its reply."""
-    if reply.error_code is None or revision is None:
+    if reply.error is None or revision is None:
         return whole(reply.data, reply.session_id)
-    return answer(status_of(reply.error_code, revision), _JSON, reply.data)
+    return _error(reply.error, reply.data, revision)
 
 
 def whole_batch(replies: list[OutboundMessage]) -> Answer:
@@ -96,18 +96,15 @@ def whole_batch(replies: list[OutboundMessage]) -> Answer:
     return whole(b"[%b]" % b",".join([reply.data for reply in replies]))
 
 
-def failed(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:
-    """Return the answer of a request that failed before it said anything."""
-    error = revision.admissible(error)
-    return answer(status_of(error.code, revision), _JSON, encode_error(request_id, error))
-
-
 def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:
-    """Return the answer of a request that was refused."""
-    body = encode_error(request_id, revision.admissible(error))
+    """Return the answer of a request that was refused, or failed before it said anything."""
+    return _error(error, encode_error(request_id, revision.admissible(error)), revision)
+
+
+def _error(error: ProtocolError, body: bytes, revision: Revision) -> Answer:
     if isinstance(error, Overloaded):
         return answer(error.status, _JSON, body, RETRY_AFTER)
-    return answer(status_of(error.code, revision), _JSON, body)
+    return answer(status_of(revision.admissible(error).code, revision), _JSON, body)
 
 
 def overload(error: Overloaded) -> Answer:

@@ -259,7 +259,7 @@ def _open(outlet: Outlet, form: ResponseFormat, revision: Revision | None, strea
 
 def _failure(context: RequestContext, error: ProtocolError) -> Answer:
     """The answer with an error that was there at once."""
-    reply = answers.failed(error, context.request.id, context.revision)
+    reply = answers.error_reply(error, context.request.id, context.revision)
     return Answer(reply.status, reply.headers, reply.body, context.request.method)
 
 

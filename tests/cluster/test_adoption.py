@@ -7,7 +7,19 @@ from test_forwarding import CHANGED, UPDATED, call, make, text
 
 from mcpbus import Limits
 from mcpbus.cluster import node
+from mcpbus.cluster.directory import Ownership
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "n", "version": "1"},
+    },
+}
 
 
 def only(bus):
@@ -37,7 +49,13 @@ async def test_what_is_no_name_of_a_session_is_not_looked_for(autojump_clock, mo
     async with open_buses(make, directory=directory) as (buses, probes):
         task = buses[0].node.names.new()
         await kill(buses[0], directory)
-        monkeypatch.setattr(directory, "owner", looked_for.append)
+        look = directory.look
+
+        async def note(name):
+            looked_for.append(name)
+            return await look(name)
+
+        monkeypatch.setattr(directory, "look", note)
         leads = {"mcp-method": "tasks/get", "mcp-name": task}
         asked = probes[1].send("DELETE", headers={**leads, "mcp-session-id": "../../x"})
         assert (await asked.ended()).status == 404
@@ -160,7 +178,7 @@ async def test_a_session_that_cannot_be_prepared_ends(autojump_clock, caplog):
         for probe in probes[1:]:
             assert (await at(session, probe).request("ping").ended()).status == 404
         assert "could not be taken over" in caplog.text
-        assert not any(directory._records.values())
+        assert not directory._kept
         assert [bus.statistics().actors for bus in buses[1:]] == [0, 0]
 
 
@@ -201,9 +219,9 @@ async def test_a_session_that_nobody_comes_back_to_is_forgotten(autojump_clock):
         session = at(await probes[0].initialize(), probes[1])
         await kill(buses[0], directory)
         await trio.sleep(58)
-        assert any(directory._records.values())
+        assert directory._kept
         await trio.sleep(3 + node.LOOK_SECONDS)
-        assert not any(directory._records.values())
+        assert not directory._kept
         assert (await session.request("ping").ended()).status == 404
 
 
@@ -216,15 +234,82 @@ async def test_a_session_is_where_its_process_is_while_that_lives(autojump_clock
         assert [len(bus.sessions) for bus in buses] == [1, 0]
 
 
-async def test_where_sessions_cannot_be_kept_they_go_on(autojump_clock, caplog):
+def fail(*_):
+    raise OSError("the disk is full")
+
+
+async def hang(*_):
+    await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("why", [fail, hang])
+async def test_where_sessions_cannot_be_kept_none_begins_and_those_there_are_go_on(
+    why, autojump_clock, caplog
+):
     directory = MemoryDirectory()
-
-    def fail(*_):
-        raise OSError("the disk is full")
-
-    directory.keep = directory.drop = fail
-    async with open_buses(make, directory=directory) as (_, probes):
+    async with open_buses(make, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
-        assert (await at(session, probes[1]).request("ping").ended()).status == 200
+        elsewhere = at(session, probes[1])
+        directory.create = directory.update = directory.remove = why
+        began = trio.current_time()
+        refused = await probes[0].post(INITIALIZE).ended()
+        assert (refused.status, refused.headers.get("retry-after"), trio.current_time() - began <= 1) == (
+            503,
+            "1",
+            True,
+        )
+        assert "the disk is full" in caplog.text or "has not answered" in caplog.text
+        assert (await elsewhere.request("ping").ended()).status == 200
+        for method, params in (
+            ("logging/setLevel", {"level": "error"}),
+            ("resources/subscribe", {"uri": "res://one"}),
+        ):
+            assert (await elsewhere.request(method, params).ended()).status == 503
         assert (await session.delete().ended()).status == 204
-        assert "the disk is full" in caplog.text
+        assert (await elsewhere.request("ping").ended()).status == 404
+        del directory.create, directory.update, directory.remove
+        await trio.sleep(3)
+        assert not directory._kept
+        await quiet(buses)
+
+
+async def test_what_a_client_asked_for_is_kept_when_it_is_answered(autojump_clock, monkeypatch):
+    directory, done = MemoryDirectory(), []
+    update = directory.update
+
+    async def slowly(ownership, record):
+        await trio.sleep(0.5)
+        await update(ownership, record)
+        done.append(trio.current_time())
+
+    monkeypatch.setattr(directory, "create", slowly)
+    monkeypatch.setattr(directory, "update", slowly)
+    monkeypatch.setattr(directory, "_check", lambda _: None)
+    async with open_buses(make, directory=directory) as (_, probes):
+        session = await probes[0].initialize(initialized=False)
+        assert done == [0.5]
+        for number, (method, params) in enumerate(
+            (
+                ("logging/setLevel", {"level": "error"}),
+                ("resources/subscribe", {"uri": "res://one"}),
+                ("resources/unsubscribe", {"uri": "res://one"}),
+            )
+        ):
+            assert (await session.request(method, params).ended()).status == 200
+            assert trio.current_time() == done[-1] == 1 + number / 2
+
+
+async def test_who_finds_its_session_at_another_process_lets_go_of_it(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        await quiet(buses)
+        accept = directory._living.pop(buses[0].node.home)  # it seems to have ended, though it has not
+        claimed = await directory.claim(session.id, buses[0].node.home, buses[1].node.home)
+        directory._living[buses[0].node.home] = accept
+        assert claimed.ownership == Ownership(session.id, buses[1].node.home, 2)
+        refused = await session.request("logging/setLevel", {"level": "error"}).ended()
+        assert (refused.status, "Another process" in refused.messages[0]["error"]["message"]) == (503, True)
+        await quiet(buses)
+        assert not buses[0].sessions
+        assert directory._kept[session.id] == claimed

@@ -246,17 +246,17 @@ async def test_a_process_that_says_nothing_is_lost(autojump_clock, monkeypatch):
 async def test_where_nobody_can_be_seen_for_a_while_all_is_well_later(autojump_clock, caplog):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (_, probes):
-        owners, directory.owners = directory.owners, broken
+        homes, directory.homes = directory.homes, broken
         await trio.sleep(2 * node.LOOK_SECONDS)
         assert "it cannot be seen" in caplog.text
-        directory.owners = owners
+        directory.homes = homes
         await directory.cut()
         await trio.sleep(2 * node.LOOK_SECONDS)
         session = at(await probes[0].initialize(), probes[1])
         assert (await session.request("ping").ended()).status == 200
 
 
-def broken():
+async def broken():
     raise OSError("the folder is gone")
 
 

@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from mcpbus.cluster.directory import FencedError, Kept, Ownership
 from mcpbus.cluster.socket_folder import SocketFolder
 from mcpbus.testing import MemoryDirectory
 
@@ -39,37 +40,43 @@ def directory(request, folder):
     return folder if request.param == "in a folder" else MemoryDirectory()
 
 
-def test_what_is_kept_of_a_session_is_found_until_it_is_dropped(directory):
-    assert (directory.owner("s"), directory.record("one", "s")) == (None, None)
-    directory.keep("one", "s", b"old")
-    directory.keep("one", "s", b"new")
-    directory.keep("two", "t", b"other")
-    assert (directory.owner("s"), directory.record("one", "s"), directory.record("two", "s")) == (
-        "one",
-        b"new",
-        None,
-    )
-    directory.drop("one", "s")
-    directory.drop("one", "s")
-    directory.drop("nobody", "s")
-    assert (directory.owner("s"), directory.owner("t")) == (None, "two")
+ONE, OTHER = Ownership("s", "one"), Ownership("t", "two")
 
 
-def test_a_session_is_given_to_one_process_only(directory):
-    directory.keep("one", "s", b"it")
-    assert [directory.claim("s", "one", home) for home in ("two", "three")] == [True, False]
-    assert (directory.owner("s"), directory.record("two", "s"), directory.record("one", "s")) == (
-        "two",
-        b"it",
-        None,
-    )
-    assert not directory.claim("t", "one", "two")
-
-
-def test_all_that_a_process_had_is_forgotten(directory):
-    directory.keep("one", "s", b"it")
-    directory.keep("two", "t", b"it")
-    assert {*directory.owners()} == {"one", "two"}
+async def test_what_is_kept_of_a_session_is_found_until_it_is_removed(directory):
+    assert await directory.look("s") is None
+    await directory.create(ONE, b"old")
+    await directory.create(OTHER, b"other")
+    await directory.update(ONE, b"new")
+    assert [await directory.look(name) for name in "st"] == [Kept(ONE, b"new"), Kept(OTHER, b"other")]
     for _ in range(2):
-        directory.forget("one")
-    assert ({*directory.owners()}, directory.owner("s"), directory.owner("t")) == ({"two"}, None, "two")
+        await directory.remove(ONE)
+    assert [await directory.look(name) for name in "st"] == [None, Kept(OTHER, b"other")]
+    with pytest.raises(FencedError):
+        await directory.update(ONE, b"new")
+
+
+async def test_a_session_is_given_to_one_process_only(directory):
+    await directory.create(ONE, b"it")
+    claimed = [await directory.claim("s", "one", home) for home in ("two", "three", "two")]
+    assert [(kept.ownership.home, kept.record) for kept in claimed] == [("two", b"it")] * 3
+    assert await directory.look("s") == claimed[0]
+    with pytest.raises(FencedError):
+        await directory.update(ONE, b"late")
+    await directory.update(claimed[0].ownership, b"new")
+    assert (await directory.look("s")).record == b"new"
+    assert await directory.claim("t", "one", "two") is None
+
+
+async def test_what_an_ended_process_had_is_forgotten_in_time(directory, autojump_clock):
+    await directory.create(ONE, b"it")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(directory.listen, "two", echo)
+        await directory.create(OTHER, b"it")
+        for _ in range(11):
+            assert await directory.look("s") == Kept(ONE, b"it")
+            await directory.tend([], 10)
+            await trio.sleep(1)
+        await directory.tend([], 10)
+        assert [await directory.look(name) for name in "st"] == [None, Kept(OTHER, b"it")]
+        nursery.cancel_scope.cancel()

@@ -10,7 +10,7 @@ from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.server import Server
 from mcpbus.testing import MemoryDirectory, probe
 
-pytest_plugins = ["tests.failing_actors", "tests.properties.tally"]
+pytest_plugins = ["tests.engines", "tests.failing_actors", "tests.properties.tally"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

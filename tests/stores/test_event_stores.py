@@ -1,19 +1,26 @@
 """What every event store promises, over each of them."""
 
+import secrets
+
 import pytest
 import trio
 
-from mcpbus.stores import MemoryEventStore, Replay, SqliteEventStore, parse_event_id
+from mcpbus.core.stores.redis_connection import RedisConnection
+from mcpbus.stores import MemoryEventStore, RedisEventStore, Replay, SqliteEventStore, parse_event_id
+from tests.engines import BINARIES
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def make_store(request, tmp_path):
+@pytest.fixture(params=["memory", "sqlite", *BINARIES])
+def make_store(request, tmp_path, engines):
     opened = []
 
     def make(**bounds):
         if request.param == "memory":
             return MemoryEventStore(**bounds)
-        store = SqliteEventStore(tmp_path / f"events-{len(opened)}.db", **bounds)
+        if request.param == "sqlite":
+            store = SqliteEventStore(tmp_path / f"events-{len(opened)}.db", **bounds)
+        else:
+            store = RedisEventStore(engines(request.param).url, namespace=secrets.token_hex(4), **bounds)
         opened.append(store)
         return store
 
@@ -123,6 +130,65 @@ async def test_sqlite_outlives_its_opening(tmp_path):
     await store.append("s", "a", 3, [b"three", b"four"], final=True)  # its bounds count what was there
     assert await store.replay("s", "a", 0) is None
     assert await store.replay("s", "a", 2) == Replay([b"three", b"four"], finished=True)
+    store.close()
+
+
+async def test_redis_forgets_by_age(engines):
+    store = RedisEventStore(engines("valkey").url, namespace="by age", max_age=0.001)
+    await store.append("s", "a", 1, [b"one"], final=False)
+    with trio.fail_after(5):
+        while await store.replay("s", "a", 0) is not None:
+            pass
+    store.close()
+
+
+async def test_redis_keeps_nothing_for_ever(engines):
+    store = RedisEventStore(engines("valkey").url, namespace="for ever", max_age=60)
+    redis = RedisConnection(engines("valkey").url)
+    await store.append("s", "a", 1, [b"one"], final=False)
+    keys = await redis.call("KEYS", "{for ever}*")
+    assert len(keys) == 4
+    for key in keys:
+        assert 0 < await redis.call("PTTL", key) <= 60_000
+    await store.forget("s")
+    assert [key for key in await redis.call("KEYS", "{for ever}*") if not key.endswith(b"sizes")] == []
+    redis.close()
+    store.close()
+
+
+async def test_events_that_redis_is_told_twice_are_kept_once(engines):
+    store = RedisEventStore(engines("valkey").url, namespace="twice", max_items=3)
+    for _ in range(2):  # as where the connection is lost before the answer
+        await store.append("s", "a", 1, EVENTS, final=True)
+    assert await store.replay("s", "a", 0) == Replay(EVENTS, finished=True)
+    store.close()
+
+
+async def test_events_in_redis_are_those_of_all_who_share_it(engines):
+    one, other, stranger = (
+        RedisEventStore(engines("valkey").url, namespace=name, max_items=3)
+        for name in ("shared", "shared", "strange")
+    )
+    await one.append("s", "a", 1, EVENTS[:2], final=False)
+    await other.append("s", "a", 3, EVENTS[2:], final=True)
+    assert await one.replay("s", "a", 0) == Replay(EVENTS, finished=True)
+    assert await stranger.replay("s", "a", 0) is None
+    await other.append("t", "b", 1, [b"four"], final=True)
+    assert await one.replay("s", "a", 0) is None
+    for store in (one, other, stranger):
+        store.close()
+
+
+async def test_a_stream_in_redis_goes_from_its_beginning_also_where_the_clock_is_set_back(engines):
+    store = RedisEventStore(engines("valkey").url, namespace="clock", max_items=2)
+    redis = RedisConnection(engines("valkey").url)
+    await store.append("s", "a", 1, [b"one"], final=False)
+    [(member, score)] = await redis.call("ZRANGE", "{clock}:ages", 0, -1, "WITHSCORES")
+    await redis.call("ZADD", "{clock}:ages", float(score) + 60_000, member)
+    await store.append("s", "a", 2, [b"two", b"three"], final=False)
+    assert await store.replay("s", "a", 0) is None
+    assert (await store.replay("s", "a", 1)).events == [b"two", b"three"]
+    redis.close()
     store.close()
 
 

@@ -14,9 +14,7 @@ from mcpbus.core.stores.redis_connection import (
     RedisRefusalError,
     Script,
 )
-from tests.engines import engine, shared_engine
-
-__all__ = ["shared_engine"]
+from tests.engines import engine
 
 PUT = Script("redis.call('SET', KEYS[1], ARGV[1]) return redis.call('GET', KEYS[1])")
 

@@ -19,15 +19,23 @@ class LinkLostError(Exception):
     """The process that serves a request cannot be reached any more."""
 
 
+class ElsewhereError(Exception):
+    """Another process than was asked is to go on with a request."""
+
+
 class ForwardedRequest:
     """A request, where its client is connected: ``with ForwardedRequest(link, asked) as forwarded``.
 
     Args:
         link: Leads to who serves it.
         asked: What is asked.
+
+    Attributes:
+        elsewhere: Which process is to go on with it; None as long as that is who was asked.
     """
 
     def __init__(self, link: Link, asked: Open) -> None:
+        self.elsewhere: str | None = None
         self._link = link
         self._asked = asked
         self._said: deque[tuple[int, bytes]] = deque()
@@ -54,13 +62,19 @@ class ForwardedRequest:
 
         Raises:
             LinkLostError: Nothing more will be.
+            ElsewhereError: Another process says it: `elsewhere`.
         """
         while not self._said:
             if self._lost:
                 raise LinkLostError
             self._something = trio.Event()
             await self._something.wait()
-        return self._said.popleft()
+        kind, payload = self._said.popleft()
+        if kind == Kind.ELSEWHERE:
+            self._ended = True
+            self.elsewhere = payload.decode()
+            raise ElsewhereError
+        return kind, payload
 
     def written(self, *, more: bool) -> None:
         """Tell that what was said last has been written to the client, and whether that was not the end of the answer."""
@@ -138,6 +152,12 @@ class LinkedRequest:
         """Answer what could not be served, if nothing was said yet; nobody waits until that is written."""
         if not self._started:
             self._link.send(Kind.ANSWER, self._number, encode(_answered(reply)))
+
+    def leave_to(self, home: str) -> None:
+        """Tell that another process says what is to be said next; who waits here for something to be written is told that it is not."""
+        self._started = True
+        self._link.send(Kind.ELSEWHERE, self._number, home.encode())
+        self.lose()
 
     def end(self) -> None:
         """Tell that nothing more is said."""

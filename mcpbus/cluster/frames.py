@@ -42,6 +42,8 @@ class Kind(enum.IntEnum):
     """Nothing more is said to a request."""
     CHANGED = 11
     """A list or a resource has changed."""
+    ELSEWHERE = 12
+    """Another process has the session of a request, and what is to be said next is for it to say."""
 
 
 class FrameError(Exception):

@@ -16,7 +16,7 @@ from mcpbus_actors import EagerTask
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import Fields, Open
-from mcpbus.cluster.node import Node
+from mcpbus.cluster.node import Elsewhere, Node
 from mcpbus.cluster.relay import Relayed, lost_answer, relay
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
@@ -98,17 +98,22 @@ class Front(Endpoint):
         home = home or self.home_of(head, body)
         return await (super().serve(http) if home is None else self._forward(http, body, home))
 
-    async def serve_here(self, http: HttpRequest) -> Answer | None:
-        """Serve a request whatever it names, as one that another process has forwarded; see `Endpoint.serve`."""
+    async def serve_here(self, http: HttpRequest) -> Answer | Elsewhere | None:
+        """Serve a request that another process has forwarded, unless its session is elsewhere; see `Endpoint.serve`."""
         session = _session_of(http.head)
-        if session is not None:
-            await self._node.adoptions.settled(session)
+        if session is not None and session not in self._bus.sessions:
+            try:
+                owner = await self._find_owner(http, self._node.home)
+            except Overloaded as error:
+                return answers.overload(error)
+            if owner is not None:
+                return Elsewhere(owner) if isinstance(owner, str) else owner
         return await super().serve(http)
 
     # -- whose it is -----------------------------------------------------------------------------
 
     def home_of(self, head: Head, body: bytes = b"") -> str | None:
-        """Return which other process a request is for; None if it is for this one, or for any.
+        """Return for which process a request is; None if it is for this one, or for any.
 
         Args:
             head: The request.
@@ -120,7 +125,9 @@ class Front(Endpoint):
         elif name in self._bus.sessions:
             return None
         home = None if name is None else self._node.names.home_of(name)
-        return None if home == self._node.home else home
+        if home == self._node.home and name != _session_of(head):
+            return None
+        return home  # a session that began here may be elsewhere now
 
     def _named_in(self, body: bytes) -> str | None:
         try:
@@ -150,7 +157,7 @@ class Front(Endpoint):
         while attempts:
             attempts -= 1
             try:
-                link = await self._node.reach(home)
+                link = None if home == self._node.home else await self._node.reach(home)
                 if link is None:
                     owner = await self._find_owner(http, home)
                     if isinstance(owner, str):
@@ -159,7 +166,9 @@ class Front(Endpoint):
                     return _instead(http, owner or await super().serve(http))
             except Overloaded as error:
                 return _instead(http, answers.overload(error))
-            match await self._relay(http, body, link):
+            relayed, elsewhere = await self._relay(http, body, link)
+            home = elsewhere or home
+            match relayed:
                 case Relayed.WHOLE:
                     return None
                 case Relayed.BEGUN:
@@ -172,7 +181,11 @@ class Front(Endpoint):
         return _instead(http, answers.overload(Overloaded(why)))
 
     async def _find_owner(self, http: HttpRequest, ended: str) -> str | Answer | None:
-        """Find who has a session of a process that has ended; take it over if nobody has.
+        """Find who has a session that is not where it was looked for; take it over if nobody has it any more.
+
+        Args:
+            http: The request that names it.
+            ended: A process that has ended, or this one.
 
         Returns:
             The process that has it; None if it is here, or nowhere; or why a request is refused.
@@ -196,8 +209,8 @@ class Front(Endpoint):
             kept = await self._node.adoptions.adopt(kept, principal, peer)
         return None if kept is None or kept.ownership.home == self._node.home else kept.ownership.home
 
-    async def _relay(self, http: HttpRequest, body: bytes, link: Link) -> Relayed:
-        """Have a request served over a link."""
+    async def _relay(self, http: HttpRequest, body: bytes, link: Link) -> tuple[Relayed, str | None]:
+        """Have a request served over a link; return how far that got, and which process is to go on if that is another one."""
         relayed, head = Relayed.WHOLE, http.head  # if its client has gone
         is_get_stream = head.verb == "GET" and head.path == self.options.path
         goes_on = is_get_stream and head.headers.raw(b"last-event-id") is None
@@ -206,7 +219,7 @@ class Front(Endpoint):
                 nursery.start_soon(watch, http, nursery.cancel_scope)
                 relayed = await relay(http, body, forwarded, self.budget, goes_on=goes_on)
                 nursery.cancel_scope.cancel()
-        return relayed
+        return relayed, forwarded.elsewhere
 
 
 class _Read:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, Protocol, get_args
 
+import attrs
 import msgspec
 import trio
 
@@ -43,11 +44,22 @@ _MOST_STRANGERS: Final = 64
 _decode_change = msgspec.msgpack.Decoder(Change).decode
 
 
+@attrs.frozen
+class Elsewhere:
+    """A request is to be served by another process.
+
+    Attributes:
+        home: That process.
+    """
+
+    home: str
+
+
 class Served(Protocol):
     """An endpoint, as the others use it."""
 
-    async def serve_here(self, http: HttpRequest, /) -> Answer | None:
-        """Serve a request whatever it names; see `Endpoint.serve`."""
+    async def serve_here(self, http: HttpRequest, /) -> Answer | Elsewhere | None:
+        """Serve a request, unless another process has its session; see `Endpoint.serve`."""
 
     def entered(self, answer: Answer, /) -> Entered:
         """See `Endpoint.entered`."""
@@ -242,7 +254,9 @@ class Node:
         with Contained(failures.append):
             try:
                 answer = await endpoint.serve_here(request)
-                if answer is not None:
+                if isinstance(answer, Elsewhere):
+                    request.leave_to(answer.home)
+                elif answer is not None:
                     with endpoint.entered(answer):
                         await request.answer(answer)
             except* trio.BrokenResourceError:

@@ -5,7 +5,7 @@ from typing import Final
 
 import trio
 
-from mcpbus.cluster.forwarding import ForwardedRequest, LinkLostError
+from mcpbus.cluster.forwarding import ElsewhereError, ForwardedRequest, LinkLostError
 from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.messages import Fields, decode_answered, decode_said, decode_started
 from mcpbus.core.admission import Overloaded
@@ -29,8 +29,10 @@ class Relayed(enum.Enum):
     WHOLE = "whole"
     UNSAID = "unsaid"
     """The link was lost before anything was said."""
+    ELSEWHERE = "elsewhere"
+    """Another process is to be asked; nothing was said or done."""
     BEGUN = "begun"
-    """The link was lost, and another process can go on."""
+    """The link was lost, or another process has what it is about; that one can go on."""
 
 
 async def relay(
@@ -54,6 +56,8 @@ async def relay(
             first = await forwarded.next()
         except LinkLostError:
             return Relayed.UNSAID
+        except ElsewhereError:
+            return Relayed.ELSEWHERE
         relayed = await _relay(http, body, forwarded, budget, first, goes_on)
     if relayed is not None:
         return relayed
@@ -83,7 +87,7 @@ async def _relay(  # noqa: PLR0917 - called in one place
         await http.start_stream(headers)
         try:
             await _write_pieces(http, forwarded)
-        except LinkLostError:
+        except (LinkLostError, ElsewhereError):
             if goes_on:
                 return Relayed.BEGUN
             await _say_lost(http, body, headers)

@@ -7,7 +7,7 @@ from test_forwarding import CHANGED, UPDATED, call, make, text
 
 from mcpbus import Limits
 from mcpbus.cluster import node
-from mcpbus.cluster.directory import Ownership
+from mcpbus.cluster.directory import Kept, Ownership
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
 INITIALIZE = {
@@ -299,17 +299,81 @@ async def test_what_a_client_asked_for_is_kept_when_it_is_answered(autojump_cloc
             assert trio.current_time() == done[-1] == 1 + number / 2
 
 
+async def claim(name, owner, other, directory):
+    """Another process takes a session over: its owner seems to have ended, though it has not."""
+    accept = directory._living.pop(owner.node.home)
+    claimed = await directory.claim(name, owner.node.home, other.node.home)
+    directory._living[owner.node.home] = accept
+    return claimed
+
+
+async def hand_over(name, owner, other, directory):
+    """Another process takes a session over, and its owner knows."""
+    await claim(name, owner, other, directory)
+    owner.records.note(owner.sessions[name])
+    await quiet([owner])
+    assert not owner.sessions
+
+
 async def test_who_finds_its_session_at_another_process_lets_go_of_it(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, 3, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
         await quiet(buses)
-        accept = directory._living.pop(buses[0].node.home)  # it seems to have ended, though it has not
-        claimed = await directory.claim(session.id, buses[0].node.home, buses[1].node.home)
-        directory._living[buses[0].node.home] = accept
+        claimed = await claim(session.id, buses[0], buses[1], directory)
         assert claimed.ownership == Ownership(session.id, buses[1].node.home, 2)
         refused = await session.request("logging/setLevel", {"level": "error"}).ended()
         assert (refused.status, "Another process" in refused.messages[0]["error"]["message"]) == (503, True)
         await quiet(buses)
         assert not buses[0].sessions
         assert directory._kept[session.id] == claimed
+
+
+@pytest.mark.parametrize("asked", range(3))
+async def test_a_session_that_began_at_a_process_that_lives_is_found_where_it_is_now(asked, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        await quiet(buses)
+        await hand_over(session.id, buses[0], buses[1], directory)
+        session = at(session, probes[asked])
+        assert text(await call(session, "echo", text="on").reply()) == "on"
+        stream = await session.get().begun()
+        assert (await stream.message())["method"] == CHANGED
+        assert [len(bus.sessions) for bus in buses] == [0, 1, 0]
+        assert (await session.delete().ended()).status == 204
+        assert (await session.request("ping").ended()).status == 404
+
+
+async def test_a_session_that_everybody_says_is_elsewhere_is_not_looked_for_without_end(
+    autojump_clock, monkeypatch
+):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        await quiet(buses)
+        await hand_over(session.id, buses[0], buses[1], directory)
+        homes, looked = [bus.node.home for bus in buses], []
+
+        async def look(name):
+            looked.append(name)
+            return Kept(Ownership(name, homes[(len(looked)) % 2], 2), b"")
+
+        monkeypatch.setattr(directory, "look", look)
+        assert (await at(session, probes[2]).request("ping").ended()).status == 503
+        assert len(looked) < 10
+
+
+async def test_what_nobody_has_any_more_though_it_is_the_processs_own_is_taken_up_again(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        await quiet(buses)
+        only(buses[0]).bus.records, records = None, buses[0].records
+        only(buses[0]).close()
+        await quiet(buses)
+        buses[0].records = records
+        for number in (1, 0):
+            assert (await at(session, probes[number]).request("ping").ended()).status == 200
+        assert [len(bus.sessions) for bus in buses] == [1, 0]
+        assert directory._kept[session.id].ownership == Ownership(session.id, buses[0].node.home, 1)

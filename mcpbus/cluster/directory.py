@@ -111,6 +111,15 @@ class Directory(Protocol):
             What is kept of it, with who has it now; None if there is no such session.
         """
 
+    async def use_round(self, name: str, user: str, seconds: float) -> bool:
+        """Use up a round of a call, and return whether nobody had, or the same user.
+
+        Args:
+            name: The round.
+            user: Names this use of it.
+            seconds: For how long that has to be known.
+        """
+
     async def tend(self, sessions: Collection[Ownership], seconds: float) -> None:
         """Have what is kept of sessions outlast the process by so many seconds.
 

@@ -18,6 +18,7 @@ from mcpbus.cluster.link import LOST, Incoming, Link, greet
 from mcpbus.cluster.messages import decode_open, encode
 from mcpbus.cluster.names import Names
 from mcpbus.cluster.records import Records
+from mcpbus.cluster.rounds import Rounds
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.containment import Contained
 from mcpbus.core.hub import Hub
@@ -101,6 +102,7 @@ class Node:
         bus.tell_elsewhere = self._tell_elsewhere
         directory = self._cluster.directory
         bus.records = self.records
+        bus.rounds = Rounds(directory, self.records, bus.parked_calls.sealer, self._nursery)
         self.adoptions = Adoptions(directory, self.records, self.home, bus)
         await self._nursery.start(partial(directory.listen, self.home, self._accept))
         await self._look()

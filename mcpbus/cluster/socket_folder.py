@@ -11,6 +11,7 @@ import trio
 
 from mcpbus.cluster.directory import Accept, FencedError, Kept, Ownership
 from mcpbus.cluster.orphans import Orphans
+from mcpbus.cluster.used_rounds import UsedRounds
 
 
 @attrs.frozen
@@ -27,7 +28,12 @@ class SocketFolder:
 
     path: Path
     records: Path
+    _rounds: UsedRounds = attrs.field(init=False, repr=False)
     _orphans: Orphans = attrs.field(factory=Orphans, init=False, repr=False)
+
+    @_rounds.default
+    def _in_rounds(self) -> UsedRounds:
+        return UsedRounds(self.path / "rounds")
 
     async def create(self, ownership: Ownership, record: bytes) -> None:
         """See `Directory`."""
@@ -62,6 +68,11 @@ class SocketFolder:
         with suppress(FileNotFoundError):
             (self.records / ended / name).rename(self.records / home / name)
         return await self.look(name)
+
+    async def use_round(self, name: str, user: str, seconds: float) -> bool:
+        """See `Directory`."""
+        await trio.lowlevel.checkpoint()
+        return self._rounds.use(name, user, seconds)
 
     async def tend(self, sessions: Collection[Ownership], seconds: float) -> None:  # noqa: ARG002 - they are here
         """See `Directory`."""

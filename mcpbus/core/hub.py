@@ -38,7 +38,7 @@ from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
-from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.request_state import RoundState, Sealer
 from mcpbus.protocol.routes import Kind, StreamKind, TransportKind
 
 _FLUSH_SECONDS = 0.25
@@ -62,6 +62,20 @@ class SessionRecords(Protocol):
         """Forget a session, if it is kept. Raises nothing."""
 
 
+class SharedRounds(Protocol):
+    """Knows which rounds of calls were used, in whatever process."""
+
+    async def use(self, state: RoundState, /) -> bool:
+        """Use a round up, and return whether it was not.
+
+        Raises:
+            Overloaded: It cannot be known now.
+        """
+
+    def note(self, state: RoundState, /) -> None:
+        """Use a round up, as soon as that can be: its call goes on here. Raises nothing."""
+
+
 class Hub(Services):
     """An opened server, to which every transport attaches. Made by `open_hub`.
 
@@ -75,6 +89,7 @@ class Hub(Services):
         event_breaker: Through which the event store is asked to keep something.
         time_slice: How long clients in process go on without letting others run.
         records: Keeps what other processes need to go on with sessions, should this one end; None if there are none.
+        rounds: Knows the rounds that others have used; None likewise.
     """
 
     def __init__(
@@ -104,6 +119,7 @@ class Hub(Services):
         self._streams = OpenCount()
         self._farewells = Farewells(system, limits.max_sessions, self.reached)
         self.records: SessionRecords | None = None
+        self.rounds: SharedRounds | None = None
         self._drained = False
 
     # -- telling clients -------------------------------------------------------------------------

@@ -119,12 +119,16 @@ class ParkedCalls(Generic[T]):
         """
         parked = self._calls.get(state.call)
         if state.round in self._consumed or (parked is not None and parked.round != state.round):
-            raise _used()
+            raise round_used()
         if parked is None and state.expires <= self._forgotten:
             # Whether it was used is not known any more; an effect must not happen twice.
-            raise _used()
+            raise round_used()
         self._consume(state)
         return None if parked is None else self.leave(state.call)
+
+    def give_back(self, state: RoundState) -> None:
+        """Have a round unused that was claimed, and with which nothing was done."""
+        self._consumed.pop(state.round, None)
 
     def _consume(self, state: RoundState) -> None:
         consumed, now = self._consumed, self.sealer.now()
@@ -144,7 +148,8 @@ class ParkedCalls(Generic[T]):
             self.leave(call).evict()
 
 
-def _used() -> ProtocolError:
+def round_used() -> ProtocolError:
+    """Return the error to answer with where a round was used before."""
     return invalid_params(
         "this round was used already; a retry brings back the newest state - at `params.requestState`"
     )

@@ -28,6 +28,7 @@ from mcpbus.core.signals import Answered, Reported, Resume
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.dispatch.handshake import Registration
+from mcpbus.dispatch.once import Once
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import Notification, Response
 from mcpbus.protocol.large import LARGE_BYTES
@@ -196,6 +197,8 @@ def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: Ope
             call = parked.call
             call.context = context
         else:
+            if state is not None and bus.rounds is not None:
+                handler = Once(bus.rounds, state, handler)
             call = Call(bus.system, bus=bus, context=context, handler=handler)
             call.answers = Answers.brought(state, responses)
         stream = Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream).start()
@@ -216,6 +219,8 @@ def _claim(bus: Hub, state: RoundState, handler: Handler) -> ParkedCall[Call] | 
         ProtocolError: -32602: the round was used before, or the call is gone and cannot be run anew.
     """
     parked = bus.parked_calls.claim(state)
+    if parked is not None and bus.rounds is not None:
+        bus.rounds.note(state)
     lost = parked is None and not state.again
     if lost and (state.answers is None or not handler.replayable):
         raise invalid_params("the call that this state belongs to is lost; begin anew")

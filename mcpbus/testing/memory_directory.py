@@ -23,6 +23,7 @@ class MemoryDirectory:
     def __init__(self) -> None:
         self.unreachable: set[str] = set()
         self._kept: dict[str, Kept] = {}
+        self._rounds: dict[str, tuple[str, float]] = {}
         self._orphans = Orphans()
         self._key = secrets.token_bytes(32)
         self._living: dict[str, Callable[[trio.abc.Stream], None]] = {}
@@ -76,6 +77,13 @@ class MemoryDirectory:
             claimed = Ownership(name, home, kept.ownership.epoch + 1)
             kept = self._kept[name] = attrs.evolve(kept, ownership=claimed)
         return kept
+
+    async def use_round(self, name: str, user: str, seconds: float) -> bool:
+        """See `Directory`."""
+        await trio.lowlevel.checkpoint()
+        now = trio.current_time()
+        self._rounds = {key: used for key, used in self._rounds.items() if used[1] > now}
+        return self._rounds.setdefault(name, (user, now + seconds))[0] == user
 
     async def tend(self, sessions: Collection[Ownership], seconds: float) -> None:  # noqa: ARG002 - they are here
         """See `Directory`."""

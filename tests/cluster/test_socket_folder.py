@@ -68,6 +68,20 @@ async def test_a_session_is_given_to_one_process_only(directory):
     assert await directory.claim("t", "one", "two") is None
 
 
+async def test_a_round_is_used_once(directory):
+    used = [await directory.use_round(name, user, 60) for name, user in ["r1", "r2", "r1", "s2"]]
+    assert used == [True, False, True, True]
+
+
+async def test_a_round_that_nobody_can_bring_back_is_forgotten(folder, tmp_path):
+    await folder.use_round("old", "1", -1)
+    await folder.use_round("new", "1", 60)
+    folder._rounds._swept -= 61
+    assert await folder.use_round("other", "1", 60)
+    assert sorted(place.name for place in (tmp_path / "rounds").iterdir()) == ["new", "other"]
+    assert await folder.homes() == []
+
+
 async def test_what_an_ended_process_had_is_forgotten_in_time(directory, autojump_clock):
     await directory.create(ONE, b"it")
     async with trio.open_nursery() as nursery:

@@ -1,0 +1,44 @@
+"""The rounds of calls, each used in one process alone."""
+
+import secrets
+from contextlib import suppress
+
+import trio
+
+from mcpbus.cluster.directory import Directory
+from mcpbus.cluster.records import Records
+from mcpbus.core.admission import Overloaded
+from mcpbus.protocol.request_state import RoundState, Sealer
+
+
+class Rounds:
+    """Uses rounds up in the directory; see `mcpbus.core.hub.SharedRounds`.
+
+    Args:
+        directory: Knows which were used.
+        records: How it is asked.
+        sealer: Tells the time as states have it.
+        nursery: Where it is written what nobody waits for.
+    """
+
+    def __init__(self, directory: Directory, records: Records, sealer: Sealer, nursery: trio.Nursery) -> None:
+        self._directory = directory
+        self._records = records
+        self._sealer = sealer
+        self._nursery = nursery
+
+    async def use(self, state: RoundState) -> bool:
+        """See `SharedRounds`."""
+        user = secrets.token_urlsafe(8)
+        with self._records.asking():
+            return await self._directory.use_round(
+                state.round.hex(), user, max(1.0, state.expires - self._sealer.now())
+            )
+
+    def note(self, state: RoundState) -> None:
+        """See `SharedRounds`."""
+        self._nursery.start_soon(self._note, state)
+
+    async def _note(self, state: RoundState) -> None:
+        with suppress(Overloaded):  # the log has it
+            await self.use(state)

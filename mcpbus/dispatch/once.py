@@ -1,0 +1,38 @@
+"""A call that is run anew, where its round was used nowhere."""
+
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.call import Call, Handler
+from mcpbus.core.hub import SharedRounds
+from mcpbus.core.parked_calls import round_used
+from mcpbus.features.asking.input_required import InputRequired
+from mcpbus.protocol.request_state import RoundState
+
+
+class Once:
+    """A `Handler` in the place of the one that is to run, until it is known that no other process has used the round.
+
+    Args:
+        rounds: Knows that.
+        state: What was brought back of the round.
+        handler: What is to run.
+    """
+
+    def __init__(self, rounds: SharedRounds, state: RoundState, handler: Handler) -> None:
+        self.replayable = handler.replayable
+        self.rounds = handler.rounds
+        self.task_support = handler.task_support
+        self._shared = rounds
+        self._state = state
+        self._handler = handler
+
+    async def run(self, call: Call) -> bytes | InputRequired:
+        """Use the round up, and run; see `Handler`."""
+        try:
+            fresh = await self._shared.use(self._state)
+        except Overloaded:
+            call.bus.parked_calls.give_back(self._state)
+            raise
+        if not fresh:
+            raise round_used()
+        call.handler = self._handler
+        return await self._handler.run(call)

@@ -54,7 +54,9 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
     serves, while the handler runs. Saying something never waits for the client, and returns a `Receipt`. It is a
     cancel point always; and a schedule point once the handler has gone on for a millisecond, or has said 64 things in a
     row, or what it said and nobody took yet fills half of what may wait for its client, or is still on its way because more is
-    going on than is handled at once. What it says first is on its way to the client at once; the rest of a burst goes out together, the next time that others run.
+    going on than is handled at once. What it says first is on its way to the client at once; or, where such
+    calls have not taken a millisecond so far, as soon as it waits or ends. The rest of a burst goes out together, the next
+    time that others run.
     """
 
     __slots__ = ("_bus", "_call", "_in_a_row", "_until")

@@ -74,8 +74,8 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
         receipt: Its place in the books.
         key: What it collapses with.
         progress: How far it is.
-        numbers: The encoded members that say how far it is, and how far it goes.
-        message: The encoded member that says what is being done; empty if there is none.
+        total: How far it goes, if that is known.
+        members: Both, and what is being done, as the members of a JSON object and its closing brace.
     """
 
     kind: ClassVar[Kind] = Kind.PROGRESS
@@ -83,8 +83,19 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
     receipt: Receipt
     progress: float
-    numbers: bytes
-    message: bytes
+    total: float | None
+    members: bytes
+
+    @property
+    def mute_members(self) -> bytes:
+        """The same without what is being done."""
+        return encode_value(_Report(self.progress, self.total))[1:]
+
+
+class _Report(msgspec.Struct, gc=False, omit_defaults=True):
+    progress: float
+    total: float | None = None
+    message: str | None = None
 
 
 def log(books: Books, kind: Kind, level: str, data: Any, logger: str | None) -> OutboundNotification:
@@ -148,13 +159,12 @@ def progress(books: Books, value: float, total: float | None, message: str | Non
     """
     if not isfinite(value):
         raise _not_finite("progress", value)
-    numbers = b'"progress":%b' % encode_value(value)
-    if total is not None:
-        if not isfinite(total):
-            raise _not_finite("total", total)
-        numbers += b',"total":%b' % encode_value(total)
-    text = b"" if message is None else b',"message":%b' % single_line(encode_value(message))
-    return Progress(books.enter(PROGRESS), value, numbers, text)
+    if total is not None and not isfinite(total):
+        raise _not_finite("total", total)
+    if message is not None and not isinstance(message, str):
+        raise TypeError(f"message is no text: {message!r}")
+    members = encode_value(_Report(value, total, message))[1:]
+    return Progress(books.enter(PROGRESS), value, total, members)
 
 
 def _not_finite(name: str, number: float) -> ValueError:

@@ -6,7 +6,8 @@ Replies, acknowledgements and the end of a listen are never refused: there is at
 and requests are bounded at admission. They queue behind what was said before them.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
@@ -75,6 +76,14 @@ class OutboundMessage(msgspec.Struct, eq=False, gc=False):
 
     def __repr__(self) -> str:
         return f"<OutboundMessage {self.kind.value}, {len(self.data)} bytes, {self.receipt!r}>"
+
+
+_RECEIPT = attrgetter("receipt")
+
+
+def receipts_of(messages: Iterable[OutboundMessage]) -> list[Receipt]:
+    """Return the receipts of messages."""
+    return list(map(_RECEIPT, messages))
 
 
 class Withdrawal(OutboundMessage, eq=False, gc=False, kw_only=True):
@@ -175,7 +184,7 @@ class Outbox:
         if not self._queue:
             return []
         batch = self.remove()
-        move_all([message.receipt for message in batch], _WRITING)
+        move_all(receipts_of(batch), _WRITING)
         return batch
 
     def remove(self) -> list[OutboundMessage]:

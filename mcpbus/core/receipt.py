@@ -230,24 +230,24 @@ def move_all(receipts: Sequence[Receipt], place: Place) -> None:
 
 
 def settle_all(receipts: Sequence[Receipt], fate: Fate) -> None:
-    """Give messages of one bus their fate; as `Receipt.settle` for each.
+    """Give messages of one bus, all of one place, their fate; as `Receipt.settle` for each.
 
     Raises:
         RuntimeError: One has a fate already; those before it have this one now, and those after it none.
     """
-    if receipts:
-        ledger, settled = receipts[0]._ledger, 0
-        pending = ledger.pending
-        try:
-            for receipt in receipts:
-                if receipt._fate is not None:
-                    raise RuntimeError(f"{receipt.method}: settled as {receipt._fate}, cannot become {fate}")
-                receipt._fate = fate
-                pending[receipt._place] -= 1
-                settled += 1
-                if receipt._event is not None:
-                    receipt._event.set()
-        finally:
+    settled = 0
+    try:
+        for settled, receipt in enumerate(receipts):  # noqa: B007 - counted for the books
+            if receipt._fate is not None:
+                raise RuntimeError(f"{receipt.method}: settled as {receipt._fate}, cannot become {fate}")
+            receipt._fate = fate
+            if receipt._event is not None:
+                receipt._event.set()
+        settled = len(receipts)
+    finally:
+        if settled:
+            ledger = receipts[0]._ledger
+            ledger.pending[receipts[0]._place] -= settled
             ledger.count(fate, settled)
 
 

@@ -251,8 +251,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             return
         self._progress = said.progress
         revision = context.revision
-        text = said.message if revision.progress_message else b""
-        data = b"%b%b%b}}" % (opening, said.numbers, text)
+        members = said.members if revision.progress_message else said.mute_members
+        data = opening + members + b"}"
         message = OutboundMessage(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
         stream = self.stream or self.begin()
         if not stream.take(message):

@@ -17,7 +17,7 @@ from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.event_log import EventLog, ResumableStreams
 from mcpbus.core.limits import Limits
 from mcpbus.core.open_count import OpenCount
-from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal
+from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal, receipts_of
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate, settle_all
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
@@ -262,7 +262,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
 
     def conclude(self, fate: Fate) -> None:
         """Give what is being written its fate. For whoever writes it, who alone knows that, at the very moment."""
-        settle_all([message.receipt for message in self.let_go()], fate)
+        settle_all(receipts_of(self.let_go()), fate)
         self._stop_if_done()
 
     def let_go(self) -> Sequence[OutboundMessage]:

@@ -1,7 +1,7 @@
 """The answer of one request as a stream says it, written in the stack of whoever speaks: no task waits for it.
 
-What is said first is written at once. What follows within a millisecond goes out together, one turn of the scheduler later; and
-so does what is said while a client has not taken the last of it.
+What is said first is written at once, or at the end of the present turn, if that is near. What follows within a millisecond goes
+out together, one turn of the scheduler later; and so does what is said while a client has not taken the last of it.
 """
 
 import math
@@ -51,7 +51,8 @@ class GatheringWriter(ABC):
         self._writer.connection = self
         self._writer.notify = self._notice
         self._keep_alive_later()
-        self.write_now()
+        if self._stream.outbox:
+            self.write_now()
         if self._rendering.is_early:
             self.keep_alive()
 
@@ -78,7 +79,9 @@ class GatheringWriter(ABC):
     def _notice(self, final: bool) -> None:
         if self._sending or self._over or (self._gathers and not final):
             return
-        if final or trio.current_time() - self._written_at >= _GATHER_SECONDS:
+        if final or not (
+            self._is_about_to_write() or trio.current_time() - self._written_at < _GATHER_SECONDS
+        ):
             self.write_now()
         else:
             self._gathers = True
@@ -91,6 +94,10 @@ class GatheringWriter(ABC):
     @abstractmethod
     def _write(self, batch: list[OutboundMessage] | None) -> None:
         """Write a batch, a comment if it is empty, or the end if there is none. Nothing is raised: whoever speaks is not to blame."""
+
+    def _is_about_to_write(self) -> bool:
+        """Tell whether the turn in which something is said is about to end, so that all that is said in it is one write."""
+        return False
 
     @abstractmethod
     def _write_later(self) -> None:

@@ -51,7 +51,7 @@ def test_the_books_balance_after_every_step(program):
         elif verb == "move all":
             move_all([receipt for receipt in pending[index:] if receipt.place is pending[-1].place], place)
         elif verb == "settle all":
-            settle_all(pending[index:], fate)
+            settle_all([receipt for receipt in pending[index:] if receipt.place is pending[-1].place], fate)
         elif pending:
             pending[index % len(pending)].settle(fate)
         fates = recorded + [receipt.fate for receipt in receipts]

@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus import Context
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
+from mcpbus.serving.http1 import reactor
 
 LOST, CANCELLED = Fate.discarded(Reason.LOST), Fate.discarded(Reason.CANCELLED)
 
@@ -70,6 +71,35 @@ async def test_the_first_thing_is_written_before_the_handler_goes_on_and_the_res
         await client.say(call("chat"))
         await client.answer()
         assert places == [None, Place.OUTBOX, Place.OUTBOX]
+
+
+async def test_what_is_said_in_a_turn_that_is_expected_to_be_brief_is_one_write(autojump_clock, monkeypatch):
+    now, seconds, places = 0.0, 0.0, []
+    monkeypatch.setattr(reactor, "perf_counter", lambda: now)
+
+    def between(_number):
+        nonlocal now
+        places.append(notes[-1].place)
+        now += seconds
+
+    async def chat():
+        places.clear()
+        await client.say(call("chat"))
+        await client.answer()
+        return places
+
+    at_once, together = [None, Place.OUTBOX, Place.OUTBOX], [Place.OUTBOX] * 3
+    async with open_house() as house:
+        notes = add_chat(house, between)
+        client = await house.connect()
+        assert await chat() == at_once  # nothing is known of it yet
+        assert await chat() == together
+        seconds = 0.0005
+        assert await chat() == together
+        seconds = 0.0
+        for _ in range(4):
+            assert await chat() == at_once
+        assert await chat() == together
 
 
 async def test_what_was_said_in_a_row_is_written_when_the_handler_waits(autojump_clock):

@@ -348,6 +348,11 @@ class Http1Connection:
         if self._silent and request is not None:
             request.cancel()  # a client that says no more is not told what is still to come
 
+    @property
+    def in_brief_turn(self) -> bool:
+        """Whether a turn is under way that is about to end: what is said in it is then one write."""
+        return self.reactor is not None and self.reactor.in_brief_turn
+
     def flush_later(self, writer: Writer) -> None:
         """Have what waits written together with what comes in this turn: the connection's own, or the scheduler's."""
         if self.reactor is not None and self.reactor.in_turn:

@@ -37,8 +37,14 @@ _MOST_WRITES: Final = 8
 _GATHER_SECONDS: Final = 0.00025
 """How many answers are written together, and for how long one may wait for others. A turn that takes longer is waited for once, see `Pace`."""
 
+_LONG_SECONDS: Final = 0.001
+"""A turn that takes longer than this has what is said in it written before it ends."""
+
 _DOUBTED: Final = 64
-"""For how many turns what was slow once is expected to be slow again."""
+_DOUBTED_LONG: Final = 4
+"""For how many turns what was slow once is expected to be slow again; and what was long to be long, which it may have been for
+the sake of other processes.
+"""
 
 AVAILABLE: Final = hasattr(select, "epoll")
 """Whether this system has what it takes; otherwise each connection waits in a task of its own."""
@@ -57,13 +63,16 @@ class Pace(msgspec.Struct):
 
     Attributes:
         slow: For how many turns it is still expected to be slow. If for none, answers that are there wait for it.
+        long: The same, of turns so slow that what is said in one does not wait for its end either.
     """
 
     slow: int = 1
+    long: int = 1
 
     def took(self, seconds: float) -> None:
         """Note how long a turn took."""
         self.slow = _DOUBTED if seconds > _GATHER_SECONDS else max(0, self.slow - 1)
+        self.long = _DOUBTED_LONG if seconds > _LONG_SECONDS else max(0, self.long - 1)
 
 
 class Reactor:
@@ -122,6 +131,11 @@ class Reactor:
         """Take a turn once others have had theirs."""
         if self._nursery is not None:
             self._nursery.start_soon(self._take_one, turn)
+
+    @property
+    def in_brief_turn(self) -> bool:
+        """Whether a turn is under way whose end is near enough for what is said in it to wait for that."""
+        return self.in_turn and not self.pace.long
 
     def write_soon(self, writer: Writer) -> None:
         """Write something together with what the next few turns say, if one is being taken; otherwise at once.

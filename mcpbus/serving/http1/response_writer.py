@@ -16,6 +16,10 @@ from mcpbus.transports.response import Opened
 class Gathering(Connection, Protocol):
     """A connection that has what waits written together with what comes in the same turn."""
 
+    @property
+    def in_brief_turn(self) -> bool:
+        """Whether a turn of the connection is under way that is about to end."""
+
     def flush_later(self, writer: "Http1ResponseWriter", /) -> None:
         """Have `write_now` called after the turn: the connection's own, or the scheduler's."""
 
@@ -45,6 +49,9 @@ class Http1ResponseWriter(GatheringWriter):
             self._wire.quiet_for(due - now)
         elif not self._sending and not self._over:
             self._write([])
+
+    def _is_about_to_write(self) -> bool:
+        return self._connection.in_brief_turn
 
     def _write_later(self) -> None:
         self._connection.flush_later(self)

@@ -92,6 +92,7 @@ class Adoptions:
                 session.address.tell(Close(None))
         if claimed is not None and claimed.ownership.home == self._home:
             self._records.enter(claimed.ownership)
+            self._records.restore(session, claimed.held)  # before anything newer is held for it
             await self._register(session, decode_record(claimed.record))
         return claimed
 

@@ -4,7 +4,7 @@ Who has a session is settled by epochs: each process that takes a session over h
 an earlier epoch is refused. So a process that was away for a while cannot harm what another one has meanwhile.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, Protocol, TypeAlias
 
 import attrs
@@ -37,16 +37,31 @@ class Ownership:
 
 
 @attrs.frozen
+class Held:
+    """A message that waits for the client of a session.
+
+    Attributes:
+        data: What another process needs to send it.
+        seconds: How long it is of use.
+    """
+
+    data: bytes
+    seconds: float
+
+
+@attrs.frozen
 class Kept:
     """What is kept of a session.
 
     Attributes:
         ownership: Who has it, or had it when it ended.
         record: What is known of it.
+        held: What waits for its client, by name.
     """
 
     ownership: Ownership
     record: bytes
+    held: Mapping[str, Held] = attrs.field(factory=dict)
 
 
 class Directory(Protocol):
@@ -91,6 +106,25 @@ class Directory(Protocol):
 
     async def remove(self, ownership: Ownership) -> None:
         """Forget a session that has ended.
+
+        Raises:
+            FencedError: The process does not have it any more.
+        """
+
+    async def hold(self, ownership: Ownership, held: Mapping[str, Held], gone: Collection[str]) -> None:
+        """Keep messages that wait for the client of a session, and others no longer.
+
+        Args:
+            ownership: The session.
+            held: Those to be kept, by name.
+            gone: The names of the others; there may be none.
+
+        Raises:
+            FencedError: The process does not have it any more.
+        """
+
+    async def take(self, ownership: Ownership, names: Collection[str]) -> None:
+        """Keep messages that waited for the client of a session no longer; there may be none of these names.
 
         Raises:
             FencedError: The process does not have it any more.

@@ -1,14 +1,16 @@
 """What is kept of a session, so that another process can go on with it."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import trio
 
-from mcpbus.cluster.directory import Directory, FencedError, Ownership
+from mcpbus.cluster.directory import Directory, FencedError, Held, Ownership
+from mcpbus.cluster.held_messages import HeldMessages, restore
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.complaints import Complaints
 from mcpbus.core.open_count import OpenCount
@@ -20,7 +22,7 @@ _log = logging.getLogger("mcpbus")
 
 
 class SessionRecord(msgspec.Struct, array_like=True, frozen=True):
-    """A session of Streamable HTTP, without what it has in flight, and what is held for its client.
+    """A session of Streamable HTTP, without what it has in flight; what is held for its client is kept beside it.
 
     Attributes:
         transport: How its client is connected.
@@ -58,6 +60,9 @@ class _Entry:
         created: Whether anything may be kept of it.
         lock: One write of it at a time, each of what is so at its moment.
         due: Whether a write waits of which nobody waits for the end.
+        held: What is held for its client; None if nothing ever was.
+        writing: Whether that is being written.
+        last: The highest number of what another process held for its client.
     """
 
     def __init__(self, ownership: Ownership, *, created: bool) -> None:
@@ -65,6 +70,9 @@ class _Entry:
         self.created = created
         self.lock = trio.Lock()
         self.due = False
+        self.held: HeldMessages | None = None
+        self.writing = False
+        self.last = 0
 
 
 class Records:
@@ -112,6 +120,43 @@ class Records:
     def enter(self, ownership: Ownership) -> None:
         """Have a session that was taken over."""
         self._entries[ownership.name] = _Entry(ownership, created=True)
+
+    def restore(self, session: Session, held: Mapping[str, Held]) -> None:
+        """Have a session that was taken over hold what was held for its client."""
+        self._entries[session.id].last = max(map(int, held), default=0)
+        restore(session, session.bus.ledger, held)
+
+    def stash_of(self, session: Session) -> HeldMessages | None:
+        """See `SessionRecords`."""
+        entry = self._entries.get(session.id)
+        if entry is None:
+            return None
+        if entry.held is None:
+            write = partial(self._write_soon, session, entry)
+            entry.held = HeldMessages(session, self._directory, entry.ownership, write, entry.last)
+        return entry.held
+
+    def _write_soon(self, session: Session, entry: _Entry, held: HeldMessages) -> None:
+        if not entry.writing and self._entries.get(session.id) is entry:
+            entry.writing = True
+            self._nursery.start_soon(self._write_held, session, entry, held)
+
+    async def _write_held(self, session: Session, entry: _Entry, held: HeldMessages) -> None:
+        try:
+            while held.is_due and self._entries.get(session.id) is entry:
+                try:
+                    async with entry.lock:
+                        await held.write(self._ask)
+                except FencedError:
+                    self._lose(session)
+                except Overloaded:
+                    await trio.sleep(DIRECTORY_SECONDS)
+        finally:
+            entry.writing = False
+
+    async def _ask(self, answer: Awaitable[None]) -> None:
+        with self.asking():
+            await answer
 
     async def keep(self, session: Session) -> None:
         """See `SessionRecords`."""

@@ -2,16 +2,34 @@
 
 import shutil
 import socket
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import attrs
+import msgspec
 import trio
 
-from mcpbus.cluster.directory import Accept, FencedError, Kept, Ownership
+from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership
 from mcpbus.cluster.orphans import Orphans
 from mcpbus.cluster.used_rounds import UsedRounds
+
+
+class _File(msgspec.Struct, array_like=True):
+    """What a session's file holds.
+
+    Attributes:
+        record: What is known of the session.
+        held: The messages that wait for its client, by name, and until when each is of use, by the clock of the machine.
+    """
+
+    record: bytes
+    held: dict[str, tuple[bytes, float]]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_File).decode
 
 
 @attrs.frozen
@@ -39,19 +57,29 @@ class SocketFolder:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
         (self.records / ownership.home).mkdir(exist_ok=True)
-        self._write(ownership, record)
+        self._write(ownership, _File(record, {}))
 
     async def update(self, ownership: Ownership, record: bytes) -> None:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
-        if not self._place(ownership).exists():
-            raise FencedError
-        self._write(ownership, record)
+        self._write(ownership, _File(record, self._read(ownership).held))
 
     async def remove(self, ownership: Ownership) -> None:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
         self._place(ownership).unlink(missing_ok=True)
+
+    async def hold(self, ownership: Ownership, held: Mapping[str, Held], gone: Collection[str]) -> None:
+        """See `Directory`."""
+        await trio.lowlevel.checkpoint()
+        file, now = self._read(ownership), time.monotonic()
+        file.held.update({name: (each.data, now + each.seconds) for name, each in held.items()})
+        self._write_without(ownership, file, gone)
+
+    async def take(self, ownership: Ownership, names: Collection[str]) -> None:
+        """See `Directory`."""
+        await trio.lowlevel.checkpoint()
+        self._write_without(ownership, self._read(ownership), names)
 
     async def look(self, name: str) -> Kept | None:
         """See `Directory`."""
@@ -59,7 +87,9 @@ class SocketFolder:
         for _ in range(2):  # it may have gone from one place to another one meanwhile
             for folder in self.records.iterdir():
                 with suppress(FileNotFoundError):
-                    return Kept(Ownership(name, folder.name), (folder / name).read_bytes())
+                    file, now = _decode((folder / name).read_bytes()), time.monotonic()
+                    held = {each: Held(data, due - now) for each, (data, due) in file.held.items()}
+                    return Kept(Ownership(name, folder.name), file.record, held)
         return None
 
     async def claim(self, name: str, ended: str, home: str) -> Kept | None:
@@ -84,10 +114,21 @@ class SocketFolder:
     def _place(self, ownership: Ownership) -> Path:
         return self.records / ownership.home / ownership.name
 
-    def _write(self, ownership: Ownership, record: bytes) -> None:
+    def _read(self, ownership: Ownership) -> _File:
+        try:
+            return _decode(self._place(ownership).read_bytes())
+        except FileNotFoundError:
+            raise FencedError from None
+
+    def _write_without(self, ownership: Ownership, file: _File, gone: Collection[str]) -> None:
+        for name in gone:
+            file.held.pop(name, None)
+        self._write(ownership, file)
+
+    def _write(self, ownership: Ownership, file: _File) -> None:
         place = self._place(ownership)
         written = place.with_name(f"{place.name}.new")
-        written.write_bytes(record)
+        written.write_bytes(_encode(file))
         written.rename(place)
 
     async def listen(

@@ -22,7 +22,7 @@ from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.services import Services
-from mcpbus.core.session import Close, EndGet, Session
+from mcpbus.core.session import Close, EndGet, Session, SessionStash
 from mcpbus.core.session_actor import SessionActor
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.core.signals import End
@@ -60,6 +60,9 @@ class SessionRecords(Protocol):
 
     def drop(self, session: Session, /) -> None:
         """Forget a session, if it is kept. Raises nothing."""
+
+    def stash_of(self, session: Session, /) -> SessionStash | None:
+        """Return where what is held for a session's client is kept; None if the session is not kept."""
 
 
 class SharedRounds(Protocol):
@@ -263,6 +266,11 @@ class Hub(Services):
         if records is not None:
             records.note(session)
 
+    def stash_store(self, session: Session) -> SessionStash | None:
+        """Return where what is held for a session's client is kept as well. For the session."""
+        records = self.records_of(session)
+        return None if records is None else records.stash_of(session)
+
     def records_of(self, session: Session) -> SessionRecords | None:
         """Return what keeps a session for others to go on with it, should this process end; None if nobody could. For the bus."""
         return None if session.transport is TransportKind.DUPLEX else self.records
@@ -315,6 +323,7 @@ class Hub(Services):
             requests=len(self.admission) + len(self.listens),
             listens=len(self.listens),
             emitted=ledger.emitted,
+            adopted=ledger.adopted,
             delivered=ledger.delivered,
             refused=ledger.refused,
             stored=ledger.stored,

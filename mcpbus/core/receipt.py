@@ -5,7 +5,7 @@ Every message that the server makes for a client is entered in a `Ledger` and ge
 in one `Place` after another until it has exactly one `Fate`. A reply whose fate is there as soon as it is written is
 entered together with that, and needs no receipt. The books balance at every moment::
 
-    emitted == delivered + stored + discarded + refused + pending
+    emitted + adopted == delivered + stored + discarded + refused + pending
 
 `DELIVERED` means that the write of the bytes returned and no disconnect had been seen. It does not mean that
 the client read them: no protocol revision acknowledges a notification.
@@ -37,7 +37,7 @@ class Fate(msgspec.Struct, frozen=True):
 
     Attributes:
         verdict: What became of the message.
-        reason: Why it was discarded or refused; None for a message that was delivered or stored.
+        reason: Why it was discarded or refused; None for any other message.
     """
 
     verdict: Verdict
@@ -66,6 +66,8 @@ class Place(IdentityEnum):
     """On its way to its stream, in some actor's mailbox."""
     HELD = "held"
     """Kept by its session until a stream opens that may carry it."""
+    KEPT = "kept"
+    """Likewise, and where another process finds it that goes on with the session, should this one end."""
     OUTBOX = "outbox"
     """In the outbox of its stream."""
     WRITING = "writing"
@@ -98,13 +100,23 @@ class Drafts:
 
 
 class Ledger:
-    """The books of one bus: how many messages were made, and what became of them."""
+    """The books of one bus: how many messages were made or taken over, and what became of them."""
 
-    __slots__ = ("delivered", "discarded", "drafts", "emitted", "pending", "refused", "stored")
+    __slots__ = (
+        "adopted",
+        "delivered",
+        "discarded",
+        "drafts",
+        "emitted",
+        "pending",
+        "refused",
+        "stored",
+    )
 
     def __init__(self) -> None:
         self.drafts = Drafts(self)
         self.emitted = 0
+        self.adopted = 0
         self.delivered = 0
         self.discarded = dict.fromkeys(Reason, 0)
         self.refused = 0
@@ -114,6 +126,12 @@ class Ledger:
     def enter(self, method: str) -> "Receipt":
         """Enter a new message in the books and return its receipt."""
         self.emitted += 1
+        self.pending[_MAILBOX] += 1
+        return Receipt(method, self)
+
+    def adopt(self, method: str) -> "Receipt":
+        """Enter a message that another process has made, and return its receipt here."""
+        self.adopted += 1
         self.pending[_MAILBOX] += 1
         return Receipt(method, self)
 
@@ -144,7 +162,7 @@ class Ledger:
     def balance(self) -> int:
         """Return what is missing from the books, in messages: zero, always."""
         settled = self.delivered + self.stored + sum(self.discarded.values()) + self.refused
-        return self.emitted - settled - sum(self.pending.values())
+        return self.emitted + self.adopted - settled - sum(self.pending.values())
 
 
 class Receipt(msgspec.Struct, eq=False, gc=False):

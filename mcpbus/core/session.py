@@ -7,7 +7,7 @@ its client has gone, in any of the ways in which that can happen.
 
 import enum
 import secrets
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -18,9 +18,11 @@ from mcpbus.core import notification
 from mcpbus.core.admission import InFlight
 from mcpbus.core.event_log import ResumableStreams
 from mcpbus.core.notification import OutboundNotification, Params
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Withdraw, answered_within, make_ask
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.services import Services
+from mcpbus.core.stash import StashStore
 from mcpbus.core.stream import Stream
 from mcpbus.core.topics import weigh_uri
 from mcpbus.features.asking.errors import cannot_ask
@@ -92,14 +94,48 @@ class Close(msgspec.Struct, frozen=True):
     why: str | None
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """Messages that are held for the client are in the store now, by these names."""
+
+    names: Collection[str]
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """No message that is held for the client is in the store any more, so that all may be sent."""
+
+
+class Restore(msgspec.Struct, frozen=True):
+    """Hold a message that another process has held.
+
+    Attributes:
+        message: The message.
+        name: Its name in the store.
+        seconds: For how many seconds; 0 or less if that is over.
+    """
+
+    message: OutboundMessage
+    name: str
+    seconds: float
+
+
 class Directory(Protocol):
     """Where sessions are entered."""
 
     def ready(self, session: "Session", /) -> None:
         """Note that a session's client sent initialized."""
 
+    def stash_store(self, session: "Session", /) -> "SessionStash | None":
+        """Return where what is held for a session's client is kept as well; None if nobody could go on with it."""
+
     def forget(self, session: "Session", /) -> None:
         """Take out a session that has ended."""
+
+
+class SessionStash(StashStore, Protocol):
+    """Where another process finds what is held for one session, should this one end. The session hears `Stored` of it."""
+
+    def take(self, names: Collection[str], /) -> None:
+        """Keep some no longer, since they are about to be sent; the session is told `Taken` once that is so."""
 
 
 class LogThreshold:

@@ -20,8 +20,12 @@ from mcpbus.core.session import (
     Initialized,
     OpenGet,
     Registered,
+    Restore,
     Session,
+    SessionStash,
     Stage,
+    Stored,
+    Taken,
     Unsubscribed,
 )
 from mcpbus.core.signals import (
@@ -85,8 +89,12 @@ class SessionActor:
         self._limits = limits
         self._get: Stream | None = None
         self._older: Stream | None = None  # has not returned yet what it had, when a newer one took its place
-        self._newer: Outbox | None = None  # what was said since then
+        self._newer: Outbox | None = (
+            None  # what was said since then, or while what is held is taken out of the store
+        )
         self._dropped = False
+        self._store: SessionStash | None = None
+        self._taking = False
         self._shared = shared
         self._timed = timed
         self._opened = session.last_active
@@ -218,8 +226,21 @@ class SessionActor:
             old.address.tell(Supersede())
             if self._older is None:  # otherwise nothing was sent to that one yet
                 self._older = old
-                self._newer = Outbox(self._limits.outbox_items, self._limits.outbox_bytes)
+                self._collect()
         self._flush()
+
+    def _collect(self) -> None:
+        """Have what is said from now on wait for what was said before."""
+        if self._newer is None:
+            self._newer = Outbox(self._limits.outbox_items, self._limits.outbox_bytes)
+
+    def _release(self) -> list[OutboundMessage]:
+        """Return what was said meanwhile, to be sent after what was waited for."""
+        newer = [] if self._newer is None else self._newer.remove()
+        self._newer = None
+        if self._taking or self._older is not None:
+            self._collect()
+        return newer
 
     def _end_get(self, _message: EndGet) -> None:
         if self._get is not None:
@@ -232,9 +253,9 @@ class SessionActor:
             self._dropped = True
             self._session.last_active = trio.current_time()
         newer: list[OutboundMessage] = []
-        if self._newer is not None and self._older is message.stream:
-            newer = self._newer.remove()
-            self._older = self._newer = None
+        if self._older is message.stream:
+            self._older = None
+            newer = self._release()
         # What was lost is older than what waited, and that than what was said since.
         for lost in message.lost:
             if lost.kind in CHANGES:
@@ -310,13 +331,33 @@ class SessionActor:
             stream.send(message)
 
     def _hold(self, message: OutboundMessage) -> None:
-        if self._stash is None:
-            limits, account = self._limits, self._session.account
-            self._stash = Stash(limits.held_items, limits.outbox_bytes, limits.held_timeout, account)
-        full = self._stash.put(message, trio.current_time())
+        full = self._open_stash().put(message, trio.current_time())
         if full is not None:
             self._note(full, "what was held for a stream that is not open was discarded")
         self._await_expiry()
+
+    def _open_stash(self) -> Stash:
+        if self._stash is None:
+            limits, account = self._limits, self._session.account
+            self._store = self._directory.stash_store(self._session)
+            self._stash = Stash(
+                limits.held_items, limits.outbox_bytes, limits.held_timeout, account, self._store
+            )
+        return self._stash
+
+    def _restore(self, message: Restore) -> None:
+        self._open_stash().restore(message.message, message.name, trio.current_time() + message.seconds)
+        self._await_expiry()
+
+    def _stored(self, message: Stored) -> None:
+        if self._stash is not None:
+            self._stash.note_stored(message.names)
+
+    def _taken(self, _message: Taken) -> None:
+        self._taking = False
+        held = [] if self._stash is None else self._stash.take()
+        for message in [*held, *self._release()]:
+            self._send(message)
 
     def _await_expiry(self) -> None:
         if not self._expiring and self._stash is not None and self._stash.deadline is not None:
@@ -332,8 +373,14 @@ class SessionActor:
         self._await_expiry()
 
     def _flush(self) -> None:
-        """Send what is held, where its stream is there now."""
-        if self._stash:
+        """Send what is held, where its stream is there now; what is in the store leaves that before."""
+        if not self._stash or self._taking or (self._get or self._shared) is None:
+            return
+        if self._store is not None and self._stash.stored:
+            self._taking = True
+            self._collect()
+            self._store.take(self._stash.stored)
+        else:
             for message in self._stash.take():
                 self._send(message)
 
@@ -353,6 +400,9 @@ class SessionActor:
         Close: _close,
         ExpireIn: _expire_in,
         Stopped: _shared_stopped,
+        Stored: _stored,
+        Taken: _taken,
+        Restore: _restore,
         Registered: _registered,
         _Tick: _tick,
         _EndSilence: _end_silence,

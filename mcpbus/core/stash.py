@@ -1,12 +1,42 @@
 """What a session keeps for a stream that is not open: bounded, collapsed, and for a limited time."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol
+
+import msgspec
 
 from mcpbus.core.budget import Account
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import Place
-from mcpbus.protocol.routes import Reason
+from mcpbus.protocol.routes import Kind, Reason
+
+_MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM})
+"""What another process can say as well. Changes it tells anew; a question is of use only where somebody waits for its answer."""
+
+
+class StashStore(Protocol):
+    """Where another process finds what is held, should this one end."""
+
+    def hold(self, message: OutboundMessage, seconds: float, /) -> str:
+        """Keep a message for so many seconds, as soon as that can be, and return by which name."""
+
+    def forget(self, names: Collection[str], /) -> None:
+        """Keep some no longer, as soon as that can be."""
+
+
+class _Held(msgspec.Struct, gc=False):
+    """A message that is held.
+
+    Attributes:
+        deadline: Until when.
+        message: The message.
+        name: Its name in the store; None if it is not there.
+    """
+
+    deadline: float
+    message: OutboundMessage
+    name: str | None
 
 
 class Stash:
@@ -20,17 +50,26 @@ class Stash:
         max_bytes: How many bytes of them.
         timeout: For how many seconds each is kept.
         account: Where they are counted.
+        store: Where they are kept as well; None if nobody could go on with them.
     """
 
-    __slots__ = ("_account", "_bytes", "_limit", "_max_bytes", "_queue", "_timeout")
+    __slots__ = ("_account", "_bytes", "_limit", "_max_bytes", "_queue", "_store", "_timeout")
 
-    def __init__(self, limit: int, max_bytes: int, timeout: float, account: Account) -> None:
+    def __init__(
+        self,
+        limit: int,
+        max_bytes: int,
+        timeout: float,
+        account: Account,
+        store: StashStore | None = None,
+    ) -> None:
         self._limit = limit
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._account = account
+        self._store = store
         self._bytes = 0
-        self._queue: deque[tuple[float, OutboundMessage]] = deque()
+        self._queue: deque[_Held] = deque()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -38,7 +77,12 @@ class Stash:
     @property
     def deadline(self) -> float | None:
         """When the oldest message expires, in the caller's time; None if there is none."""
-        return self._queue[0][0] if self._queue else None
+        return self._queue[0].deadline if self._queue else None
+
+    @property
+    def stored(self) -> Sequence[str]:
+        """The names by which messages are in the store, or will be."""
+        return [held.name for held in self._queue if held.name is not None]
 
     def put(self, message: OutboundMessage, now: float) -> str | None:
         """Keep a message, if it fits.
@@ -59,39 +103,63 @@ class Stash:
         while (crowd := len(self._queue) >= self._limit) or self._bytes + size > self._max_bytes:
             full = "held_items" if crowd else "outbox_bytes"
             self._pop().discard(Reason.OVERFLOW)
-        message.receipt.move(Place.HELD)
-        self._queue.append((now + self._timeout, message))
-        self._bytes += size
-        self._account.hold(size)
+        name = None
+        if self._store is not None and message.kind in _MOVABLE:
+            name = self._store.hold(message, self._timeout)
+        self._append(_Held(now + self._timeout, message, name), Place.HELD)
         return full
 
+    def restore(self, message: OutboundMessage, name: str, deadline: float) -> None:
+        """Keep a message that another process has kept, and that is in the store; it is newer than what is here."""
+        self._append(_Held(deadline, message, name), Place.KEPT)
+
+    def _append(self, held: _Held, place: Place) -> None:
+        size = _size(held.message)
+        held.message.receipt.move(place)
+        self._queue.append(held)
+        self._bytes += size
+        self._account.hold(size)
+
     def take(self) -> list[OutboundMessage]:
-        """Take everything, in order, to be sent."""
-        taken = [message for _, message in self._queue]
+        """Take everything, in order, to be sent. Nothing of it may be in the store any more."""
+        taken = [held.message for held in self._queue]
         self._queue.clear()
         self._give_back(self._bytes)
         return taken
 
+    def note_stored(self, names: Collection[str]) -> None:
+        """Note that messages are in the store now."""
+        for held in self._queue:
+            if held.name in names:
+                held.message.receipt.move(Place.KEPT)
+
     def expire(self, now: float) -> bool:
         """Discard what has been kept for too long, and return whether there was any."""
         expired = False
-        while self._queue and self._queue[0][0] <= now:
+        while self._queue and self._queue[0].deadline <= now:
             self._pop().discard(Reason.EXPIRED)
             expired = True
         return expired
 
     def discard(self, reason: Reason, unwanted: Callable[[OutboundMessage], bool] = lambda _: True) -> None:
         """Discard what is `unwanted`; everything, unless told otherwise."""
-        gone = [message for _, message in self._queue if unwanted(message)]
-        self._queue = deque(entry for entry in self._queue if not unwanted(entry[1]))
-        for message in gone:
-            self._give_back(_size(message))
-            message.discard(reason)  # whoever asked may discard more
+        gone = [held for held in self._queue if unwanted(held.message)]
+        self._queue = deque(held for held in self._queue if not unwanted(held.message))
+        self._remove(gone)
+        for held in gone:
+            held.message.discard(reason)  # whoever asked may discard more
 
     def _pop(self) -> OutboundMessage:
-        oldest = self._queue.popleft()[1]
-        self._give_back(_size(oldest))
-        return oldest
+        oldest = self._queue.popleft()
+        self._remove([oldest])
+        return oldest.message
+
+    def _remove(self, gone: Sequence[_Held]) -> None:
+        """Give back what messages took that are out of the queue, here and in the store."""
+        self._give_back(sum(_size(held.message) for held in gone))
+        names = [held.name for held in gone if held.name is not None]
+        if names and self._store is not None:
+            self._store.forget(names)
 
     def _give_back(self, size: int) -> None:
         self._bytes -= size

@@ -15,7 +15,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         sessions: Legacy sessions that are open.
         requests: Requests in flight, listens included.
         listens: Those that are listens.
-        emitted: Messages made for clients so far; equals all that follow together.
+        emitted: Messages made for clients so far; with those adopted it equals all that follow together.
+        adopted: Those of sessions that were taken over from another process, where they were made.
         delivered: Those whose write returned.
         stored: Those kept in the log of a stream that its client lost.
         discarded: Those discarded, by reason.
@@ -31,6 +32,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     listens: int
     emitted: int
+    adopted: int
     delivered: int
     stored: int
     discarded: Mapping[Reason, int]

@@ -1,13 +1,13 @@
 """Several buses in one process that serve as one, with links in memory."""
 
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import attrs
 import trio
 import trio.testing
 
-from mcpbus.cluster.directory import Accept, Cluster, FencedError, Kept, Ownership
+from mcpbus.cluster.directory import Accept, Cluster, FencedError, Held, Kept, Ownership
 from mcpbus.cluster.orphans import Orphans
 
 
@@ -49,8 +49,8 @@ class MemoryDirectory:
     async def update(self, ownership: Ownership, record: bytes) -> None:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
-        self._check(ownership)
-        self._kept[ownership.name] = Kept(ownership, record)
+        kept = self._check(ownership)
+        self._kept[ownership.name] = attrs.evolve(kept, record=record)
 
     async def remove(self, ownership: Ownership) -> None:
         """See `Directory`."""
@@ -59,15 +59,42 @@ class MemoryDirectory:
             self._check(ownership)
             del self._kept[ownership.name]
 
-    def _check(self, ownership: Ownership) -> None:
+    async def hold(self, ownership: Ownership, held: Mapping[str, Held], gone: Collection[str]) -> None:
+        """See `Directory`."""
+        await trio.lowlevel.checkpoint()
+        kept, now = self._check(ownership), trio.current_time()
+        due = {name: attrs.evolve(each, seconds=now + each.seconds) for name, each in held.items()}
+        self._hold(kept, {**kept.held, **due}, gone)
+
+    async def take(self, ownership: Ownership, names: Collection[str]) -> None:
+        """See `Directory`."""
+        await trio.lowlevel.checkpoint()
+        kept = self._check(ownership)
+        self._hold(kept, kept.held, names)
+
+    def _hold(self, kept: Kept, held: Mapping[str, Held], gone: Collection[str]) -> None:
+        left = {name: each for name, each in held.items() if name not in gone}
+        self._kept[kept.ownership.name] = attrs.evolve(kept, held=left)
+
+    def _check(self, ownership: Ownership) -> Kept:
         kept = self._kept.get(ownership.name)
         if kept is None or kept.ownership != ownership:
             raise FencedError
+        return kept
 
     async def look(self, name: str) -> Kept | None:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
-        return self._kept.get(name)
+        return self._told(self._kept.get(name))
+
+    @staticmethod
+    def _told(kept: Kept | None) -> Kept | None:
+        """Return what is told of a session: for how long messages are of use, and not, as it is kept here, until when."""
+        if kept is None:
+            return None
+        now = trio.current_time()
+        left = {name: attrs.evolve(each, seconds=each.seconds - now) for name, each in kept.held.items()}
+        return attrs.evolve(kept, held=left)
 
     async def claim(self, name: str, ended: str, home: str) -> Kept | None:
         """See `Directory`."""
@@ -76,7 +103,7 @@ class MemoryDirectory:
         if kept is not None and kept.ownership.home == ended != home and ended not in self._living:
             claimed = Ownership(name, home, kept.ownership.epoch + 1)
             kept = self._kept[name] = attrs.evolve(kept, ownership=claimed)
-        return kept
+        return self._told(kept)
 
     async def use_round(self, name: str, user: str, seconds: float) -> bool:
         """See `Directory`."""

@@ -29,7 +29,7 @@ FATES = [
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["enter", "record", "move", "settle", "move all", "settle all"]),
+            st.sampled_from(["enter", "adopt", "record", "move", "settle", "move all", "settle all"]),
             st.integers(0, 9),
             st.sampled_from(list(Place)),
             st.sampled_from(FATES),
@@ -41,8 +41,8 @@ def test_the_books_balance_after_every_step(program):
     ledger, receipts, recorded = Ledger(), [], []
     for verb, index, place, fate in program:
         pending = [receipt for receipt in receipts if receipt.fate is None]
-        if verb == "enter":
-            receipts.append(ledger.enter("m"))
+        if verb in {"enter", "adopt"}:
+            receipts.append(getattr(ledger, verb)("m"))
         elif verb == "record":
             ledger.record(fate)
             recorded.append(fate)
@@ -56,7 +56,7 @@ def test_the_books_balance_after_every_step(program):
             pending[index % len(pending)].settle(fate)
         fates = recorded + [receipt.fate for receipt in receipts]
         assert ledger.balance() == 0
-        assert ledger.emitted == len(fates)
+        assert ledger.emitted + ledger.adopted == len(fates)
         assert ledger.delivered == fates.count(DELIVERED)
         assert ledger.stored == fates.count(STORED)
         assert ledger.refused == sum(each is not None and each.verdict is Verdict.REFUSED for each in fates)

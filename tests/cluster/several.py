@@ -47,6 +47,7 @@ async def kill(bus, directory):
     bus.records = bus.tell_elsewhere = None
     directory._living.pop(bus.node.home)
     bus.node._cluster = MemoryDirectory().cluster()
+    bus.node.records._entries.clear()
     for links in [*bus.node._links.values()]:
         for link in links:
             link.close()

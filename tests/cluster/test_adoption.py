@@ -275,16 +275,17 @@ async def test_where_sessions_cannot_be_kept_none_begins_and_those_there_are_go_
 
 async def test_what_a_client_asked_for_is_kept_when_it_is_answered(autojump_clock, monkeypatch):
     directory, done = MemoryDirectory(), []
-    update = directory.update
 
-    async def slowly(ownership, record):
-        await trio.sleep(0.5)
-        await update(ownership, record)
-        done.append(trio.current_time())
+    def slowly(write):
+        async def written(ownership, record):
+            await trio.sleep(0.5)
+            await write(ownership, record)
+            done.append(trio.current_time())
 
-    monkeypatch.setattr(directory, "create", slowly)
-    monkeypatch.setattr(directory, "update", slowly)
-    monkeypatch.setattr(directory, "_check", lambda _: None)
+        return written
+
+    monkeypatch.setattr(directory, "create", slowly(directory.create))
+    monkeypatch.setattr(directory, "update", slowly(directory.update))
     async with open_buses(make, directory=directory) as (_, probes):
         session = await probes[0].initialize(initialized=False)
         assert done == [0.5]

@@ -1,9 +1,11 @@
 """Processes of one machine that find each other in a folder."""
 
+import time
+
 import pytest
 import trio
 
-from mcpbus.cluster.directory import FencedError, Kept, Ownership
+from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
 from mcpbus.cluster.socket_folder import SocketFolder
 from mcpbus.testing import MemoryDirectory
 
@@ -80,6 +82,25 @@ async def test_a_round_that_nobody_can_bring_back_is_forgotten(folder, tmp_path)
     assert await folder.use_round("other", "1", 60)
     assert sorted(place.name for place in (tmp_path / "rounds").iterdir()) == ["new", "other"]
     assert await folder.homes() == []
+
+
+async def test_what_is_held_for_a_client_goes_with_its_session(directory, monkeypatch, autojump_clock):
+    await directory.create(ONE, b"it")
+    monkeypatch.setattr(time, "monotonic", trio.current_time)
+    await directory.hold(ONE, {"1": Held(b"a", 60), "2": Held(b"b", 60)}, ())
+    await trio.sleep(10)
+    await directory.hold(ONE, {"3": Held(b"c", 60)}, ("2", "7"))
+    await directory.update(ONE, b"new")
+    claimed = await directory.claim("s", "one", "two")
+    assert claimed == await directory.look("s")
+    assert {name: each.data for name, each in claimed.held.items()} == {"1": b"a", "3": b"c"}
+    assert [each.seconds for each in claimed.held.values()] == pytest.approx([50, 60], abs=0.1)
+    for late in (directory.hold(ONE, {"4": Held(b"d", 60)}, ()), directory.take(ONE, ("1",))):
+        with pytest.raises(FencedError):
+            await late
+    for _ in range(2):
+        await directory.take(claimed.ownership, ("1",))
+        assert [*(await directory.look("s")).held] == ["3"]
 
 
 async def test_what_an_ended_process_had_is_forgotten_in_time(directory, autojump_clock):

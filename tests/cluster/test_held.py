@@ -1,0 +1,173 @@
+"""What is held for a client until its GET stream opens: another process sends it if the one that made it ends, and none does twice."""
+
+import pytest
+import trio
+from several import at, kill, open_buses, quiet
+from test_adoption import only
+from test_forwarding import make
+
+from mcpbus import Limits
+from mcpbus.core.receipt import Fate, Place
+from mcpbus.protocol.routes import Reason
+from mcpbus.testing import MemoryDirectory
+
+SAID = "notifications/said"
+
+
+def say(bus, *numbers):
+    return [only(bus).notify(SAID, {"number": number}) for number in numbers]
+
+
+def said(stream):
+    """The numbers that a client was told."""
+    return [message["params"]["number"] for message in stream.messages if message["method"] == SAID]
+
+
+def held(directory):
+    """How much is kept for all clients."""
+    return sum(len(kept.held) for kept in directory._kept.values())
+
+
+async def test_what_an_ended_process_held_is_sent_by_the_next_one(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        receipts = say(buses[0], 1, 2)
+        assert [receipt.place for receipt in receipts] == [Place.HELD] * 2
+        await quiet(buses)
+        assert [receipt.place for receipt in receipts] == [Place.KEPT] * 2
+        await kill(buses[0], directory)
+        assert (await at(session, probes[1]).request("ping").ended()).status == 200
+        assert buses[1].ledger.pending[Place.KEPT] == buses[1].ledger.adopted == 2
+        say(buses[1], 3)
+        await quiet(buses)
+        await kill(buses[1], directory)
+        stream = await at(session, probes[2]).get().begun()
+        await quiet(buses)
+        assert said(stream) == [1, 2, 3]
+        assert (held(directory), buses[2].ledger.adopted) == (0, 3)
+
+
+async def test_what_was_sent_is_not_sent_again(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        receipts = say(buses[0], 1)
+        await quiet(buses)
+        first = await session.get().begun()
+        await quiet(buses)
+        assert (said(first), str(receipts[0].fate), held(directory)) == ([1], "delivered", 0)
+        say(buses[0], 2)
+        await kill(buses[0], directory)
+        stream = await at(session, probes[1]).get().begun()
+        await quiet(buses)
+        assert (said(first), said(stream)) == ([1, 2], [])
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["not done", "done"])
+async def test_it_leaves_the_directory_before_it_is_sent(done, autojump_clock, monkeypatch):
+    directory, take = MemoryDirectory(), MemoryDirectory.take
+
+    async def fail(ownership, names):
+        if done:
+            await take(directory, ownership, names)
+        raise OSError("the connection was lost")
+
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        say(buses[0], 1)
+        await quiet(buses)
+        monkeypatch.setattr(directory, "take", fail)
+        stream = await session.get().begun()
+        say(buses[0], 2)
+        await trio.sleep(5)
+        assert said(stream) == []
+        monkeypatch.undo()
+        await trio.sleep(1)
+        assert (said(stream), held(directory)) == ([1, 2], 0)
+
+
+async def test_also_where_it_was_not_said_that_it_is_there(autojump_clock, monkeypatch):
+    directory, hold = MemoryDirectory(), MemoryDirectory.hold
+
+    async def fail(ownership, *written):
+        await hold(directory, ownership, *written)
+        raise OSError("the connection was lost")
+
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        monkeypatch.setattr(directory, "hold", fail)
+        (receipt,) = say(buses[0], 1)
+        await quiet(buses)
+        assert (receipt.place, held(directory)) == (Place.HELD, 1)
+        monkeypatch.undo()
+        stream = await session.get().begun()
+        await trio.sleep(2)
+        assert (said(stream), held(directory)) == ([1], 0)
+
+
+async def test_where_the_directory_is_away_it_is_held_here(autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+
+    async def fail(*_):
+        raise OSError("away")
+
+    async with open_buses(make, directory=directory) as (buses, probes):
+        await probes[0].initialize()
+        monkeypatch.setattr(directory, "hold", fail)
+        receipts = say(buses[0], 1, 2)
+        await trio.sleep(5)
+        assert {receipt.place for receipt in receipts} == {Place.HELD}
+        monkeypatch.undo()
+        await trio.sleep(2)
+        assert {receipt.place for receipt in receipts} == {Place.KEPT}
+
+
+async def test_no_more_is_kept_than_is_held(autojump_clock):
+    directory = MemoryDirectory()
+    limits = Limits(held_items=2, held_timeout=60)
+    async with open_buses(make, directory=directory, limits=limits) as (buses, probes):
+        await probes[0].initialize()
+        receipts = say(buses[0], 1, 2)
+        await quiet(buses)
+        receipts += say(buses[0], 3)
+        buses[0].tools_changed()  # which the next owner tells in any case
+        await quiet(buses)
+        assert {receipt.fate for receipt in receipts[:2]} == {Fate.discarded(Reason.OVERFLOW)}
+        assert held(directory) == 1
+        await trio.sleep(61)
+        assert (receipts[2].fate, held(directory)) == (Fate.discarded(Reason.EXPIRED), 0)
+
+
+async def test_what_nobody_came_for_in_time_is_discarded_and_that_is_told(autojump_clock):
+    directory = MemoryDirectory()
+    limits = Limits(held_timeout=60)
+    async with open_buses(make, directory=directory, limits=limits) as (buses, probes):
+        session = await probes[0].initialize()
+        say(buses[0], 1)
+        await trio.sleep(30)
+        say(buses[0], 2)
+        await quiet(buses)
+        await kill(buses[0], directory)
+        await trio.sleep(31)
+        stream = await at(session, probes[1]).get().begun()
+        await quiet(buses)
+        assert said(stream) == [2]
+        assert buses[1].statistics().discarded == {Reason.EXPIRED: 1}
+        assert held(directory) == 0
+
+
+async def test_what_is_held_still_has_its_own_time(autojump_clock):
+    directory = MemoryDirectory()
+    limits = Limits(held_timeout=60)
+    async with open_buses(make, directory=directory, limits=limits) as (buses, probes):
+        session = await probes[0].initialize()
+        say(buses[0], 1)
+        await trio.sleep(30)
+        await kill(buses[0], directory)
+        assert (await at(session, probes[1]).request("ping").ended()).status == 200
+        await quiet(buses)
+        await trio.sleep(29)
+        assert held(directory) == 1
+        await trio.sleep(2)
+        assert held(directory) == 0

@@ -22,7 +22,7 @@ def _names(scopes: Iterable[str]) -> frozenset[str]:
     return frozenset(scopes.split() if isinstance(scopes, str) else scopes)
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)  # what is counted to somebody is looked up by it, for each of their requests
 class Principal:
     """Somebody for whom an issuer vouches, and the program that acts for them.
 

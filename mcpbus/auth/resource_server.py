@@ -42,6 +42,7 @@ class ResourceServer:
     Attributes:
         resource: The same, in its canonical form.
         verifier: The same.
+        local: Whether its tokens are for development only, on this machine alone.
         metadata: What clients find out about the server, who look for whoever issues tokens for it.
         metadata_url: Where they find it.
         clock: Tells the time, in seconds since the epoch.
@@ -62,9 +63,10 @@ class ResourceServer:
     ) -> None:
         self.resource = canonical(resource)
         self.verifier = verifier
+        self.local = verifier.local
         self.clock: Callable[[], float] = time.time
         parts = urlsplit(self.resource)
-        if verifier.local and not is_loopback_host(parts.hostname or ""):
+        if self.local and not is_loopback_host(parts.hostname or ""):
             raise ValueError(
                 f"{type(verifier).__name__} is for development, on this machine alone: {resource} is elsewhere"
             )
@@ -94,18 +96,13 @@ class ResourceServer:
         return {name: value for name, value in said.items() if value is not None}
 
     @property
-    def local(self) -> bool:
-        """See `Authorizer`."""
-        return self.verifier.local
-
-    @property
     def document(self) -> bytes:
         """See `Authorizer`."""
         return msgspec.json.encode(self.metadata)
 
     def recall(self, head: Head, peer: Peer) -> Principal | Answer | None:
         """See `Authorizer`."""
-        if self.verifier.local and peer.address is not None and not peer.address.is_loopback:
+        if self.local and peer.address is not None and not peer.address.is_loopback:
             return _refuse(403, "the tokens of this server are for development, on its own machine alone")
         raw = head.headers.raw(b"authorization")
         if raw is None:
@@ -140,9 +137,11 @@ class ResourceServer:
 
     def missing(self, principal: Any, scopes: Collection[str] = ()) -> Sequence[str]:
         """See `Authorizer`."""
-        needed = tuple(dict.fromkeys((*self._needed, *scopes))) if scopes else self._needed
         # In process anything may be a principal, and then nothing is allowed to it.
         granted: frozenset[str] = getattr(principal, "scopes", _NOTHING)
+        if not scopes and granted.issuperset(self._needed):
+            return ()
+        needed = tuple(dict.fromkeys((*self._needed, *scopes)))
         return needed if self._scopes.missing(needed, granted) else ()
 
     def step_up(self, scopes: Sequence[str]) -> Answer:

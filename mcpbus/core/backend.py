@@ -1,6 +1,6 @@
 """Where answers come from: a `Backend`. The features of a `mcpbus.Server` are one."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
@@ -79,7 +79,7 @@ class Backend(Protocol):
 
     def needed_scopes(
         self, request: Request, routing: Routing, session: Session | None, principal: object, /
-    ) -> Iterable[str]:
+    ) -> Collection[str]:
         """The scopes that a request needs its sender's token to allow, besides what every one needs; see `auth`.
 
         What is malformed, or names nothing that this principal sees, needs none, and is refused later. The session is that of a

@@ -1,7 +1,7 @@
 """The features of a server as a backend: what its author registered answers, by the table of methods."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Final
@@ -123,7 +123,7 @@ class FeaturesBackend:
 
     def needed_scopes(
         self, request: Request, routing: Routing, session: Session | None, principal: object
-    ) -> Iterable[str]:
+    ) -> Collection[str]:
         """See `Backend.needed_scopes`."""
         features = self._features if session is None else session.features
         return needed_scopes(features, request, routing, principal)

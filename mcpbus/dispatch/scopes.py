@@ -1,6 +1,6 @@
 """What a request needs the token of its sender to allow, as far as that depends on what it asks for."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from mcpbus.features.catalogue import Features
@@ -14,7 +14,7 @@ from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.meta import Routing
 
 
-def needed_scopes(features: Features, request: Request, routing: Routing, principal: Any) -> Iterable[str]:
+def needed_scopes(features: Features, request: Request, routing: Routing, principal: Any) -> Collection[str]:
     """Return the scopes that a request needs, each once; what is malformed or names nothing needs none, and is refused later.
 
     Args:

@@ -4,7 +4,7 @@ A shell hands in one `HttpRequest` at a time. While a handler runs, its client's
 form of the answer is chosen when its first bytes are due.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
@@ -37,7 +37,7 @@ from mcpbus.protocol.http.validation import Exchange, health
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.authorizing import Asked, authorize, lacking, refuse_lacking
+from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
 from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
@@ -281,15 +281,20 @@ class Endpoint:
 
     def _lacking(self, principal: Any, decision: Decision | None = None) -> Answer | None:
         """Return why somebody may not do what they ask for, if their token has to allow more; a batch is refused as a whole."""
-        if self._auth is None:
+        auth = self._auth
+        if auth is None:
             return None
-        requests: Sequence[Asked] = ()
+        scopes: Collection[str] = ()
         if isinstance(decision, Serve):
-            requests = ((decision.request, decision.routing, decision.session),)
+            scopes = self._backend.needed_scopes(
+                decision.request, decision.routing, decision.session, principal
+            )
         elif isinstance(decision, Batch):
             served = [member for member in decision.members if isinstance(member, Serve)]
             requests = [(member.request, member.routing, member.session) for member in served]
-        return refuse_lacking(self._backend, lacking(self._backend, principal, requests))
+            return refuse_lacking(self._backend, lacking(self._backend, principal, requests))
+        missing = auth.missing(principal, scopes)
+        return auth.step_up(missing) if missing else None
 
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
         refused = self._lacking(principal)

@@ -7,6 +7,8 @@ version of llhttp which is more lenient fails here or changes nothing.
 from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpbus.serving.http1.head import (
     CHUNKED,
@@ -279,6 +281,17 @@ APART = [
 ]
 
 
+def outcome(read):
+    try:
+        head = read()
+    except RequestError as error:
+        return error.status, error.text
+    judged = head.judged
+    fields = {name: judged.headers.raw(name.encode()) for name in judged.headers}
+    said = judged.verb, judged.path, judged.query, fields, judged.headers.accepted
+    return said, head.length, head.raw, head.modern, head.keeps, head.expects, head.leaves
+
+
 @pytest.mark.parametrize("fields", APART, ids=lambda fields: repr(fields[:2])[:60])
 @pytest.mark.parametrize("at", [0, 1, 3])
 @pytest.mark.parametrize("line", [b"POST /mcp?a=b HTTP/1.1", b"GET /mcp HTTP/1.1", b"PRI * HTTP/2.0"])
@@ -290,18 +303,59 @@ def test_a_head_is_read_as_it_would_be_anew_whatever_was_read_before(fields, at,
         with suppress(RequestError):
             heads.read(b"".join(line + b"\r\n" for line in known) + b"\r\n")
 
-    def outcome(read):
-        try:
-            head = read()
-        except RequestError as error:
-            return error.status, error.text
-        judged = head.judged
-        fields = {name: judged.headers.raw(name.encode()) for name in judged.headers}
-        said = judged.verb, judged.path, judged.query, fields, judged.headers.accepted
-        return said, head.length, head.raw, head.modern, head.keeps, head.expects, head.leaves
-
     anew = outcome(lambda: read_head(data, 8192))
     assert [outcome(lambda: heads.read(data)) for _ in range(2)] == [anew, anew]
+
+
+NAMES = (
+    *(b"Host", b"Accept", b"Content-Length", b"Content-Type", b"Transfer-Encoding", b"Connection", b"Origin"),
+    *(
+        b"Mcp-Method",
+        b"Mcp-Protocol-Version",
+        b"X-Request-Id",
+        b"Via",
+        b"Cookie",
+        b"Content-Lengths",
+        b"Hos",
+        b"X Y",
+        b"",
+    ),
+)
+VALUES = (
+    b"",
+    b"a",
+    b" a ",
+    b"\t5",
+    b"5",
+    b"05 ",
+    b"chunked",
+    b"close",
+    b"a: b",
+    b"\xe4",
+    b"a\x00",
+    b"a\rb",
+    b"a\nb",
+    b"a\r\n b",
+)
+LINES = st.builds(
+    lambda name, change, colon, value: change(name) + colon + value,
+    st.sampled_from(NAMES),
+    st.sampled_from([bytes, bytes.lower, bytes.upper, bytes.swapcase]),
+    st.sampled_from([b":", b": ", b" :", b""]),
+    st.sampled_from(VALUES) | st.binary(max_size=6),
+)
+
+
+@given(st.lists(LINES, max_size=6), st.lists(LINES, max_size=6))
+def test_any_head_is_read_as_it_would_be_anew(earlier, lines):
+    heads = Heads(8192)
+    with suppress(RequestError):
+        heads.read(post(*earlier))
+    for host in (b"Host: a", None):
+        data = post(*lines, host=host)
+        if data.index(b"\r\n\r\n") == len(data) - 4:  # otherwise it is two
+            anew = outcome(lambda data=data: read_head(data, 8192))
+            assert [outcome(lambda data=data: heads.read(data)) for _ in range(2)] == [anew, anew]
 
 
 def test_what_differs_in_what_nobody_looks_at_is_read_once():

@@ -33,13 +33,20 @@ _LOOKED_AT: Final = JUDGED | {
     b"mcp-method",
     b"mcp-name",
 }
-_NAMES: Final = b"|".join(sorted(map(re.escape, _LOOKED_AT)))
+
+
+def _any_of(*names: bytes) -> bytes:
+    """Return a pattern for names in upper or lower case; most lines are told from them by their first letter."""
+    return b"|".join(b"[%b%b](?i:%b)" % (name[:1], name[:1].upper(), re.escape(name[1:])) for name in names)
+
+
+_LENGTH: Final = _any_of(b"content-length") + rb":[\t ]*+([0-9]{1,18})"
 # A line that says how long the body is, and any other that nobody looks at. What is not exactly so stays where it is.
 _APART: Final = re.compile(
-    rb"\r\n(?:(?i:content-length):[\t ]*+([0-9]{1,18})"
-    rb"|(?!(?i:" + _NAMES + rb"):)([!#$%&'*+.^_`|~0-9A-Za-z-]++):[\t ]*+([\t -~\x80-\xff]*+))(?=\r\n)"
+    rb"\r\n(?:" + _LENGTH + rb"|(?!(?:" + _any_of(*sorted(_LOOKED_AT)) + rb"):)"
+    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]++):[\t ]*+([\t -~\x80-\xff]*+))(?=\r\n)"
 )
-_PARTS: Final = 1 + _APART.groups
+_LENGTHS: Final = re.compile(rb"\r\n" + _LENGTH + rb"(?=\r\n)")
 
 
 class Heads:
@@ -76,18 +83,17 @@ class Heads:
         """Read a head by what is known of others that are like it; None if it is to be looked at as a whole."""
         if len(data) > self._short and (len(data) > self.longest or data.count(b"\n") > MOST_FIELDS + 2):
             return None
-        parts = _APART.split(data)
-        plain = b"".join(parts[::_PARTS])
+        plain = _APART.sub(b"", data)
         if len(plain) > LONGEST_REMEMBERED:
             return None
         try:
             known = self._recall_plain(plain)
         except RequestError:
             return None  # what is wrong with all of it may be something else
-        if len(parts) == 1:
+        if len(plain) == len(data):
             return known
         judged, length, framed = known.judged, known.length, False
-        lengths = [*filter(None, parts[1::_PARTS])]
+        lengths = _LENGTHS.findall(data)
         if lengths:
             length = int(lengths[0])
             framed = (
@@ -97,15 +103,14 @@ class Heads:
             framed or known.leaves
         ):  # its body is measured twice, or what looks like a request of HTTP/2 may be none
             return None
-        headers = judged.headers.plus(functools.partial(_rest, parts))
+        headers = judged.headers.plus(functools.partial(_others, data))
         head = Head(judged.verb, judged.path, headers, judged.query, judged.root)
         return RequestHead(head, length, data, known.modern, known.keeps, known.expects, plain=known)
 
 
-def _rest(parts: Sequence[bytes]) -> Sequence[tuple[bytes, bytes]]:
-    """Return the fields between what was cut: their names in lower case."""
-    groups = [parts[group::_PARTS] for group in range(1, _PARTS)]
+def _others(data: bytes) -> Sequence[tuple[bytes, bytes]]:
+    """Return the fields of a head that are not looked at before one is asked for: their names in lower case."""
     return [
         (name.lower(), value) if name else (b"content-length", length)
-        for length, name, value in zip(*groups, strict=True)
+        for length, name, value in _APART.findall(data)
     ]

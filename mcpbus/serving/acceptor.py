@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import trio
-from h2.exceptions import DenialOfServiceError, ProtocolError
 
 from mcpbus.core.containment import Contained, run_lasting
 from mcpbus.core.shares import NoRoomError, Shares
@@ -19,6 +18,7 @@ from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.http2.errors import Abuse, ConnectionFault
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
@@ -142,9 +142,9 @@ class Accepted:
             exc_info=failure if _logger.isEnabledFor(logging.DEBUG) else None,
         )
 
-    def blame(self, fault: ProtocolError) -> None:
+    def blame(self, fault: ConnectionFault) -> None:
         """Tell that its client has broken the connection."""
-        if isinstance(fault, DenialOfServiceError):
+        if isinstance(fault, Abuse):
             self._acceptor.counters.abusive += 1
             self._acceptor.complaints.warn("connection from %s was ended for abuse: %s", self._name, fault)
         else:

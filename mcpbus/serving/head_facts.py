@@ -1,6 +1,6 @@
 """What is known of all requests that have one head, for a server that hands them to an endpoint without ASGI."""
 
-from typing import Self
+from typing import Protocol, Self
 
 import attrs
 
@@ -34,3 +34,35 @@ class HeadFacts:
         """Ask an endpoint."""
         immediate = endpoint.is_immediate(head)
         return cls(endpoint, immediate, immediate and endpoint.clears(head), endpoint.cors_headers(head))
+
+
+class RememberedHead(Protocol):
+    """A request before its body, as it is remembered.
+
+    Attributes:
+        judged: What is judged of it.
+        facts: What the endpoint that served the last request with it said of them; None before that.
+    """
+
+    judged: Head
+    facts: HeadFacts | None
+
+    @property
+    def length(self) -> int | None:
+        """Of its body in bytes, if that is known."""
+
+    @property
+    def plain(self) -> Self | None:
+        """The same without what it alone says, such as credentials or the length of its body; None if that is all of it."""
+
+
+def learn_facts(endpoint: Endpoint, head: RememberedHead) -> HeadFacts:
+    """Learn of an endpoint, or of another head that is like this one, how it serves such requests, and remember it."""
+    plain = head.plain or head
+    facts = plain.facts
+    if facts is None or facts.endpoint is not endpoint:
+        facts = plain.facts = HeadFacts.of(endpoint, plain.judged)
+    if (head.length or 0) > endpoint.max_body_bytes:
+        facts = HeadFacts.of(endpoint, head.judged)
+    head.facts = facts
+    return facts

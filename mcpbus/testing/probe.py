@@ -5,7 +5,8 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal, TypeAlias
+from importlib import import_module
+from typing import Any, Literal, Protocol, TypeAlias
 
 import trio
 
@@ -16,7 +17,6 @@ from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.testing.over_asgi import AsgiApp, OverAsgi
 from mcpbus.testing.over_http1 import OverHttp1
-from mcpbus.testing.over_http2 import OverHttp2
 from mcpbus.testing.recording import Recording, Sent
 
 _INFO = {"name": "mcpbus test client", "version": "1"}
@@ -46,9 +46,11 @@ async def open_probe(
         path: Where the endpoint is.
         headers: What every request carries, such as an Authorization.
         shell: How requests reach the application: "asgi", the default, calls it as an ASGI server does, and "http1" and
-            "http2" send bytes through the HTTP/1.1 or HTTP/2 server of `Bus.serve`, over connections in memory.
+            "http2" send bytes through the HTTP/1.1 or HTTP/2 server of `Bus.serve`, over connections in memory; the latter needs
+            the extra ``mcpbus-server[http2]``.
 
     Raises:
+        ImportError: That is not installed.
         TypeError: The application is not mcpbus's own, so that it has no other shell than ASGI.
         Exception: What the application raises ends the block, and comes in a group.
     """
@@ -61,7 +63,11 @@ async def open_probe(
             nursery.cancel_scope.deadline = trio.current_time() + _GRACE_SECONDS
 
 
-Carrier: TypeAlias = OverAsgi | OverHttp1 | OverHttp2
+class Carrier(Protocol):
+    """How requests reach an application."""
+
+    def send(self, sent: Sent, recording: Recording, /) -> None:
+        """Begin an exchange."""
 
 
 def _carrier(app: AsgiApp, nursery: trio.Nursery, shell: Shell | None) -> Carrier:
@@ -70,10 +76,22 @@ def _carrier(app: AsgiApp, nursery: trio.Nursery, shell: Shell | None) -> Carrie
             case "http1":
                 return OverHttp1(app, nursery)
             case "http2":
-                return OverHttp2(app, nursery)
+                return _over_http2(app, nursery)
     elif shell not in {None, "asgi"}:
         raise TypeError(f"{app!r} is served through ASGI only: use shell='asgi'")
     return OverAsgi(app, nursery)
+
+
+def _over_http2(app: DirectApp, nursery: trio.Nursery) -> Carrier:
+    try:
+        over_http2 = import_module("mcpbus.testing.over_http2")
+    except ImportError as error:
+        raise ImportError(
+            "a client of HTTP/2 needs h2, which mcpbus itself does without: pip install 'mcpbus-server[http2]'",
+            name=error.name,
+        ) from error
+    carrier: Carrier = over_http2.OverHttp2(app, nursery)
+    return carrier
 
 
 class AsgiProbe:

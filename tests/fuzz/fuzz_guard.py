@@ -5,22 +5,18 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import h2.exceptions
 import trio
 
 from mcpbus import Bus, ServeOptions
 from mcpbus.serving import Counters
 from mcpbus.serving.acceptor import Acceptor
+from mcpbus.serving.http2.errors import Abuse, ConnectionFault
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing import open_bus
 from tests.fuzz.fuzz_server import LIMITS, LONG, make_server
 from tests.fuzz.fuzz_virtual import assert_balanced, assert_empty
 
-BLAMED = {
-    name
-    for name, kind in vars(h2.exceptions).items()
-    if isinstance(kind, type) and issubclass(kind, h2.exceptions.ProtocolError)
-}
+BLAMED = {kind.__name__ for kind in (ConnectionFault, Abuse)}
 """What a connection may be ended by: faults of the client's, by the names under which they are logged."""
 
 

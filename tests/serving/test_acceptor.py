@@ -41,7 +41,7 @@ async def test_many_clients_that_send_what_is_malformed_fill_no_log(caplog):
             await culprit.send_all(BROKEN_PREFACE)
             await receive_all(culprit)
     assert counters.failed == 30
-    assert caplog.text.count("was ended by ProtocolError") == 10
+    assert caplog.text.count("was ended by ConnectionFault") == 10
 
 
 async def test_what_was_not_said_of_clients_is_counted_later(caplog, autojump_clock):
@@ -72,7 +72,7 @@ async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypa
         culprit = await served.connect()
         if wrong == "what the client says":
             await culprit.send_all(BROKEN_PREFACE)
-            reason = "ProtocolError"
+            reason = "ConnectionFault"
         else:
             monkeypatch.setattr(Http2Connection, "_begin", lambda *_: 1 / 0)
             await (await Http2(culprit).start()).request()
@@ -98,7 +98,7 @@ async def test_an_upgrade_to_http2_is_ignored():
         assert (await receive_until(stream, b"0\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_what_h2_ignores_or_refuses_by_itself_is_no_failure():
+async def test_what_comes_after_the_end_of_a_request_is_no_failure():
     counters = Counters()
     async with serving(hello, counters=counters) as served:
         peer = await Http2(await served.connect()).start()

@@ -97,12 +97,12 @@ OF_ONE_STREAM = {
     "trailers that are not the end": ends_with(["END_HEADERS"], ("x-name", "x")),
     "a pseudo-header field in trailers": ends_with(["END_HEADERS", "END_STREAM"], (":path", "/")),
 }
-# Sections 5.1 and 6.9.1, with codes of their own; h2 does these by itself.
-BY_H2 = {
+# Sections 5.1 and 6.9.1, with codes of their own.
+WITH_CODES = {
     "more after the end": (more_after_the_end, ErrorCodes.STREAM_CLOSED),
     "a window of a stream that is too large": (overflow_a_window, ErrorCodes.FLOW_CONTROL_ERROR),
 }
-STREAM_FAULTS = {name: (say, ErrorCodes.PROTOCOL_ERROR) for name, say in OF_ONE_STREAM.items()} | BY_H2
+STREAM_FAULTS = {name: (say, ErrorCodes.PROTOCOL_ERROR) for name, say in OF_ONE_STREAM.items()} | WITH_CODES
 
 
 @pytest.mark.parametrize(("say", "code"), STREAM_FAULTS.values(), ids=STREAM_FAULTS.keys())
@@ -234,10 +234,10 @@ def frames(*wrong):
 
 HEAD_OF_2 = HeadersFrame(2, data=b"\x82\x84\x86\x41\x01a", flags=["END_HEADERS", "END_STREAM"])
 
-# What both sides must agree on is lost, or h2 knows no stream that could be reset (sections 4.2, 4.3, 5.1, 5.1.1, 6.9).
+# What both sides must agree on is lost, or there is no stream that could be reset (sections 4.2, 4.3, 5.1, 5.1.1, 6.9).
 CONNECTION_FAULTS = {
-    "a header block that cannot be decoded": (break_the_compression, ErrorCodes.PROTOCOL_ERROR),
-    "trailers that cannot be decoded": (break_the_compression_in_trailers, ErrorCodes.PROTOCOL_ERROR),
+    "a header block that cannot be decoded": (break_the_compression, ErrorCodes.COMPRESSION_ERROR),
+    "trailers that cannot be decoded": (break_the_compression_in_trailers, ErrorCodes.COMPRESSION_ERROR),
     "a header block that is interrupted": (interrupt_a_header_block, ErrorCodes.PROTOCOL_ERROR),
     "a stray continuation": (frames(ContinuationFrame(1, data=b"x")), ErrorCodes.PROTOCOL_ERROR),
     "a frame that is too long": (frames(DataFrame(1, data=bytes(16_385))), ErrorCodes.FRAME_SIZE_ERROR),

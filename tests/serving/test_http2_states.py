@@ -9,7 +9,6 @@ from contextlib import suppress
 import hpack
 import pytest
 from h2.errors import ErrorCodes
-from h2.exceptions import ProtocolError
 from h2.frame_buffer import FrameBuffer
 from hyperframe.frame import (
     ContinuationFrame,
@@ -25,8 +24,10 @@ from hyperframe.frame import (
 )
 
 from mcpbus.serving import Counters
+from mcpbus.serving.http2.errors import ConnectionFault
+from mcpbus.serving.http2.field_encoder import encode_head
 from mcpbus.serving.http2.frames import PREFACE
-from mcpbus.serving.http2.head import Heads
+from mcpbus.serving.http2.heads import Heads
 from mcpbus.serving.http2.protocol import Protocol
 from mcpbus.serving.http2.token_bucket import TokenBucket
 
@@ -52,7 +53,7 @@ class Server:
     """The server's side, and what it has said."""
 
     def __init__(self):
-        self.protocol = Protocol(Heads(32 * 1024), 32 * 1024, TokenBucket(lambda: 0.0), Counters())
+        self.protocol = Protocol(Heads(32 * 1024), TokenBucket(lambda: 0.0), Counters())
         self.frames = []
         self.events = []
         self._buffer = FrameBuffer()
@@ -63,14 +64,14 @@ class Server:
     def hear(self, *said):
         data = b"".join(each if isinstance(each, bytes) else each.serialize() for each in said)
         self.protocol.receive(data)
-        with suppress(ProtocolError):
+        with suppress(ConnectionFault):
             while (event := self.protocol.next_event()) is not None:
                 self.events.append(event)
         self._buffer.add_data(self.protocol.data_to_send())
         self.frames += list(self._buffer)
 
     def answer(self, stream_id, *, last=True):
-        self.protocol.say_head(stream_id, [(b":status", b"200")], last=last)
+        self.protocol.say_head(stream_id, encode_head(200, ()), last=last)
 
     def codes(self, kind):
         return [ErrorCodes(frame.error_code) for frame in self.frames if isinstance(frame, kind)]
@@ -178,7 +179,7 @@ OF_THE_CONNECTION = {
     "a frame that is said to be too long": ([raw(0, 0, 1, size=16_385)], ErrorCodes.FRAME_SIZE_ERROR),
     "more padding than there is": ([OPEN, raw(0, 8, 1, b"\x05abc")], ErrorCodes.PROTOCOL_ERROR),
     "a head with more padding than there is": ([raw(1, 0x0D, 1, b"\xff" + BLOCK)], ErrorCodes.PROTOCOL_ERROR),
-    "a head that is too short for its priority": ([raw(1, 0x25, 1, b"abc")], ErrorCodes.PROTOCOL_ERROR),
+    "a head that is too short for its priority": ([raw(1, 0x25, 1, b"abc")], ErrorCodes.FRAME_SIZE_ERROR),
     "a continuation of nothing": ([ContinuationFrame(1, data=BLOCK)], ErrorCodes.PROTOCOL_ERROR),
     "a continuation of another stream": (
         [HeadersFrame(1, data=BLOCK[:3]), ContinuationFrame(3, data=BLOCK[3:])],
@@ -191,11 +192,11 @@ OF_THE_CONNECTION = {
     ),
     "a table that is larger than was allowed": (
         [HeadersFrame(1, data=b"\x3f\xe2\x1f" + BLOCK, flags=["END_HEADERS"])],
-        ErrorCodes.PROTOCOL_ERROR,
+        ErrorCodes.COMPRESSION_ERROR,
     ),
     "a field that no table has": (
         [HeadersFrame(1, data=b"\xff\x00", flags=["END_HEADERS"])],
-        ErrorCodes.PROTOCOL_ERROR,
+        ErrorCodes.COMPRESSION_ERROR,
     ),
     "more data than the connection's window": (
         [OPEN, headers(3, flags=["END_HEADERS"]), *[DataFrame(n, data=bytes(16_384)) for n in (1, 1, 1, 1)]],

@@ -25,7 +25,7 @@ MOST_ALIKE: Final = 512
 """How many are remembered without what they alone say: the tools of a server are named in them."""
 
 # Besides what is judged: by whom a connection goes on, and which tool is called, which tells how long it may take.
-_LOOKED_AT: Final = JUDGED | {
+LOOKED_AT: Final = JUDGED | {
     b"transfer-encoding",
     b"connection",
     b"upgrade",
@@ -43,7 +43,7 @@ def _any_of(*names: bytes) -> bytes:
 _LENGTH: Final = _any_of(b"content-length") + rb":[\t ]*+([0-9]{1,18})"
 # A line that says how long the body is, and any other that nobody looks at. What is not exactly so stays where it is.
 _APART: Final = re.compile(
-    rb"\r\n(?:" + _LENGTH + rb"|(?!(?:" + _any_of(*sorted(_LOOKED_AT)) + rb"):)"
+    rb"\r\n(?:" + _LENGTH + rb"|(?!(?:" + _any_of(*sorted(LOOKED_AT)) + rb"):)"
     rb"([!#$%&'*+.^_`|~0-9A-Za-z-]++):[\t ]*+([\t -~\x80-\xff]*+))(?=\r\n)"
 )
 _LENGTHS: Final = re.compile(rb"\r\n" + _LENGTH + rb"(?=\r\n)")

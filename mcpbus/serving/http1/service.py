@@ -6,7 +6,7 @@ import trio
 
 from mcpbus.core.containment import run_lasting
 from mcpbus.serving.complaints import Complaints
-from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.head_facts import HeadFacts, learn_facts
 from mcpbus.serving.http1.deadlines import Deadlines
 from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.heads import Heads
@@ -70,14 +70,7 @@ class Http1Service:
             return facts
         if endpoint is None or head.leaves:
             return None
-        plain = head.plain or head
-        facts = plain.facts
-        if facts is None or facts.endpoint is not endpoint:
-            facts = plain.facts = HeadFacts.of(endpoint, plain.judged)
-        if head.length > endpoint.max_body_bytes:
-            facts = HeadFacts.of(endpoint, head.judged)
-        head.facts = facts
-        return facts
+        return learn_facts(endpoint, head)
 
     def websockets(self, head: RequestHead) -> WebSockets | None:
         """Who opens the WebSocket that a request asks for; None: the application does, through ASGI."""

@@ -1,1 +1,1 @@
-"""Serves HTTP/2 itself: h2 keeps the states of streams, and everything else is here."""
+"""Serves HTTP/2 itself."""

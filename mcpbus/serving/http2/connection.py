@@ -14,8 +14,6 @@ from time import thread_time
 from typing import Any, Final, Protocol
 
 import trio
-from h2.errors import ErrorCodes
-from h2.exceptions import ProtocolError
 from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.core.containment import Contained
@@ -29,6 +27,7 @@ from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import GONE, ConnectionWriter
+from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import (
     BodyReceived,
     ClientLeaves,
@@ -65,7 +64,7 @@ class Owner(Protocol):
     def close(self) -> None:
         """Close the connection, which is over. No schedule point."""
 
-    def blame(self, fault: ProtocolError) -> None:
+    def blame(self, fault: ConnectionFault) -> None:
         """Tell that its client has broken it."""
 
 
@@ -97,7 +96,7 @@ class Http2Connection:
         self.options = options = service.options
         self.peer = owner.peer
         self._bucket = TokenBucket(trio.current_time)
-        self._protocol = Http2Protocol(service.heads, options.max_head_bytes, self._bucket, service.counters)
+        self._protocol = Http2Protocol(service.heads, self._bucket, service.counters)
         self.sending = Sending(self._protocol, service.counters, options.write_deadline_seconds, self.look_at)
         self._writer = ConnectionWriter(stream, self.sending, service.coalescer, self)
         self._requests: dict[int, Http2Request] = {}
@@ -161,7 +160,7 @@ class Http2Connection:
             self.lose()
         elif now >= self._head_until:
             self._service.app.note("head_seconds", self.peer, "a connection was ended")
-            self._end(ErrorCodes.ENHANCE_YOUR_CALM)
+            self._end(ErrorCode.ENHANCE_YOUR_CALM)
         elif self._idle_since is not None and now >= self._idle_since + self.options.keep_alive_seconds:
             self._end()
         if not self._over:
@@ -186,13 +185,13 @@ class Http2Connection:
         self._idle_since = now = trio.current_time()
         self.look_at(now + self.options.keep_alive_seconds)
 
-    def _end(self, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
+    def _end(self, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
         """End the connection, and tell the client."""
         self._protocol.end(code)
         self._leave_all()
         self.flush()
 
-    def _fail(self, fault: ProtocolError) -> None:
+    def _fail(self, fault: ConnectionFault) -> None:
         """End a connection that the client has broken; it has to read why."""
         self._owner.blame(fault)
         self._lingering = True
@@ -300,7 +299,7 @@ class Http2Connection:
                     break
                 taken += 1
                 eager = self._take(event)
-        except ProtocolError as fault:
+        except ConnectionFault as fault:
             self._fail(fault)
         finally:
             self._in_turn = False
@@ -447,10 +446,6 @@ class Http2Connection:
         if limit == "write_deadline_seconds":
             self._service.counters.withheld += 1
         self._service.app.note(limit, self.peer, consequence)
-
-    def date(self) -> tuple[bytes, bytes]:
-        """The field that says what time it is."""
-        return self._service.date()
 
     def answered(self, request: Http2Request) -> None:
         """Forget a request whose stream has ended."""

@@ -4,14 +4,13 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-import attrs
+import msgspec
 
-from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http1.head import LONGEST_LINE, MOST_FIELDS, RequestError
-from mcpbus.serving.http2.fields import Fields
+from mcpbus.serving.http1.head import LONGEST_LINE, RequestError
+from mcpbus.serving.http2.field_decoder import Fields
 
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _VALUE: Final = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
@@ -21,8 +20,6 @@ _PSEUDO: Final = frozenset({b":method", b":scheme", b":authority", b":path"})
 _OF_THE_CONNECTION: Final = frozenset(
     {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
 )
-_FIELD_BYTES: Final = 32
-"""What each field counts besides its text (section 6.5.2)."""
 _MOST_DIGITS: Final = 18
 
 
@@ -30,9 +27,8 @@ class Malformed(Exception):  # noqa: N818 - the standard's word
     """The request is malformed: its stream is reset (section 8.1.1)."""
 
 
-@attrs.define(eq=False)
-class RequestHead:
-    """A request before its body.
+class RequestHead(msgspec.Struct, eq=False):
+    """A request before its body. One that is not long is remembered: clients send the same few for ever.
 
     Attributes:
         judged: What is judged of it: its HTTP method; the path of its target, with what was percent-encoded decoded; its
@@ -41,6 +37,8 @@ class RequestHead:
         expects: Whether its client waits for a `100 Continue` before it sends the body.
         target: Its target as it came.
         fault: What is to be answered instead of serving it.
+        plain: The same without what it alone says, such as credentials or the length of its body; None if that is all of it. Of both
+            is said the same, but for what depends on the length.
         facts: What the endpoint that served the last request with it said of them; None before that.
     """
 
@@ -49,43 +47,8 @@ class RequestHead:
     expects: bool
     target: bytes
     fault: RequestError | None = None
+    plain: "RequestHead | None" = None
     facts: HeadFacts | None = None
-
-
-class Heads:
-    """Reads the heads of all requests of one server, and remembers those that came last and are not long.
-
-    Args:
-        longest: How many bytes a head may be.
-    """
-
-    __slots__ = ("_longest", "_remembered")
-
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self._remembered = BoundedCache[Fields, RequestHead]()
-
-    def read(self, fields: Fields) -> RequestHead:
-        """Read a head.
-
-        Raises:
-            Malformed: It is none.
-        """
-        head = self._remembered.get(fields)
-        if head is None:
-            size = sum([len(name) + len(value) for name, value in fields])
-            head = _read(fields)
-            if head.fault is None:
-                head.fault = self._find_excess(fields, size)
-            self._remembered.keep(fields, head, size)
-        return head
-
-    def _find_excess(self, fields: Fields, size: int) -> RequestError | None:
-        if size + _FIELD_BYTES * len(fields) > self._longest:
-            return RequestError(431, f"the head is longer than {self._longest} bytes", "max_head_bytes")
-        if len(fields) > MOST_FIELDS:
-            return RequestError(431, f"the head has more than {MOST_FIELDS} fields")
-        return None
 
 
 def check_trailers(fields: Fields) -> None:
@@ -95,10 +58,15 @@ def check_trailers(fields: Fields) -> None:
         Malformed: It cannot be.
     """
     for name, value in fields:
-        _check(name, value)
+        check_field(name, value)
 
 
-def _read(fields: Fields) -> RequestHead:
+def read_head(fields: Fields) -> RequestHead:
+    """Read a head.
+
+    Raises:
+        Malformed: It is none.
+    """
     pseudo, plain = _split(fields)
     method, scheme, target = pseudo.get(b":method"), pseudo.get(b":scheme"), pseudo.get(b":path")
     if method is None or not _TOKEN.fullmatch(method):
@@ -118,7 +86,7 @@ def _read(fields: Fields) -> RequestHead:
         fault = RequestError(417, "the only expectation that can be met is 100-continue")
     path, _, query = target.decode().partition("?")
     head = Head(method.decode(), plain_path(unquote(path)), Headers.of(found), query)
-    length = _read_length(found.get(b"content-length"))
+    length = read_length(found.get(b"content-length"))
     return RequestHead(head, length, expectation is not None, target, fault)
 
 
@@ -128,8 +96,8 @@ def _split(fields: Fields) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]
     plain: list[tuple[bytes, bytes]] = []
     for name, value in fields:
         if name[:1] != b":":
-            _check(name, value)
-            plain.append((bytes(name), bytes(value)))
+            check_field(name, value)
+            plain.append((name, value))
         elif plain or name not in _PSEUDO or name in pseudo or not _VALUE.fullmatch(value):
             raise Malformed("a field with a colon is unknown, or twice there, or comes late")
         else:
@@ -137,7 +105,12 @@ def _split(fields: Fields) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]
     return pseudo, plain
 
 
-def _check(name: bytes, value: bytes) -> None:
+def check_field(name: bytes, value: bytes) -> None:
+    """Judge a field that is no part of the request line.
+
+    Raises:
+        Malformed: It cannot be.
+    """
     if not _NAME.fullmatch(name):
         raise Malformed("the name of a field is none")
     if not _VALUE.fullmatch(value):
@@ -181,7 +154,12 @@ def _find_fault(method: bytes, scheme: bytes, target: bytes) -> RequestError | N
     return None
 
 
-def _read_length(value: bytes | tuple[bytes, ...] | None) -> int | None:
+def read_length(value: bytes | tuple[bytes, ...] | None) -> int | None:
+    """How long the body is, if that is said.
+
+    Raises:
+        Malformed: It is no number.
+    """
     if value is None:
         return None
     if not isinstance(value, bytes) or not value.isdigit() or len(value) > _MOST_DIGITS:

@@ -1,26 +1,21 @@
 """The server's side of one HTTP/2 connection without I/O: bytes in, events out; answers in, bytes out (RFC 9113).
 
-h2 keeps the states of streams and the windows, and decides what is a fault of the connection. What differs from it:
+Where the standard leaves a choice:
 
-- a malformed request resets its own stream (section 8.1.1): fields that may not be, a body that is not as long as was said,
-  trailers that do not end the request;
+- a malformed request resets its own stream (section 8.1.1), and so does what comes on a stream that its client has ended or reset;
+- what comes on a stream that we have reset is left unread, but for what both sides count: fields, and the connection's window;
 - a stream beyond the limit that was announced is refused, which makes it safe to repeat (sections 5.1.2, 8.7);
 - what asks for nothing spends the client's `TokenBucket`, and ends the connection with ENHANCE_YOUR_CALM when that is used up;
-- the end of the connection can be announced before it comes (section 6.8).
+- the end of the connection can be announced before it comes (section 6.8);
+- priorities (section 5.3.2), and frames and settings that nobody has defined, mean nothing.
 """
 
 from typing import Final
 
-import h2.events
 import msgspec
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2.errors import ErrorCodes
-from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes, Settings
-from hyperframe.frame import GoAwayFrame
 
 from mcpbus.serving.counters import Counters
+from mcpbus.serving.http2.errors import Abuse, ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import (
     BodyReceived,
     ClientLeaves,
@@ -29,58 +24,76 @@ from mcpbus.serving.http2.events import (
     StreamGone,
     WindowOpened,
 )
-from mcpbus.serving.http2.fields import FieldDecoder, FieldEncoder, encode_fields
+from mcpbus.serving.http2.field_encoder import EMPTY_TABLE
 from mcpbus.serving.http2.frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
     END_STREAM,
     GOAWAY,
     HEADERS,
-    PREFACE,
-    RESET_COST,
+    LONGEST_PAYLOAD,
+    PADDED,
+    PING,
+    PRIORITY,
+    PUSH_PROMISE,
     RST_STREAM,
-    Frame,
+    SETTINGS,
+    WINDOW_UPDATE,
+    WITH_PRIORITY,
     Frames,
-    ending,
+    encode_frame,
+    encode_header,
+    encode_number,
+    without_padding,
 )
-from mcpbus.serving.http2.head import Heads, Malformed, check_trailers
-from mcpbus.serving.http2.incoming import Incoming
+from mcpbus.serving.http2.head import Malformed, check_trailers
+from mcpbus.serving.http2.heads import HeadReader, Heads
+from mcpbus.serving.http2.settings import (
+    ENABLE_PUSH,
+    FIRST_WINDOW,
+    LARGEST_WINDOW,
+    MAX_CONCURRENT_STREAMS,
+    MAX_HEADER_LIST_SIZE,
+    encode_settings,
+    read_first_window,
+)
 from mcpbus.serving.http2.token_bucket import TokenBucket
 
 MOST_STREAMS: Final = 100
 """Requests at once, of one connection."""
-_UNLIMITED: Final = 2**31 - 1
+RESET_COST: Final = 3
+"""From the client's bucket, for each stream that is reset, whoever does it."""
 _WINDOW_STEP: Final = 16 * 1024
 """How much is taken before the connection's window is opened again by as much."""
-LONGEST_FRAME: Final = 16 * 1024
-"""Of a response; longer ones, which a client may allow, would keep others waiting."""
 _WORTH: Final = 3
-"""From the client's bucket, for each frame that it takes: that it may answer with a ping and two windows."""
-_CONFIGURATION: Final = H2Configuration(
-    client_side=False,
-    header_encoding=None,
-    # What fields may be is judged in `head`, and in `fields`.
-    validate_inbound_headers=False,
-    normalize_inbound_headers=False,
-    validate_outbound_headers=False,
-    normalize_outbound_headers=False,
-)
+"""To the client's bucket, for each frame that it takes: that it may answer with a ping and two windows."""
+_MOST_FRAGMENTS: Final = 16
+_SMALL_BYTES: Final = 16
+_SMALL_COST: Final = 0.25
+_MOST_RESETS_KNOWN: Final = 1024
+_SIZES: Final = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
+_GOAWAY_BYTES: Final = 8
+_OF_A_STREAM: Final = {PRIORITY: True, RST_STREAM: True, SETTINGS: False, PING: False, GOAWAY: False}
 
 
-class _Connection(H2Connection):
-    MAX_CLOSED_STREAMS = 1024  # 65,536 in h2, for each connection
-
-
-class _Stream(msgspec.Struct):
-    """What of a stream h2 does not tell.
+class _Stream(msgspec.Struct, gc=False):
+    """A stream that has not ended.
 
     Attributes:
+        window: How much of an answer the client lets us send.
         expected: How long its body is to be, if that was said.
         received: How much of it has come.
+        unread: How much more of it the client may send before we have taken some.
         heard: Whether the client has ended its half.
         said: Whether we have ended ours.
     """
 
-    expected: int | None
+    window: int
+    expected: int | None = None
     received: int = 0
+    unread: int = FIRST_WINDOW
     heard: bool = False
     said: bool = False
 
@@ -90,7 +103,6 @@ class Protocol:
 
     Args:
         heads: Reads heads.
-        longest_head: How many bytes a head may be.
         bucket: What the client may send that asks for nothing.
         counters: Where refused and malformed requests are counted.
 
@@ -100,48 +112,50 @@ class Protocol:
     """
 
     __slots__ = (
+        "_awaited",
+        "_block",
+        "_block_of",
         "_bucket",
         "_counters",
-        "_decoder",
+        "_first_window",
+        "_fragments",
         "_frames",
-        "_h2",
         "_heads",
-        "_incoming",
+        "_highest",
+        "_longest_block",
+        "_reset",
+        "_resized",
         "_said",
         "_streams",
         "_unopened",
+        "_window",
         "closed",
         "leaving",
     )
 
-    def __init__(self, heads: Heads, longest_head: int, bucket: TokenBucket, counters: Counters) -> None:
-        self._heads = heads
+    def __init__(self, heads: Heads, bucket: TokenBucket, counters: Counters) -> None:
+        self._heads = HeadReader(heads)
         self._bucket = bucket
         self._counters = counters
-        self._frames = Frames(bucket, 2 * longest_head)
-        self._decoder = FieldDecoder(
-            2 * longest_head
-        )  # a little too much is answered, and far too much is not read
+        self._frames = Frames()
+        self._awaited: int | None = SETTINGS  # the only frame that may come now
+        self._block = b""  # of fields, which has begun to come
+        self._block_of = (0, 0)  # the stream, and the flags of the frame with which it began
+        self._fragments = 0
+        self._longest_block = 2 * heads.longest
         self._streams: dict[int, _Stream] = {}
+        self._highest = 0  # of the streams that were opened
+        self._reset: dict[
+            int, bool
+        ] = {}  # of those that were reset, the last ones, and whether the client knows that it was us
+        self._first_window = FIRST_WINDOW
+        self._window = FIRST_WINDOW
+        self._resized = False  # whether the client was told that its table stays empty
         self._unopened = 0
-        self._said = b""
         self.leaving = False
         self.closed = False
-        connection = self._h2 = _Connection(_CONFIGURATION)
-        settings = {
-            SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
-            SettingCodes.MAX_HEADER_LIST_SIZE: longest_head,
-            SettingCodes.ENABLE_PUSH: 0,
-        }
-        connection.local_settings = Settings(client=False, initial_values=settings)
-        connection.decoder = self._decoder
-        connection.encoder = FieldEncoder()
-        connection.initiate_connection()
-        connection.receive_data(PREFACE)  # it is read by `Frames`
-        connection.incoming_buffer = self._incoming = Incoming()
-        # The limit is ours to enforce: to h2 it would be a fault of the connection.
-        settings[SettingCodes.MAX_CONCURRENT_STREAMS] = _UNLIMITED
-        connection.local_settings = Settings(client=False, initial_values=settings)
+        settings = {ENABLE_PUSH: 0, MAX_CONCURRENT_STREAMS: MOST_STREAMS, MAX_HEADER_LIST_SIZE: heads.longest}
+        self._said: list[bytes | memoryview] = [encode_frame(SETTINGS, 0, 0, encode_settings(settings))]
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -153,7 +167,8 @@ class Protocol:
     @property
     def in_head(self) -> bool:
         """Whether the rest of something is missing that is not a part of a body."""
-        return self._frames.in_head
+        frames = self._frames
+        return self._awaited == CONTINUATION or (frames.waiting > 0 and frames.body_of is None)
 
     @property
     def body_of(self) -> int | None:
@@ -168,108 +183,189 @@ class Protocol:
         """Tell what the client has done next; None if more has to come.
 
         Raises:
-            ProtocolError: It has broken the connection, which has been ended; what is still to be said tells it why.
+            ConnectionFault: It has broken the connection, which has been ended; what is still to be said tells it why.
         """
         try:
             while not self.closed:
                 frame = self._frames.next()
                 if frame is None:
                     return None
-                event = self._take(frame)
+                kind, flags, stream_id, payload = frame
+                if self._awaited is not None:
+                    _check_order(kind, self._awaited)
+                if kind == DATA:
+                    event = self._take_data(flags, stream_id, payload)
+                elif kind == HEADERS:
+                    event = self._take_headers(flags, stream_id, payload)
+                else:
+                    self._bucket.spend(RESET_COST if kind == RST_STREAM else 1)
+                    event = self._take_rare(kind, flags, stream_id, payload)
                 if event is not None:
                     return event
-        except ProtocolError as fault:
-            self.end(fault.error_code)
+        except ConnectionFault as fault:
+            self.end(fault.code)
             raise
         return None
 
-    def _take(self, frame: Frame) -> Event | None:
-        if frame.kind == GOAWAY:  # h2 would say nothing more
-            return ClientLeaves()
-        if frame.kind == RST_STREAM and frame.stream_id > self._h2.highest_inbound_stream_id:
-            raise ProtocolError("a stream was reset that is not there")
-        stream = self._streams.get(frame.stream_id)
-        goes_on = stream is not None and frame.kind == HEADERS and not frame.flags & END_STREAM
-        try:
-            # Trailers that are not the end are read as if they were, so that this is not the connection's fault.
-            events = self._h2.receive_data(self._incoming.give(ending(frame) if goes_on else frame))
-        except ProtocolError:
-            self.closed = True  # h2 has said so
-            raise
-        if goes_on:
-            return self._blame(frame.stream_id)
-        return self._tell(frame, events[0], stream) if events else None
-
-    def _tell(self, frame: Frame, event: h2.events.Event, stream: _Stream | None) -> Event | None:
-        told: Event | None = None
-        match event:
-            case h2.events.DataReceived():
-                told = self._take_body(frame, event, stream)
-            case h2.events.RequestReceived():
-                told = self._begin(event)
-            case h2.events.TrailersReceived():
-                told = self._take_trailers(event, stream)
-            case h2.events.StreamReset(stream_id=stream_id, remote_reset=by_client):
-                if not by_client:
-                    self._bucket.spend(RESET_COST)
-                told = StreamGone(stream_id) if self._streams.pop(stream_id, None) else None
-            case h2.events.WindowUpdated(stream_id=stream_id):
-                told = WindowOpened(stream_id)
-            case h2.events.RemoteSettingsChanged(changed_settings=changed):
-                told = WindowOpened(0) if SettingCodes.INITIAL_WINDOW_SIZE in changed else None
-        return told
-
-    def _begin(self, event: h2.events.RequestReceived) -> Event | None:
-        stream_id, ended = event.stream_id, event.stream_ended is not None
-        assert stream_id is not None  # noqa: S101 - a request has one
-        self._streams[stream_id] = stream = _Stream(None, heard=ended)
-        if self.leaving or len(self._streams) > MOST_STREAMS:
-            self.refuse(stream_id)
-            return None
-        try:
-            head = self._heads.read(self._decoder.fields)
-        except Malformed:
-            return self._blame(stream_id, begun=False)
-        stream.expected = head.length
-        if ended and head.length:
-            return self._blame(stream_id, begun=False)
-        return RequestBegun(stream_id, head, ended)
-
-    def _take_body(self, frame: Frame, event: h2.events.DataReceived, stream: _Stream | None) -> Event | None:
-        self._opened(event.flow_controlled_length or 0)
-        if stream is None:
-            return None
-        data, ended = event.data or b"", bool(frame.flags & END_STREAM)
+    def _take_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        size = len(payload)
+        self._unopened += size
+        if self._unopened >= _WINDOW_STEP:  # what is read of a stream fills that stream's window alone
+            self._said.append(encode_number(WINDOW_UPDATE, 0, self._unopened))
+            self._unopened = 0
+        data = without_padding(flags & PADDED, payload) if flags & PADDED else payload
+        ended = bool(flags & END_STREAM)
+        if not ended and len(data) < _SMALL_BYTES:
+            self._bucket.spend(_SMALL_COST if data else 1)
+        stream = self._streams.get(stream_id)
+        if stream is None or stream.heard:
+            return self._take_late(stream_id)
+        if size > stream.unread:
+            raise ConnectionFault("more of a body than its window lets in", ErrorCode.FLOW_CONTROL_ERROR)
+        stream.unread -= size
         stream.received += len(data)
         stream.heard = ended
-        if stream.expected is not None and (
-            stream.received > stream.expected or (ended and stream.received < stream.expected)
-        ):
-            return self._blame(frame.stream_id)
-        padding = (event.flow_controlled_length or 0) - len(data)
-        if padding:
-            self.open_window(frame.stream_id, padding)
-        return BodyReceived(frame.stream_id, data, ended)
+        expected = stream.expected
+        if expected is not None and (stream.received > expected or (ended and stream.received < expected)):
+            return self._blame(stream_id)
+        if size > len(data):
+            self.open_window(stream_id, size - len(data))
+        if ended and stream.said:
+            del self._streams[stream_id]
+        return BodyReceived(stream_id, data, ended)
 
-    def _take_trailers(self, event: h2.events.TrailersReceived, stream: _Stream | None) -> Event | None:
-        stream_id = event.stream_id
-        if stream is None or stream_id is None:
+    def _take_headers(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        if flags & (PADDED | WITH_PRIORITY):
+            payload = without_padding(flags, payload)
+        if flags & END_HEADERS:
+            return self._take_block(flags, stream_id, payload)
+        self._awaited = CONTINUATION
+        self._block, self._block_of, self._fragments = payload, (stream_id, flags), 1
+        return None
+
+    def _take_continuation(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        begun, first_flags = self._block_of
+        if self._awaited is None or stream_id != begun:
+            raise ConnectionFault("a continuation of nothing, or of something else")
+        self._fragments += 1
+        self._block += payload
+        if self._fragments > _MOST_FRAGMENTS or len(self._block) > self._longest_block:
+            raise Abuse("it sent a header block that does not end")
+        if not flags & END_HEADERS:
             return None
-        stream.heard = True
+        block, self._block, self._awaited = self._block, b"", None
+        return self._take_block(first_flags, stream_id, block)
+
+    def _take_block(self, flags: int, stream_id: int, block: bytes) -> Event | None:
+        """Take the fields of a head, or of trailers."""
+        ended = bool(flags & END_STREAM)
+        if stream_id > self._highest:
+            return self._begin(stream_id, block, ended)
+        stream = self._streams.get(stream_id)
+        if stream is None and stream_id not in self._reset:
+            raise ConnectionFault("a stream is opened below another one")
+        fields = self._heads.decode(block)
+        if stream is None or stream.heard:
+            return self._take_late(stream_id)
+        stream.heard = ended
         try:
-            check_trailers(self._decoder.fields)
+            check_trailers(fields)
         except Malformed:
             return self._blame(stream_id)
-        if stream.expected is not None and stream.received < stream.expected:
+        if not ended or (stream.expected is not None and stream.received < stream.expected):
             return self._blame(stream_id)
+        if stream.said:
+            del self._streams[stream_id]
         return BodyReceived(stream_id, b"", ended=True)
 
-    def _opened(self, size: int) -> None:
-        """Open the connection's window again: what is read of a stream fills that stream's window alone."""
-        self._unopened += size
-        if self._unopened >= _WINDOW_STEP:
-            self._h2.increment_flow_control_window(self._unopened)
-            self._unopened = 0
+    def _begin(self, stream_id: int, block: bytes, ended: bool) -> Event | None:
+        if not stream_id & 1:
+            raise ConnectionFault("a stream that only a server could open")
+        self._highest = stream_id
+        streams = self._streams
+        streams[stream_id] = stream = _Stream(self._first_window)
+        try:
+            head = self._heads.read(block)
+        except Malformed:
+            return self._blame(stream_id)
+        if self.leaving or len(streams) > MOST_STREAMS:
+            self.refuse(stream_id)
+            return None
+        stream.heard = ended
+        stream.expected = head.length
+        if ended and head.length:
+            return self._blame(stream_id)
+        return RequestBegun(stream_id, head, ended)
+
+    def _take_late(self, stream_id: int) -> Event | None:
+        """Take what comes on a stream that its client has ended, or that was reset."""
+        self._check_opened(stream_id)
+        if self._reset.get(stream_id):
+            return None  # the client did not know that yet
+        return self._fail(stream_id, ErrorCode.STREAM_CLOSED)
+
+    def _check_opened(self, stream_id: int) -> None:
+        if stream_id > self._highest or not stream_id & 1:
+            raise ConnectionFault("a frame of a stream that is not there")
+
+    def _take_rare(self, kind: int, flags: int, stream_id: int, payload: bytes) -> Event | None:
+        """Take what is neither the beginning of a head nor a part of a body."""
+        if kind == CONTINUATION:
+            return self._take_continuation(flags, stream_id, payload)
+        of_a_stream = bool(stream_id)
+        if kind == PUSH_PROMISE or _OF_A_STREAM.get(kind, of_a_stream) != of_a_stream:
+            raise ConnectionFault("a frame that no client may send, or not here")
+        size = len(payload)
+        if size != _SIZES.get(kind, size) or (kind == GOAWAY and size < _GOAWAY_BYTES):
+            raise ConnectionFault("a frame that is not as long as it must be", ErrorCode.FRAME_SIZE_ERROR)
+        if kind == WINDOW_UPDATE:
+            return self._take_window(stream_id, int.from_bytes(payload, "big") & LARGEST_WINDOW)
+        if kind == RST_STREAM:
+            return self._take_reset(stream_id)
+        if kind == SETTINGS:
+            return self._take_settings(flags, payload)
+        if kind == PING and not flags & ACK:
+            self._said.append(encode_frame(PING, ACK, 0, payload))
+        return ClientLeaves() if kind == GOAWAY else None
+
+    def _take_window(self, stream_id: int, size: int) -> Event | None:
+        if not stream_id:
+            self._window += size
+            if not size or self._window > LARGEST_WINDOW:
+                raise _no_window(size)
+            return WindowOpened(0)
+        self._check_opened(stream_id)
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return None
+        stream.window += size
+        if not size or stream.window > LARGEST_WINDOW:
+            return self._fail(stream_id, _no_window(size).code)
+        return WindowOpened(stream_id)
+
+    def _take_reset(self, stream_id: int) -> Event | None:
+        self._check_opened(stream_id)
+        if self._streams.pop(stream_id, None) is None:
+            return None
+        self._remember_reset(stream_id, by_us=False)
+        return StreamGone(stream_id)
+
+    def _take_settings(self, flags: int, payload: bytes) -> Event | None:
+        self._awaited = None
+        if flags & ACK:
+            if payload:
+                raise ConnectionFault("an acknowledgement with settings", ErrorCode.FRAME_SIZE_ERROR)
+            return None
+        window = read_first_window(payload)
+        self._said.append(encode_frame(SETTINGS, ACK, 0))
+        if window is None or window == self._first_window:
+            return None
+        more, self._first_window = window - self._first_window, window
+        for stream in self._streams.values():
+            stream.window += more
+            if stream.window > LARGEST_WINDOW:
+                raise _no_window(more)
+        return WindowOpened(0)
 
     # -- what is said ----------------------------------------------------------------------------
 
@@ -285,29 +381,26 @@ class Protocol:
 
     def room(self, stream_id: int) -> int:
         """How many bytes the next frame of a stream may have."""
-        connection = self._h2
-        return max(
-            0,
-            min(
-                connection.local_flow_control_window(stream_id),
-                connection.max_outbound_frame_size,
-                LONGEST_FRAME,
-            ),
-        )
+        return max(0, min(self._streams[stream_id].window, self._window, LONGEST_PAYLOAD))
 
-    def say_head(self, stream_id: int, fields: list[tuple[bytes, bytes]], *, last: bool) -> None:
-        """Say the head of an answer, an early one or the one that counts.
-
-        Raises:
-            ValueError: A field cannot be said in HTTP.
-        """
-        self._h2.send_headers(stream_id, [fields[0], (b"", encode_fields(tuple(fields)))], end_stream=last)
+    def say_head(self, stream_id: int, block: bytes, *, last: bool) -> None:
+        """Say the head of an answer, an early one or the one that counts."""
+        if not self._resized:
+            self._resized, block = True, EMPTY_TABLE + block
+        kind, flags = HEADERS, END_STREAM if last else 0
+        while len(block) > LONGEST_PAYLOAD:
+            self._said.append(encode_frame(kind, flags, stream_id, block[:LONGEST_PAYLOAD]))
+            block, kind, flags = block[LONGEST_PAYLOAD:], CONTINUATION, 0
+        self._said.append(encode_frame(kind, flags | END_HEADERS, stream_id, block))
         if last:
             self._end(stream_id)
 
     def say(self, stream_id: int, data: bytes | memoryview, *, last: bool) -> None:
         """Say a part of the body, for which there is room."""
-        self._h2.send_data(stream_id, data, end_stream=last)
+        size = len(data)
+        self._window -= size
+        self._streams[stream_id].window -= size
+        self._said += (encode_header(DATA, END_STREAM if last else 0, stream_id, size), data)
         if last:
             self._end(stream_id)
 
@@ -318,43 +411,45 @@ class Protocol:
     def open_window(self, stream_id: int, size: int) -> None:
         """Let the client send as much more of a body."""
         if size and self.hears(stream_id):
-            self._h2.increment_flow_control_window(size, stream_id)
+            self._streams[stream_id].unread += size
+            self._said.append(encode_number(WINDOW_UPDATE, stream_id, size))
 
-    def reset(self, stream_id: int, code: ErrorCodes) -> None:
+    def reset(self, stream_id: int, code: ErrorCode) -> None:
         """Reset a stream, unless both sides have ended it."""
-        if self._streams.pop(stream_id, None) is not None and not self.closed:
-            self._h2.reset_stream(stream_id, error_code=code)
+        if stream_id in self._streams and not self.closed:
+            self._say_reset(stream_id, code)
 
     def refuse(self, stream_id: int) -> None:
         """Refuse a request that nothing was done for; its client may repeat it elsewhere or later.
 
         Raises:
-            DenialOfServiceError: It was told so too often.
+            Abuse: It was told so too often.
         """
         self._counters.refused += 1
         self._bucket.spend(1)
-        self.reset(stream_id, ErrorCodes.REFUSED_STREAM)
+        self.reset(stream_id, ErrorCode.REFUSED_STREAM)
 
     def announce_end(self) -> None:
         """Tell the client that requests are not begun any more; those that are under way go on."""
         if not self.leaving and not self.closed:
             self.leaving = True
-            # h2 would end the connection with it.
-            frame = GoAwayFrame(0, last_stream_id=self._h2.highest_inbound_stream_id)
-            self._said = self.data_to_send() + frame.serialize()
+            self._say_goodbye(ErrorCode.NO_ERROR)
 
-    def end(self, code: ErrorCodes | int = ErrorCodes.NO_ERROR) -> None:
+    def end(self, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
         """End the connection, and say so, unless that was done."""
         if not self.closed:
             self.closed = True
-            self._h2.close_connection(code)
+            self._say_goodbye(code)
 
     def data_to_send(self) -> bytes:
         """Take what is to be sent."""
-        data = self._h2.data_to_send()
-        if self._said:
-            data, self._said = self._said + data, b""
-        return data
+        said, self._said = self._said, []
+        return b"".join(said)
+
+    def _say_goodbye(self, code: ErrorCode) -> None:
+        self._said.append(
+            encode_frame(GOAWAY, 0, 0, self._highest.to_bytes(4, "big") + code.to_bytes(4, "big"))
+        )
 
     def _end(self, stream_id: int) -> None:
         stream = self._streams[stream_id]
@@ -362,13 +457,44 @@ class Protocol:
         if stream.heard:
             del self._streams[stream_id]
 
-    def _blame(self, stream_id: int, *, begun: bool = True) -> Event | None:
+    def _say_reset(self, stream_id: int, code: ErrorCode) -> None:
+        self._streams.pop(stream_id, None)
+        self._remember_reset(stream_id, by_us=True)
+        self._said.append(encode_number(RST_STREAM, stream_id, code))
+
+    def _remember_reset(self, stream_id: int, *, by_us: bool) -> None:
+        self._reset[stream_id] = by_us
+        if len(self._reset) > _MOST_RESETS_KNOWN:
+            del self._reset[next(iter(self._reset))]
+
+    def _blame(self, stream_id: int) -> Event | None:
         """Reset a malformed request.
 
         Raises:
-            DenialOfServiceError: There were too many of them.
+            Abuse: There were too many of them.
         """
         self._counters.malformed += 1
+        return self._fail(stream_id, ErrorCode.PROTOCOL_ERROR)
+
+    def _fail(self, stream_id: int, code: ErrorCode) -> Event | None:
+        """Reset a stream for its client's fault.
+
+        Raises:
+            Abuse: There were too many of them.
+        """
         self._bucket.spend(RESET_COST)
-        self.reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
+        begun = stream_id in self._streams
+        self._say_reset(stream_id, code)
         return StreamGone(stream_id) if begun else None
+
+
+def _check_order(kind: int, awaited: int) -> None:
+    if kind != awaited:
+        raise ConnectionFault("a frame before the first settings, or within a header block")
+
+
+def _no_window(size: int) -> ConnectionFault:
+    """Return what is wrong with a window that is opened by as much."""
+    if not size:
+        return ConnectionFault("a window is opened by nothing")
+    return ConnectionFault("a window that is too large", ErrorCode.FLOW_CONTROL_ERROR)

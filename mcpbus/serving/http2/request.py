@@ -3,10 +3,9 @@
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Protocol, Self
+from typing import Any, Protocol, Self
 
 import trio
-from h2.errors import ErrorCodes
 
 from mcpbus.core.budget import Account
 from mcpbus.core.receipt import DELIVERED, LOST, Receipt
@@ -17,6 +16,8 @@ from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.head import RequestError
 from mcpbus.serving.http1.wire import too_slow
 from mcpbus.serving.http2.body import Body
+from mcpbus.serving.http2.errors import ErrorCode
+from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head, encode_whole_head
 from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
@@ -24,8 +25,6 @@ from mcpbus.serving.options import ServeOptions
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Awaited, HttpRequest, Opened
 from mcpbus.transports.unfinished import Unfinished
-
-_WITHOUT_BODY: Final = frozenset({204, 304})
 
 
 class Connection(Protocol):
@@ -46,9 +45,6 @@ class Connection(Protocol):
 
     def write_later(self, writer: Http2ResponseWriter, /) -> None:
         """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""
-
-    def date(self) -> tuple[bytes, bytes]:
-        """The field that says what time it is."""
 
     def look_at(self, time: float, /) -> None:
         """Have `Http2Request.expire` called then."""
@@ -193,7 +189,7 @@ class Http2Request:
         connection.note(
             "write_deadline_seconds", f"a stream whose client accepted nothing for {seconds:g} s was reset"
         )
-        self.reset(ErrorCodes.CANCEL)
+        self.reset(ErrorCode.CANCEL)
 
     # -- its body --------------------------------------------------------------------------------
 
@@ -245,9 +241,7 @@ class Http2Request:
     def say_early(self, status: int) -> None:
         """Say that the answer will come."""
         if self._is_open:
-            self._connection.sending.protocol.say_head(
-                self.stream_id, [(b":status", b"%d" % status)], last=False
-            )
+            self._connection.sending.protocol.say_head(self.stream_id, encode_early_head(status), last=False)
             self._connection.flush()
 
     @property
@@ -260,8 +254,10 @@ class Http2Request:
         Raises:
             ValueError: A field cannot be said in HTTP.
         """
-        said = [(b":status", b"%d" % status), *fields, self._connection.date()]
-        self._connection.sending.protocol.say_head(self.stream_id, said, last=last)
+        self._say_head(encode_head(status, fields), last=last)
+
+    def _say_head(self, block: bytes, *, last: bool) -> None:
+        self._connection.sending.protocol.say_head(self.stream_id, block, last=last)
         self.started = True
 
     def begin(self, headers: HeaderList) -> None:
@@ -298,11 +294,10 @@ class Http2Request:
         if not self._is_open:
             sent(False)
             return
-        if status not in _WITHOUT_BODY and not any(name == b"content-length" for name, _ in fields):
-            fields.append((b"content-length", b"%d" % len(body)))
+        block = encode_whole_head(status, fields, len(body))
         if self.head.verb == "HEAD":
             body = b""
-        self.say_head(status, fields, last=last and not body)
+        self._say_head(block, last=last and not body)
         if body:
             self._say(body, last=last, sent=sent)
         else:
@@ -322,7 +317,7 @@ class Http2Request:
         if whole and not self.gone:
             self._let_go()
             # A request that still goes on has its answer (RFC 9113, section 8.1).
-            self._connection.sending.protocol.reset(self.stream_id, ErrorCodes.NO_ERROR)
+            self._connection.sending.protocol.reset(self.stream_id, ErrorCode.NO_ERROR)
         self._connection.answered(self)
 
     # -- for a request that is served in a turn ----------------------------------------------------
@@ -375,7 +370,7 @@ class Http2Request:
     def end_in_disorder(self) -> None:
         """End what cannot be answered: with a 500, if nothing was said yet, and that can be."""
         if self.started or self.gone or self._failed:
-            self.reset(ErrorCodes.INTERNAL_ERROR)
+            self.reset(ErrorCode.INTERNAL_ERROR)
         else:
             self._failed = True
             self.refuse(RequestError(500, "the server failed"))
@@ -453,9 +448,9 @@ class Http2Request:
 
     def lose(self) -> None:
         """End in the middle of the answer."""
-        self.reset(ErrorCodes.INTERNAL_ERROR)
+        self.reset(ErrorCode.INTERNAL_ERROR)
 
-    def reset(self, code: ErrorCodes) -> None:
+    def reset(self, code: ErrorCode) -> None:
         """Reset the stream, if it has not ended."""
         if not self.gone:
             self._connection.sending.protocol.reset(self.stream_id, code)

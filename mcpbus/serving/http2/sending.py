@@ -5,15 +5,16 @@ from collections.abc import Callable
 from typing import Final
 
 import trio
-from h2.errors import ErrorCodes
 
 from mcpbus.serving.counters import Counters
-from mcpbus.serving.http2.protocol import LONGEST_FRAME, Protocol
+from mcpbus.serving.http2.errors import ErrorCode
+from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
+from mcpbus.serving.http2.protocol import Protocol
 
 Sent = Callable[[bool], None]
 """Told once when what was said is written, or lost."""
 
-_MOST_AT_ONCE: Final = 4 * LONGEST_FRAME
+_MOST_AT_ONCE: Final = 4 * LONGEST_PAYLOAD
 """How much is made ready before it is written: the more, the longer a short answer waits behind long ones."""
 
 
@@ -134,7 +135,7 @@ class Sending:
         if size or whole:
             protocol.say(stream_id, data[:size], last=whole and outgoing.last)
             self._counters.buffered -= size
-            if whole or size == LONGEST_FRAME:
+            if whole or size == LONGEST_PAYLOAD:
                 protocol.earn()  # a window that is opened byte by byte is no merit
         if whole:
             del self._streams[stream_id]
@@ -143,7 +144,7 @@ class Sending:
             return size
         outgoing.data = data[size:]
         outgoing.moved += size
-        if outgoing.moved >= LONGEST_FRAME or outgoing.expires == math.inf:
+        if outgoing.moved >= LONGEST_PAYLOAD or outgoing.expires == math.inf:
             outgoing.expires = trio.current_time() + self._seconds
             outgoing.moved = 0
             self._look_at(outgoing.expires)
@@ -158,7 +159,7 @@ class Sending:
         outgoing.data, outgoing.sent, outgoing.expires = memoryview(b""), None, math.inf
         return sent
 
-    def reset(self, outgoing: Outgoing, code: ErrorCodes) -> None:
+    def reset(self, outgoing: Outgoing, code: ErrorCode) -> None:
         """Give up what a stream has to say, and the stream."""
         self.protocol.reset(outgoing.stream_id, code)
         self.drop(outgoing)

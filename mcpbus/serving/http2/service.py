@@ -1,17 +1,15 @@
 """What the HTTP/2 connections of one server share."""
 
-import functools
-import time
 from contextvars import copy_context
-from email.utils import formatdate
 
 import trio
 
 from mcpbus.core.containment import run_lasting
 from mcpbus.serving.counters import Counters
-from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.head_facts import HeadFacts, learn_facts
 from mcpbus.serving.http1.deadlines import Deadlines
-from mcpbus.serving.http2.head import Heads, RequestHead
+from mcpbus.serving.http2.head import RequestHead
+from mcpbus.serving.http2.heads import Heads
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.write_coalescer import WriteCoalescer
@@ -54,20 +52,7 @@ class Http2Service:
 
     def facts(self, head: RequestHead) -> HeadFacts | None:
         """Who serves a request, and how; None: the application does, through ASGI."""
-        endpoint = self.app.direct(head.judged.path)
-        facts = head.facts
+        endpoint, facts = self.app.direct(head.judged.path), head.facts
         if facts is not None and facts.endpoint is endpoint:
             return facts
-        if endpoint is None:
-            return None
-        head.facts = HeadFacts.of(endpoint, head.judged)
-        return head.facts
-
-    def date(self) -> tuple[bytes, bytes]:
-        """The field that says what time it is."""
-        return _date(int(time.time()))
-
-
-@functools.lru_cache(maxsize=2)
-def _date(now: int) -> tuple[bytes, bytes]:
-    return b"date", formatdate(now, usegmt=True).encode()
+        return None if endpoint is None else learn_facts(endpoint, head)

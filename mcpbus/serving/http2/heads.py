@@ -1,0 +1,153 @@
+"""The heads of all requests over HTTP/2, of which what comes again and again is read once.
+
+As over HTTP/1.1 a head is cut in two, see `mcpbus.serving.http1.heads`: the fields by which it is judged are few, and read as a whole
+head; of the others it is enough to know that each is well-formed.
+"""
+
+import functools
+from typing import Final
+
+from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
+from mcpbus.protocol.http.messages import Head
+from mcpbus.serving.http1.head import MOST_FIELDS, RequestError
+from mcpbus.serving.http1.heads import LONGEST_RECALLED, LOOKED_AT, MOST_ALIKE, MOST_RECALLED
+from mcpbus.serving.http2.field_decoder import FieldDecoder, Fields
+from mcpbus.serving.http2.head import RequestHead, check_field, read_head, read_length
+
+_LENGTH: Final = b"content-length"
+_COOKIE: Final = b"cookie"
+_LOOKED_AT: Final = (LOOKED_AT - {_LENGTH}) | {b":method", b":scheme", b":authority", b":path"}
+_MOST_BLOCKS: Final = 32
+
+
+class Heads:
+    """Reads heads, and remembers those that came last and are not long.
+
+    They are compared by all of their fields, or by all that are looked at, so one that is remembered is read as it would be anew.
+
+    Args:
+        longest: How many bytes a head may be.
+
+    Attributes:
+        longest: The same.
+    """
+
+    __slots__ = ("_alike", "_recalled", "longest")
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self._alike = functools.lru_cache(maxsize=MOST_ALIKE)(read_head)
+        self._recalled = functools.lru_cache(maxsize=MOST_RECALLED)(self._read)
+
+    def read(self, fields: Fields, size: int) -> RequestHead:
+        """Read a head, which is as long.
+
+        Raises:
+            Malformed: It is none.
+        """
+        return self._recalled(fields, size) if size <= LONGEST_RECALLED else self._read(fields, size)
+
+    def _read(self, fields: Fields, size: int) -> RequestHead:
+        fault = self._find_excess(fields, size)
+        if fault is None:
+            return self._read_like_others(fields) or read_head(fields)
+        head = read_head(fields)
+        head.fault = head.fault or fault
+        return head
+
+    def _find_excess(self, fields: Fields, size: int) -> RequestError | None:
+        if size > self.longest:
+            return RequestError(431, f"the head is longer than {self.longest} bytes", "max_head_bytes")
+        if len(fields) > MOST_FIELDS:
+            return RequestError(431, f"the head has more than {MOST_FIELDS} fields")
+        return None
+
+    def _read_like_others(self, fields: Fields) -> RequestHead | None:
+        """Read a head by what is known of others that are like it; None if it is to be looked at as a whole."""
+        plain: list[tuple[bytes, bytes]] = []
+        apart: list[tuple[bytes, bytes]] = []
+        length: bytes | None = None
+        size = 0
+        for field in fields:
+            name, value = field
+            if name in _LOOKED_AT:
+                if apart and name[:1] == b":":
+                    return None  # it comes late
+                plain.append(field)
+                size += len(name) + len(value)
+                continue
+            if name == _LENGTH:
+                if length is not None:
+                    return None
+                length = value
+            else:
+                check_field(name, value)
+            apart.append(field)
+        if size > LONGEST_REMEMBERED:
+            return None
+        known = self._alike(tuple(plain))
+        if not apart or known.fault is not None:
+            return None if apart else known
+        judged = known.judged
+        headers = judged.headers.plus(functools.partial(_join_cookies, apart))
+        head = Head(judged.verb, judged.path, headers, judged.query, judged.root)
+        return RequestHead(head, read_length(length), known.expects, known.target, plain=known)
+
+
+def _join_cookies(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Put a cookie together that was cut into several for its compression alone (RFC 9113, section 8.2.3)."""
+    cookies = [value for name, value in fields if name == _COOKIE]
+    if len(cookies) < 2:
+        return fields
+    return [*(field for field in fields if field[0] != _COOKIE), (_COOKIE, b"; ".join(cookies))]
+
+
+class HeadReader:
+    """Reads the heads that come over one connection, and remembers the blocks that came last, for as long as they mean the same.
+
+    Args:
+        heads: Reads the heads of all connections.
+    """
+
+    __slots__ = ("_decoder", "_heads", "_known")
+
+    def __init__(self, heads: Heads) -> None:
+        self._heads = heads
+        # A little too much is answered, and far too much is not read.
+        self._decoder = FieldDecoder(2 * heads.longest)
+        self._known: dict[bytes, RequestHead] = {}
+
+    def read(self, block: bytes) -> RequestHead:
+        """Read a head.
+
+        Raises:
+            Malformed: It is none.
+            ConnectionFault: Its fields cannot be read, or are far too many.
+        """
+        head = self._known.get(block)
+        if head is not None:
+            return head
+        changes = self._decoder.changes
+        fields, size = self._decode(block)
+        head = self._heads.read(fields, size)
+        if self._decoder.changes == changes and len(block) <= LONGEST_REMEMBERED:
+            if len(self._known) == _MOST_BLOCKS:
+                self._known.clear()
+            self._known[block] = head
+        return head
+
+    def decode(self, block: bytes) -> Fields:
+        """Read a block whose fields are no head, or of a request that is not served.
+
+        Raises:
+            ConnectionFault: They cannot be read, or are far too many.
+        """
+        return self._decode(block)[0]
+
+    def _decode(self, block: bytes) -> tuple[Fields, int]:
+        decoder = self._decoder
+        changes = decoder.changes
+        decoded = decoder.decode(block)
+        if decoder.changes != changes:
+            self._known.clear()
+        return decoded

@@ -1,7 +1,6 @@
 """Writes to a client what the process that serves its request says."""
 
 import enum
-from typing import Final
 
 import trio
 
@@ -10,7 +9,7 @@ from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.messages import Fields, decode_answered, decode_said, decode_started
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import Budget
-from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
+from mcpbus.protocol.errors import internal_error, process_lost
 from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.sse import HEADERS, encode_event
@@ -19,8 +18,6 @@ from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.transports import answers
 from mcpbus.transports.endpoint import Entered
 from mcpbus.transports.response import HttpRequest
-
-_LOST: Final = "The process that served this has ended, or cannot be reached any more; whether it had an effect is not known"
 
 
 class Relayed(enum.Enum):
@@ -126,5 +123,5 @@ def lost_answer(head: Head, body: bytes) -> Answer | None:
     if not isinstance(message, Request):
         return None
     revision = LATEST if claims_modern(head.headers, None) else LATEST_LEGACY
-    failed = answers.error_reply(ProtocolError(INTERNAL_ERROR, _LOST), message.id, revision)
+    failed = answers.error_reply(process_lost(), message.id, revision)
     return failed if head.headers.accepted.json else Answer(200, HEADERS, encode_event(failed.body))

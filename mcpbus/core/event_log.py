@@ -9,9 +9,11 @@ from typing import Generic, TypeVar
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
 from mcpbus.core.stores.protocol import EventStore
+from mcpbus.core.stream_names import name_request, request_elsewhere
+from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.routes import StreamKind
 
-_EVENT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,15})")
+_EVENT_ID = re.compile(r"([A-Za-z0-9_-]{1,128})\.([0-9]{1,15})")
 _GET, _REQUEST = "g", "r"
 
 T = TypeVar("T")
@@ -33,6 +35,16 @@ def parse_event_id(event_id: str) -> tuple[str, int] | None:
 def is_get_stream(name: str) -> bool:
     """Return whether a log's name is that of a GET stream; its client can tell us nothing else once it has ended."""
     return name.startswith(_GET)
+
+
+def lost_request(name: str, process: str | None) -> RequestId | None:
+    """Return which request was answered on a stream in a process that has ended; None if it was none, or in this process.
+
+    Args:
+        name: The name of the stream's log.
+        process: This one; None if there are no others.
+    """
+    return None if process is None else request_elsewhere(name, _REQUEST, process)
 
 
 class EventLog:
@@ -152,6 +164,13 @@ class ResumableStreams(Generic[T]):
         """Return a stream that has not ended."""
         live = self._live.get(name)
         return None if live is None else live[0]
+
+    def name_after(self, log: EventLog, process: str, request: RequestId) -> None:
+        """Have a stream that was just entered tell in its name which request of which process is answered on it."""
+        name = name_request(_REQUEST, process, request)
+        if name is not None:
+            self._live[name] = self._live.pop(log.name)
+            log.name = name
 
     def ended(self, log: EventLog, *, complete: bool) -> None:
         """Note that a stream has ended, and whether its log has all that it had to say."""

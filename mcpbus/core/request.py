@@ -21,6 +21,7 @@ from mcpbus_actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succe
 from mcpbus.core.admission import Slot
 from mcpbus.core.call import Call, Silence, read_failure
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
+from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
@@ -193,6 +194,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         context = self.context
         stream = self.stream = self.call.stream = self.open_stream(_RESPONSE, context.session)
         if stream.log is not None:
+            self._name_log(stream, stream.log)
             stream.expire_in(self.call.bus.seconds_left(context.principal))
         stream.owner = context.owner
         if not self.active and stream.kind is _RESPONSE:
@@ -202,6 +204,11 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if answering is not None:
             answering.open(stream)
         return stream
+
+    def _name_log(self, stream: Stream, log: EventLog) -> None:
+        process = self.call.bus.process
+        if process is not None and stream.registry is not None and stream.owed == 1:
+            stream.registry.name_after(log, process, self.context.request.id)
 
     def give_up(self) -> None:
         """End it: too much is kept in memory, and for its call the most. Not before it has begun."""

@@ -99,6 +99,12 @@ def internal_error() -> ProtocolError:
     return ProtocolError(INTERNAL_ERROR, "Internal error")
 
 
+def process_lost() -> ProtocolError:
+    """-32603: what would have answered has ended, or cannot be reached."""
+    why = "The process that served this has ended, or cannot be reached any more; whether it had an effect is not known"
+    return ProtocolError(INTERNAL_ERROR, why)
+
+
 def header_mismatch(detail: str) -> ProtocolError:
     """-32020: a mirrored HTTP header is missing, repeated, malformed, or differs from the body (rule X-20)."""
     return ProtocolError(HEADER_MISMATCH, f"Header mismatch: {detail}")

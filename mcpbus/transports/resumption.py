@@ -6,7 +6,7 @@ refused: opened anew in its place it would leave its client waiting for a reply 
 What a request's stream said before it ended is replayed, and the connection closed. A client that has it all, up to
 the reply or to the end that it asked for, gets 204, which ends the reconnecting of an `EventSource` (HTML, 9.2.2) and of the official clients. An empty stream
 would not: they come back to it for ever, the TypeScript one without the id, as if for the session's GET stream,
-whose place it then takes. One whose stream went without a reply, since nobody came back to it in time, is refused: it
+whose place it then takes. A request whose process has ended, and which nobody will answer, is answered with that. One whose stream went without a reply, since nobody came back to it in time, is refused: it
 must not take that for the end of its request. A GET stream that has ended goes on as a new one, since the session has.
 """
 
@@ -15,15 +15,16 @@ import logging
 import trio
 
 from mcpbus.core.containment import ExceptionsOnly
-from mcpbus.core.event_log import is_get_stream, parse_event_id
+from mcpbus.core.event_log import is_get_stream, lost_request, parse_event_id
 from mcpbus.core.hub import Hub
 from mcpbus.core.session import OpenGet, Session
 from mcpbus.core.stores.protocol import Replay
 from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer
-from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.errors import invalid_request, process_lost
 from mcpbus.protocol.http.messages import NO_CONTENT, Answer, refusal
 from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
+from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports.answers import GET_FORMAT
 from mcpbus.transports.response import HttpRequest, Opened, ResponseWriter, watch
@@ -76,7 +77,11 @@ async def _follow_up(
         return
     complete = streams.ended_with(name, after)
     missed = _NOTHING if complete else await _fetch(bus, session, name, after)
-    if not is_get_stream(name):
+    lost = None if missed is not None and missed.finished else lost_request(name, bus.process)
+    if lost is not None:
+        reply = encode_event(encode_error(lost, process_lost()))
+        await _write_missed(bus, http, session, named, missed or _NOTHING, end=reply)
+    elif not is_get_stream(name):
         if missed is not None and not missed.events:
             await http.answer(NO_CONTENT if complete or missed.finished else _unknown())
         else:
@@ -111,15 +116,28 @@ async def _replay(
     if missed is None:
         await http.answer(_unknown())
         return False
-    name, after = named
     more = more and not missed.finished
+    # The head goes out with the first bytes, and a client that has missed nothing waits for it all the same.
+    return await _write_missed(bus, http, session, named, missed, end=None if more else b"")
+
+
+async def _write_missed(
+    bus: Hub,
+    http: HttpRequest,
+    session: Session,
+    named: tuple[str, int],
+    missed: Replay,
+    *,
+    end: bytes | None,
+) -> bool:
+    """Write what followed an event, and what ends the answer; if that is None, return whether it may go on."""
+    name, after = named
     numbered = enumerate(missed.events, after + 1)
     events = b"".join([encode_event(event, id=f"{name}.{number}") for number, event in numbered])
     with bus.reached.writing(bus.limits.write_deadline, session.owner) as deadline:
         await http.start_stream([*HEADERS])
-        # The head goes out with the first bytes, and a client that has missed nothing waits for it all the same.
-        await http.write(events or (COMMENT if more else b""), more=more)
-    return more and not deadline.cancelled_caught
+        await http.write(events or COMMENT if end is None else events + end, more=end is None)
+    return end is None and not deadline.cancelled_caught
 
 
 async def _fetch(bus: Hub, session: Session, name: str, after: int) -> Replay | None:

@@ -2,6 +2,7 @@
 
 import copy
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import zip_longest
 
 import trio.testing
 
@@ -9,13 +10,16 @@ from mcpbus.testing import MemoryDirectory, open_bus, open_probe, settle
 
 
 @asynccontextmanager
-async def open_buses(make, count=2, *, directory=None, limits=None, **http):
-    """Open so many buses, each of a server of its own that `make` makes; yields them, with a probe of each."""
+async def open_buses(make, count=2, *, directory=None, limits=None, stores=(), **http):
+    """Open so many buses, each of a server of its own that `make` makes; yields them, with a probe of each.
+
+    Each has the next of the event stores, or none.
+    """
     directory = directory or MemoryDirectory()
     async with AsyncExitStack() as stack:
         buses, probes = [], []
-        for _ in range(count):
-            opening = open_bus(make(), limits=limits, cluster=directory.cluster())
+        for _, store in zip_longest(range(count), stores):
+            opening = open_bus(make(), limits=limits, cluster=directory.cluster(), event_store=store)
             bus = await stack.enter_async_context(opening)
             buses.append(bus)
             probes.append(await stack.enter_async_context(open_probe(bus.asgi(**http))))

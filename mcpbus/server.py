@@ -44,6 +44,7 @@ from mcpbus.serving import ServeOptions, ServingError
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
     from mcpbus.cluster.directory import Cluster
     from mcpbus.cluster.node import Node
+    from mcpbus.cluster.redis import Redis
     from mcpbus.transports.lifespan import LifespanApp
     from mcpbus.transports.responder import ResponseMode
     from mcpbus.worker import Worker
@@ -256,7 +257,7 @@ class Server(Definition, Generic[StateT]):
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
         drain_seconds: float = 5.0,
-        cluster: "Cluster | None" = None,
+        cluster: "Cluster | Redis | None" = None,
     ) -> AsyncIterator[Bus[StateT]]:
         """Open the server: ``async with server.open() as bus``.
 
@@ -269,10 +270,12 @@ class Server(Definition, Generic[StateT]):
                 cannot.
             task_store: Keeps tasks and what came of them; in memory if not given.
             drain_seconds: How long requests and tasks may go on when the block ends.
-            cluster: The other processes that serve the same server, if there are any.
+            cluster: The other processes that serve the same server, if there are any: ``Redis("redis://redis")`` of
+                `mcpbus.cluster`.
 
         Raises:
             RuntimeError: The server is open already, or no trio runs here.
+            ServingError: It cannot be one of those processes.
         """
         if not trio.lowlevel.in_trio_run():
             raise RuntimeError(
@@ -288,13 +291,14 @@ class Server(Definition, Generic[StateT]):
             async with (
                 self.lifespan_context() as state,
                 self._lifespans_below() as states,
-                _open_node(cluster) as node,
+                _meet(cluster, self.sealer.secret) as joined,
+                _open_node(joined) as node,
                 open_hub(
                     Bus,
                     FeaturesBackend(self, self.runner),
                     limits or Limits(),
                     state,
-                    sealer=self._sealer(cluster),
+                    sealer=self._sealer(joined),
                     event_store=event_store,
                     task_store=task_store,
                     drain_seconds=drain_seconds,
@@ -348,20 +352,21 @@ class Server(Definition, Generic[StateT]):
         limits: Limits | None = None,
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
+        cluster: "Redis | None" = None,
         response: "ResponseMode" = "auto",
         options: ServeOptions | None = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
         **http: Unpack[HttpFields],
     ) -> None:
-        """Open the server and serve it over HTTP until cancelled; see `Bus.serve`."""
+        """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
         read_http_options("server.serve()", http)  # complains before anything is opened
         worker = self._worker
         opening = self.open(
             limits=limits,
             event_store=event_store,
             task_store=task_store,
-            cluster=None if worker is None else worker.cluster,
+            cluster=cluster if worker is None else worker.cluster,
         )
         async with opening as bus:
             bus.sharing = None if worker is None else worker.sharing
@@ -405,6 +410,8 @@ class Server(Definition, Generic[StateT]):
             )
         if workers < 1 or (workers > 1 and transport != "http"):
             raise ValueError(f"workers is {workers}: it is at least 1, and more than that only over HTTP")
+        if workers > 1 and options.get("cluster") is not None:
+            raise ValueError("replicas are one process each: leave out workers or cluster")
         if transport == "stdio":
             check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"))
             program = partial(until_input_ends, partial(self._serve_stdio, **options))
@@ -439,6 +446,28 @@ class Server(Definition, Generic[StateT]):
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"
+
+
+def _meet(
+    cluster: "Cluster | Redis | None", secret: bytes | None
+) -> "AbstractAsyncContextManager[Cluster | None]":
+    """Find the other processes that serve the same, if there are any."""
+    if cluster is None:
+        return nullcontext()
+    from mcpbus.cluster.redis import Redis  # noqa: PLC0415 - it is for those who have it
+
+    return _meet_at(cluster, secret) if isinstance(cluster, Redis) else nullcontext(cluster)
+
+
+@asynccontextmanager
+async def _meet_at(redis: "Redis", secret: bytes | None) -> "AsyncIterator[Cluster]":
+    from mcpbus.cluster.errors import JoinError  # noqa: PLC0415
+
+    try:
+        async with redis.join(secret) as cluster:
+            yield cluster
+    except (JoinError, ImportError) as error:
+        raise ServingError(str(error)) from error
 
 
 def _open_node(cluster: "Cluster | None") -> "AbstractAsyncContextManager[Node | None]":

@@ -19,6 +19,7 @@ from mcpbus import Server
 from mcpbus.cli import main
 from mcpbus.cli.logs import JsonFormatter
 from mcpbus.cli.targets import load_server
+from mcpbus.cluster import Redis
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.serving import ServeOptions
 
@@ -117,6 +118,12 @@ def test_what_a_module_lacks_itself_is_not_hidden(weather):
         (["--host", "0.0.0.0"], "there is no --host: write --bind 0.0.0.0:8000"),
         (["--sessions", "some"], "'some' is not one of 'sessionful', 'stateless'"),
         (["--response", "xml"], "'xml' is not one of 'auto', 'json', 'sse'"),
+        (["--link", "127.0.0.1:0"], "--link is for replicas, which need --redis"),
+        (["--redis", "redis://r", "--workers", "2"], "replicas are one process each"),
+        (
+            ["--redis", "redis://r", "--link", "h:99999"],
+            "'h:99999' is no place to listen on: write HOST:PORT",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_right_is_explained(options, message, weather):
@@ -130,6 +137,31 @@ def test_an_address_that_cannot_be_listened_on_is_told_without_a_traceback(weath
     assert status == 1
     assert "Error: cannot listen on unix:weather.py" in output
     assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--redis", "redis://127.0.0.1:1"],
+            "Error: replicas that listen for each other on 0.0.0.0:0 need a secret",
+        ),
+        (["--redis", "http://r", "--link", "127.0.0.1:0"], "Error: the URL of Redis begins with"),
+    ],
+)
+def test_a_replica_that_cannot_be_one_says_why_without_a_traceback(options, message, weather):
+    status, output = run("serve", "weather:server", *options)
+    assert status == 1
+    assert message in output
+    assert "Traceback" not in output
+
+
+def test_a_replica_is_told_where_the_others_are(weather, monkeypatch):
+    ran = []
+    monkeypatch.setattr(Server, "run", lambda _, **given: ran.append(given["cluster"]))
+    monkeypatch.setenv("MCPBUS_SERVE_REDIS", "redis://r")
+    assert run("serve", "weather:server", "--namespace", "n", "--advertise", "h:1")[0] == 0
+    assert ran == [Redis("redis://r", namespace="n", advertise="h:1")]
 
 
 def test_what_is_given_is_what_the_server_is_run_with(weather, monkeypatch):

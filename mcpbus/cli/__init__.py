@@ -178,6 +178,26 @@ def _http_options(command: _Command) -> _Command:
                 metavar="NUMBER",
                 help="How many processes serve; sessions are found from all of them. [default: 1]",
             ),
+            click.option(
+                "--redis",
+                metavar="URL",
+                help="Redis or Valkey, in which the processes that serve the same server on several machines find each other.",
+            ),
+            click.option(
+                "--link",
+                metavar="HOST:PORT",
+                help="Where this one listens for the others. [default: 0.0.0.0:0]",
+            ),
+            click.option(
+                "--advertise",
+                metavar="HOST:PORT",
+                help="Where the others find it. [default: the address from which it speaks to Redis]",
+            ),
+            click.option(
+                "--namespace",
+                metavar="NAME",
+                help="What sets them apart from other servers in this Redis. [default: default]",
+            ),
             _drain_option,
             click.option(
                 "--write-deadline",
@@ -262,6 +282,18 @@ def _authorize(server: Server, resource: str | None, issuers: Sequence[str], sco
         raise click.UsageError(str(error)) from error
 
 
+def _cluster(given: dict[str, Any], workers: int) -> dict[str, Any]:
+    """Return what makes a server a replica, if that is wanted."""
+    asked = {name: given[name] for name in ("link", "advertise", "namespace") if name in given}
+    if "redis" not in given:
+        if asked:
+            raise click.UsageError(f"--{next(iter(asked))} is for replicas, which need --redis")
+        return {}
+    if workers > 1:
+        raise click.UsageError("replicas are one process each: leave out --workers or --redis")
+    return {"cluster": import_module("mcpbus.cluster").Redis(given["redis"], **asked)}
+
+
 def _serve_http(target: str, given: dict[str, Any]) -> None:
     given = {name: value for name, value in given.items() if value not in (None, ())}
     workers = given.pop("workers")
@@ -271,6 +303,7 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
     try:
         HttpOptions(**http)  # the server makes its own; here it is to be told before anything runs
         options = ServeOptions(**serving)
+        cluster = _cluster(given, workers)
     except ValueError as error:
         raise click.UsageError(str(error.args[0])) from error
     try:
@@ -278,7 +311,7 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
             sys.exit(run_workers(workers, options))  # which load the server, and this process does not
         server = _load(target)
         _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
-        server.run(bind=options.bind, options=options, workers=workers, **response, **http)
+        server.run(bind=options.bind, options=options, workers=workers, **cluster, **response, **http)
     except ServingError as error:
         raise click.ClickException(str(error)) from None
 

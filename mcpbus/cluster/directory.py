@@ -88,6 +88,7 @@ class Directory(Protocol):
 
         Raises:
             OSError: It cannot be reached, though it may be there.
+            Overloaded: Nor can it be known now where it is.
         """
 
     async def create(self, ownership: Ownership, record: bytes) -> None:
@@ -154,7 +155,7 @@ class Directory(Protocol):
             seconds: For how long that has to be known.
         """
 
-    async def tend(self, sessions: Collection[Ownership], seconds: float) -> None:
+    async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:
         """Have what is kept of sessions outlast the process by so many seconds.
 
         Called about once a second. What ended processes had, and nobody has come for, is forgotten.
@@ -162,6 +163,9 @@ class Directory(Protocol):
         Args:
             sessions: Those that the process has.
             seconds: For how long a session may be idle.
+
+        Returns:
+            Those of which it is not sure any more that they are kept, and are the process's. To update one of them tells, or mends it.
         """
 
 
@@ -173,8 +177,12 @@ class Cluster:
         directory: Knows them all.
         key: A secret that they have in common, and nobody else.
         home: This one; a name that none before it had.
+        patience: Seconds that it is tried to reach a process, which may be there and cannot be.
+        silence: Seconds after which a process that says nothing over a link is not waited for any more.
     """
 
     directory: Directory
     key: bytes = attrs.field(repr=False)
     home: str = attrs.field(factory=new_home)
+    patience: float = 5.0
+    silence: float = 30.0

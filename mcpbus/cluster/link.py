@@ -23,8 +23,8 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of messages that are on their way in one direction."""
 _READ_BYTES: Final = 256 * 1024
 _CHANNELS: Final = 1 << 32
-PING_SECONDS: Final = 5.0
-SILENT_SECONDS: Final = 30.0
+_PINGS: Final = 6
+"""How often each end says that it is there, in the time after which it would be given up."""
 
 LOST: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, FrameError, msgspec.DecodeError)
 """What ends a link."""
@@ -131,6 +131,7 @@ class Link:
         home: Who is at the other end.
         service: Serves what that asks for.
         dialled: Whether it was dialled from here.
+        silence: Seconds after which it is dead if nothing comes.
 
     Attributes:
         home: The same.
@@ -138,13 +139,21 @@ class Link:
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, incoming: Incoming, home: str, service: Service, *, dialled: bool
+        self,
+        stream: trio.abc.Stream,
+        incoming: Incoming,
+        home: str,
+        service: Service,
+        *,
+        dialled: bool,
+        silence: float,
     ) -> None:
         self.home = home
         self.closed = False
         self._stream = stream
         self._incoming = incoming
         self._service = service
+        self._silence = silence
         self._parity = int(dialled)
         self._last = self._parity
         self._channels: dict[int, Channel] = {}
@@ -208,15 +217,15 @@ class Link:
 
     async def _ping(self) -> None:
         while True:
-            await trio.sleep(PING_SECONDS)
+            await trio.sleep(self._silence / _PINGS)
             self.send(Kind.PING, 0)
 
     async def _read(self) -> None:
         while True:
-            with trio.move_on_after(SILENT_SECONDS) as silence:
+            with trio.move_on_after(self._silence) as silence:
                 kind, number, payload = await self._incoming.take()
             if silence.cancelled_caught:
-                raise FrameError(f"nothing came for {SILENT_SECONDS:g} s")
+                raise FrameError(f"nothing came for {self._silence:g} s")
             if kind == Kind.CHANGED:
                 self._service.changed(payload)
             elif kind == Kind.OPEN:

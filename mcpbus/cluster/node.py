@@ -20,6 +20,7 @@ from mcpbus.cluster.names import Names
 from mcpbus.cluster.records import Records
 from mcpbus.cluster.rounds import Rounds
 from mcpbus.core.admission import Overloaded
+from mcpbus.core.complaints import Complaints
 from mcpbus.core.containment import Contained
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import Change
@@ -33,10 +34,11 @@ from mcpbus.transports.response import HttpRequest
 
 _log = logging.getLogger("mcpbus")
 
-REACH_SECONDS: Final = 5.0
-"""How long it may take to dial a process, and to greet."""
+_GREET_SECONDS: Final = 5.0
+"""How long it may take to connect, and to greet."""
 _PAUSE_SECONDS: Final = 0.05
-"""Between two attempts at that."""
+_LONGEST_PAUSE: Final = 0.5
+"""Between two attempts at that: each pause is twice the last one."""
 LOOK_SECONDS: Final = 1.0
 """How often it is looked whether there are others."""
 _MOST_STRANGERS: Final = 64
@@ -94,6 +96,7 @@ class Node:
         self._dials: dict[str, _Dial] = {}
         self._met: set[str] = set()
         self._strangers = 0
+        self._complaints = Complaints(_log)
 
     async def join(self, bus: Hub) -> None:
         """Serve a bus together with the others; returns when it is linked to all that are there."""
@@ -132,7 +135,9 @@ class Node:
             self._nursery.start_soon(self._run_dialled, home, dial)
         await dial.done.wait()
         if dial.link is None and not dial.ended:
-            raise Overloaded("The process that has this session, call or task cannot be reached")
+            raise dial.refused or Overloaded(
+                "The process that has this session, call or task cannot be reached"
+            )
         return dial.link
 
     def _link(self, home: str) -> Link | None:
@@ -141,25 +146,32 @@ class Node:
 
     async def _run_dialled(self, home: str, dial: "_Dial") -> None:
         try:
-            with trio.move_on_after(REACH_SECONDS):
-                while dial.link is None and not dial.ended:
-                    await self._try_to_dial(home, dial)
+            with trio.move_on_after(self._cluster.patience):
+                pause = _PAUSE_SECONDS
+                while not await self._try_to_dial(home, dial):
+                    await trio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
             del self._dials[home]
             dial.done.set()
         if dial.link is not None:
             await self._run(dial.link)
 
-    async def _try_to_dial(self, home: str, dial: "_Dial") -> None:
+    async def _try_to_dial(self, home: str, dial: "_Dial") -> bool:
+        """Connect to a process; return whether there is nothing more to be tried."""
         try:
-            stream = await self._cluster.directory.dial(home)
-            if stream is None:
-                dial.ended = True
-            else:
-                dial.link = await self._greet(stream, home)
-        except LOST as why:  # it may be about to end
+            with trio.fail_after(_GREET_SECONDS):
+                stream = await self._cluster.directory.dial(home)
+                if stream is None:
+                    dial.ended = True
+                else:
+                    dial.link = await self._greet(stream, home)
+        except Overloaded as why:
+            dial.refused = why
+        except (*LOST, trio.TooSlowError) as why:  # it may be about to end
             _log.info("process %s cannot be reached: %s", home, why)
-            await trio.sleep(_PAUSE_SECONDS)
+            return False
+        return True
 
     async def _accept(self, stream: trio.abc.Stream) -> None:
         """Serve a connection to here."""
@@ -167,10 +179,10 @@ class Node:
         if self._strangers < _MOST_STRANGERS:
             self._strangers += 1
             try:
-                with trio.move_on_after(REACH_SECONDS):
+                with trio.move_on_after(_GREET_SECONDS):
                     link = await self._greet(stream, None)
             except LOST as why:
-                _log.warning("a connection from no process of this server was closed: %s", why)
+                self._complaints.warn("a connection from no process of this server was closed: %s", why)
             finally:
                 self._strangers -= 1
         if link is None:
@@ -186,7 +198,8 @@ class Node:
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
-        link = Link(stream, incoming, home, self, dialled=dialled is not None)
+        silence = self._cluster.silence
+        link = Link(stream, incoming, home, self, dialled=dialled is not None, silence=silence)
         self._links.setdefault(home, []).append(link)
         return link
 
@@ -210,8 +223,8 @@ class Node:
             await trio.sleep(LOOK_SECONDS)
             try:
                 await self._look()
-            except OSError:
-                _log.exception("it cannot be seen which other processes serve")
+            except OSError as error:
+                self._complaints.warn("it cannot be seen which other processes serve: %s", error)
 
     async def _look(self) -> None:
         """Link to those that are there; what changes is told to them, whoever dialled."""
@@ -219,7 +232,10 @@ class Node:
         homes = await directory.homes()
         self._met.intersection_update({*homes, *self._links})
         if self._bus is not None:
-            await directory.tend(self.records.ownerships, self._bus.limits.idle_timeout)
+            seconds = self._bus.limits.idle_timeout
+            for name in await directory.tend(self.records.ownerships, seconds):
+                if name in self._bus.sessions:
+                    self.records.note(self._bus.sessions[name])
         async with trio.open_nursery() as nursery:
             for home in homes:
                 if home != self.home and self._link(home) is None:
@@ -301,12 +317,14 @@ class _Dial:
         done: Set when it is over.
         link: What came of it.
         ended: Whether nobody is there any more.
+        refused: Why it was not tried for longer.
     """
 
     def __init__(self) -> None:
         self.done = trio.Event()
         self.link: Link | None = None
         self.ended = False
+        self.refused: Overloaded | None = None
 
 
 @asynccontextmanager

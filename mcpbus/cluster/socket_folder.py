@@ -104,12 +104,13 @@ class SocketFolder:
         await trio.lowlevel.checkpoint()
         return self._rounds.use(name, user, seconds)
 
-    async def tend(self, sessions: Collection[Ownership], seconds: float) -> None:  # noqa: ARG002 - they are here
+    async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:  # noqa: ARG002 - they are here
         """See `Directory`."""
         kept = {folder.name for folder in self.records.iterdir()}
         for home in self._orphans.left(kept.difference(await self.homes()), seconds):
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.records / home)
+        return ()
 
     def _place(self, ownership: Ownership) -> Path:
         return self.records / ownership.home / ownership.name

@@ -109,6 +109,11 @@ class Sealer:
         self.now = clock
         self.given = bool(keys)
 
+    @property
+    def secret(self) -> bytes | None:
+        """The first key that was given; None if none was."""
+        return self._secrets[0] if self.given else None
+
     @cached_property
     def missing(self) -> str | None:
         """What has to be installed before anything can be sealed, in a sentence; None if nothing has."""

@@ -87,7 +87,7 @@ async def test_a_stranger_is_refused(said, autojump_clock):
     async with open_buses(make, directory=directory) as (buses, probes):
         stream = await directory.dial(buses[0].node.home)
         await stream.send_all(said)
-        with trio.fail_after(node.REACH_SECONDS + 1):
+        with trio.fail_after(6):
             await until_closed(stream)
         session = at(await probes[0].initialize(), probes[1])
         assert (await session.request("ping").ended()).status == 200
@@ -240,7 +240,7 @@ async def test_a_process_that_says_nothing_is_lost(autojump_clock, monkeypatch):
         begun = trio.current_time()
         monkeypatch.setattr(link.Link, "send", lambda *_: None)
         assert GONE in (await held.ended()).messages[-1]["error"]["message"]
-        assert trio.current_time() - begun <= link.SILENT_SECONDS + link.PING_SECONDS
+        assert trio.current_time() - begun <= 35
 
 
 async def test_where_nobody_can_be_seen_for_a_while_all_is_well_later(autojump_clock, caplog):

@@ -1,0 +1,122 @@
+"""How processes on any machines serve as one through Redis or Valkey: ``server.open(cluster=Redis("redis://redis"))``."""
+
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from mcpbus.cluster import tcp
+from mcpbus.cluster.directory import Cluster
+from mcpbus.cluster.errors import JoinError
+from mcpbus.cluster.tcp import Place, TlsPair
+from mcpbus.protocol.http.origin import is_loopback_host
+
+if TYPE_CHECKING:
+    from mcpbus.core.stores.redis_connection import RedisConnection
+
+_PURPOSE: Final = b"mcpbus cluster 1"
+_START_SECONDS: Final = 5.0
+"""How long Redis may take to be there at the start."""
+_LONGEST_NAMESPACE: Final = 64
+_LOOPBACK: Final = "127.0.0.1"
+
+
+def _check_namespace(_: object, __: object, namespace: str) -> None:
+    if not (0 < len(namespace) <= _LONGEST_NAMESPACE and namespace.isprintable()) or set("{} ") & {
+        *namespace
+    }:
+        raise ValueError(f"namespace is {namespace!r}: it is a short word without braces or spaces")
+
+
+def _check_lease(_: object, __: object, lease: float) -> None:
+    if not 1 <= lease <= 3600:
+        raise ValueError(f"lease is {lease!r}: it is from 1 to 3600 seconds")
+
+
+def _check_place(_: object, __: object, place: str | None) -> None:
+    if place is not None:
+        Place.parse(place)
+
+
+@attrs.frozen
+class Redis:
+    """Replicas: processes on any machines that serve the same server, and find each other in Redis or Valkey.
+
+    They speak to each other over TCP, and prove to each other that they have the first of the server's `state_keys`, from which their key is
+    made. Without any they share a random one that is in Redis, and can be reached from the same machine alone.
+
+    Attributes:
+        url: ``redis://[user:password@]host[:port][/database]``, ``rediss://`` for TLS, or ``unix:///path/to/socket``.
+        namespace: What sets those that serve the same server apart from all others in this Redis.
+        link: Where this process listens for the others: ``HOST:PORT``; port 0 is any that is free.
+        advertise: Where the others find it: ``HOST`` or ``HOST:PORT``. If not given, the address from which it speaks to Redis, and the
+            port on which it listens.
+        lease: Seconds after which a process that is not heard of is taken for ended.
+        tls: How they encrypt what they say to each other: a pair of contexts; None if they do not.
+    """
+
+    url: str = attrs.field(repr=False)
+    namespace: str = attrs.field(default="default", validator=_check_namespace)
+    link: str = attrs.field(default="0.0.0.0:0", validator=_check_place)
+    advertise: str | None = attrs.field(default=None, validator=_check_place)
+    lease: float = attrs.field(default=5.0, validator=_check_lease)
+    tls: TlsPair | None = attrs.field(default=None, repr=False)
+
+    @asynccontextmanager
+    async def join(self, secret: bytes | None) -> AsyncIterator[Cluster]:
+        """Be connected to Redis within the block, and yield what makes this process one of them. For the server.
+
+        Args:
+            secret: What they have in common; None if the server was given nothing of that kind.
+
+        Raises:
+            JoinError: That cannot be.
+            ImportError: What speaks to Redis is not installed.
+        """
+        # coredis takes longer to import than all else together.
+        from mcpbus.core.stores.redis_connection import RedisConnection  # noqa: PLC0415
+
+        link = Place.parse(self.link)
+        if secret is None and not is_loopback_host(link.host):
+            raise JoinError(
+                f"replicas that listen for each other on {self.link} need a secret in common: give all of them the same "
+                f"Server(state_keys=[...]), or link='{_LOOPBACK}:0' if they are on one machine"
+            )
+        try:
+            redis = RedisConnection(self.url)
+        except ValueError as error:
+            raise JoinError(str(error)) from error
+        try:
+            yield await self._meet(redis, link, secret)
+        finally:
+            redis.close()
+
+    async def _meet(self, redis: "RedisConnection", link: Place, secret: bytes | None) -> Cluster:
+        from mcpbus.cluster.redis_directory import RedisDirectory  # noqa: PLC0415
+
+        try:
+            await redis.call("PING", within=_START_SECONDS)
+            place = await self._find_place(link)
+            directory = RedisDirectory(
+                redis,
+                f"{{mcpbus:{self.namespace}}}",
+                link=link,
+                advertise=place,
+                lease=self.lease,
+                tls=self.tls,
+            )
+            key = await directory.common_key() if secret is None else hmac.digest(secret, _PURPOSE, "sha256")
+        except OSError as error:
+            raise JoinError(str(error)) from error
+        return Cluster(directory=directory, key=key, patience=2 * self.lease, silence=self.lease)
+
+    async def _find_place(self, link: Place) -> Place:
+        if self.advertise is not None:
+            return Place.parse(self.advertise)
+        if not link.is_any:
+            return attrs.evolve(link, port=0)
+        host = urlsplit(self.url).hostname
+        return Place(_LOOPBACK if host is None else await tcp.own_address(host), 0)

@@ -1,0 +1,266 @@
+"""Processes on any machines, which find each other in Redis or Valkey."""
+
+import math
+import os
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from mcpbus.cluster import redis_scripts as scripts
+from mcpbus.cluster import tcp
+from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership
+from mcpbus.cluster.errors import JoinError
+from mcpbus.cluster.tcp import Place, TlsPair
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.stores.redis_connection import RedisConnection, RedisError, Script, Value
+
+_KEY_BYTES: Final = 32
+_OUTLAST_SECONDS: Final = 60.0
+"""How much longer than it may be idle a session is kept."""
+_LONGEST_SECONDS: Final = 1e9
+_FIRST_SECONDS: Final = 3600.0
+"""For how long it is kept before anybody has said for how long it may be idle."""
+_RENEWALS: Final = 4
+"""How often what is kept is renewed in the time after which it would be forgotten."""
+_AT_ONCE: Final = 500
+_RENEW: Final = 0.3
+"""Of its lease, after which a process renews that."""
+_REFILL: Final = 2
+"""Leases after which all that live have put back what Redis had lost."""
+
+
+class RedisDirectory:
+    """A `Directory` in Redis or Valkey.
+
+    A process is there as long as it renews its lease. Whose lease has lapsed may live nevertheless, cut off or paused: what it
+    had is given to others, and epochs keep it from writing.
+
+    Args:
+        redis: The connection.
+        prefix: What all keys begin with.
+        link: Where this process listens for the others.
+        advertise: Where the others find it.
+        lease: Seconds after which a process that is not heard of has ended.
+        tls: How links are encrypted; None if they are not.
+    """
+
+    def __init__(
+        self,
+        redis: RedisConnection,
+        prefix: str,
+        *,
+        link: Place,
+        advertise: Place,
+        lease: float,
+        tls: TlsPair | None,
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._link = link
+        self._advertise = advertise
+        self._lease = lease
+        self._tls = tls
+        self._seconds = _FIRST_SECONDS
+        self._tended: dict[str, float] = {}
+        self._data_set: bytes | None = None
+        self._found_data_set: bytes | None = None
+        self._in_doubt = False
+        self._refilled_at = -math.inf
+
+    async def common_key(self) -> bytes:
+        """Return a key that all have who use this Redis, and nobody else."""
+        place = f"{self._prefix}:K"
+        await self._redis.call("SET", place, os.urandom(_KEY_BYTES), "NX")
+        key = await self._redis.call("GET", place)
+        assert isinstance(key, bytes)  # noqa: S101 - it was set above
+        return key
+
+    # -- processes -------------------------------------------------------------------------------
+
+    async def listen(
+        self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """See `Directory`."""
+        listener = await tcp.listen(self._link)
+        port = listener.socket.getsockname()[1]
+        place = attrs.evolve(self._advertise, port=self._advertise.port or port)
+        try:
+            await self._renew(home, place)
+        except RedisError as error:
+            raise JoinError(str(error)) from error
+        self._in_doubt = False
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_renewing, home, place)
+                task_status.started()
+                await tcp.serve(listener, accept, self._tls)
+        finally:
+            with trio.move_on_after(1, shield=True):
+                await self._leave(home)
+
+    async def _keep_renewing(self, home: str, place: Place) -> None:
+        while True:
+            await trio.sleep(self._lease * _RENEW)
+            try:
+                await self._renew(home, place)
+            except RedisError:
+                continue  # the connection says so to the log
+
+    async def _renew(self, home: str, place: Place) -> None:
+        keys = [f"{self._prefix}:{name}" for name in (f"r:{home}", "R", "E")]
+        milliseconds = round(self._lease * 1000)
+        was, data_set = await self._redis.run(
+            scripts.LEASE, keys, [home, str(place), milliseconds, secrets.token_hex(8)]
+        )
+        if self._data_set is None:
+            self._data_set = data_set
+        if self._found_data_set not in {None, data_set}:
+            self._refilled_at = trio.current_time() + _REFILL * self._lease
+        self._found_data_set = data_set
+        if not was or data_set != self._data_set:
+            self._in_doubt = True
+
+    async def _leave(self, home: str) -> None:
+        try:
+            await self._redis.call("ZREM", f"{self._prefix}:R", home)
+            await self._redis.call("DEL", f"{self._prefix}:r:{home}")
+        except RedisError:
+            return  # its lease lapses
+
+    async def homes(self) -> Collection[str]:
+        """See `Directory`."""
+        homes = await self._redis.run(scripts.HOMES, [f"{self._prefix}:R"])
+        return [home.decode() for home in homes]
+
+    async def dial(self, home: str) -> trio.abc.Stream | None:
+        """See `Directory`."""
+        try:
+            place = await self._redis.call("GET", f"{self._prefix}:r:{home}")
+        except RedisError as error:
+            raise Overloaded("The directory of sessions cannot be reached; try again later") from error
+        return None if place is None else await tcp.dial(Place.parse(place.decode()), self._tls)
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    async def create(self, ownership: Ownership, record: bytes) -> None:
+        """See `Directory`."""
+        await self._write(scripts.CREATE, ownership, record, self._milliseconds)
+
+    async def update(self, ownership: Ownership, record: bytes) -> None:
+        """See `Directory`. What Redis has lost is put back."""
+        if await self._write(scripts.UPDATE, ownership, record, self._milliseconds) == scripts.MISSING:
+            await self._check_loss()
+            await self.create(ownership, record)
+
+    async def remove(self, ownership: Ownership) -> None:
+        """See `Directory`."""
+        await self._write(scripts.REMOVE, ownership)
+
+    async def hold(self, ownership: Ownership, held: Mapping[str, Held], gone: Collection[str]) -> None:
+        """See `Directory`."""
+        said: list[Value] = [len(held)]
+        for name, each in held.items():
+            said += [name, max(1, round(each.seconds * 1000)), each.data]
+        if await self._write(scripts.HOLD, ownership, *said, *gone) == scripts.MISSING:
+            await self._check_loss()
+            raise OSError("Redis has lost the session, and is to be told of it before")
+
+    async def take(self, ownership: Ownership, names: Collection[str]) -> None:
+        """See `Directory`."""
+        if await self._write(scripts.HOLD, ownership, 0, *names) == scripts.MISSING:
+            await self._check_loss()
+
+    async def _check_loss(self) -> None:
+        """Find that Redis has lost a session that it does not keep.
+
+        Raises:
+            FencedError: It has not: another process took it over, and there it has ended.
+        """
+        if await self._redis.call("GET", f"{self._prefix}:E") == self._data_set:
+            raise FencedError
+
+    async def _write(self, script: Script, ownership: Ownership, *arguments: Value) -> int:
+        said: list[Value] = [ownership.home, ownership.epoch, *arguments]
+        done = await self._redis.run(script, self._keys(ownership.name), said)
+        if done == scripts.FENCED:
+            raise FencedError
+        return int(done)
+
+    async def look(self, name: str) -> Kept | None:
+        """See `Directory`."""
+        kept = _kept(name, await self._redis.run(scripts.LOOK, self._keys(name)))
+        if kept is None and await self._may_be_put_back():
+            raise OSError("Redis has lost what it knew, and is told it anew")
+        return kept
+
+    async def _may_be_put_back(self) -> bool:
+        """Return whether what is not kept may be known to another process, which has had no time to say so."""
+        data_set = await self._redis.call("GET", f"{self._prefix}:E")
+        return data_set != self._found_data_set or trio.current_time() < self._refilled_at
+
+    async def claim(self, name: str, ended: str, home: str) -> Kept | None:  # noqa: ARG002 - its lease tells
+        """See `Directory`."""
+        asked: list[Value] = [home, f"{self._prefix}:r:", self._milliseconds]
+        return _kept(name, await self._redis.run(scripts.CLAIM, self._keys(name), asked))
+
+    async def use_round(self, name: str, user: str, seconds: float) -> bool:
+        """See `Directory`."""
+        place, milliseconds = f"{self._prefix}:q:{name}", max(1, round(seconds * 1000))
+        if await self._redis.call("SET", place, user, "NX", "PX", milliseconds) is not None:
+            return True
+        return bool(await self._redis.call("GET", place) == user.encode())
+
+    async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:
+        """See `Directory`."""
+        self._seconds = min(seconds + _OUTLAST_SECONDS, _LONGEST_SECONDS)
+        now, found, all_of_them = trio.current_time(), self._found_data_set, self._in_doubt
+        self._in_doubt = False
+        self._tended = {session.name: self._tended.get(session.name, now) for session in sessions}
+        due = [
+            session
+            for session in sessions
+            if all_of_them or now - self._tended[session.name] >= self._seconds / _RENEWALS
+        ]
+        doubtful: list[str] = []
+        try:
+            for begin in range(0, len(due), _AT_ONCE):
+                doubtful += await self._tend(due[begin : begin + _AT_ONCE])
+        except RedisError:
+            self._in_doubt |= all_of_them
+            raise
+        if doubtful:
+            self._in_doubt = True  # until each was put back, or has been lost
+        else:
+            self._data_set = found
+        return doubtful
+
+    async def _tend(self, sessions: Sequence[Ownership]) -> list[str]:
+        keys = [self._keys(session.name)[0] for session in sessions]
+        asked: list[Value] = [sessions[0].home, self._milliseconds]
+        asked += [session.epoch for session in sessions]
+        said = await self._redis.run(scripts.TEND, keys, asked)
+        self._tended.update((session.name, trio.current_time()) for session in sessions)
+        return [session.name for session, done in zip(sessions, said, strict=True) if done != scripts.DONE]
+
+    @property
+    def _milliseconds(self) -> int:
+        return round(self._seconds * 1000)
+
+    def _keys(self, name: str) -> list[str]:
+        """Return where a session is, and the messages that wait for its client."""
+        return [f"{self._prefix}:s:{name}", f"{self._prefix}:h:{name}"]
+
+
+def _kept(name: str, found: Sequence[Any] | None) -> Kept | None:
+    """Read what Redis tells of a session."""
+    if found is None:
+        return None
+    owner, epoch, record, now, messages = found
+    held = {}
+    for each, message in zip(messages[::2], messages[1::2], strict=True):
+        expires, _, data = message.partition(b" ")
+        held[each.decode()] = Held(data, (int(expires) - now) / 1000)
+    return Kept(Ownership(name, owner.decode(), int(epoch)), record, held)

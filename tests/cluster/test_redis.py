@@ -1,0 +1,382 @@
+"""Replicas that find each other in Redis or Valkey: real ones, over real sockets."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from several import at, quiet
+from test_adoption import INITIALIZE
+from test_forwarding import call, make, text
+
+from mcpbus import Server
+from mcpbus.cluster import Redis, TlsPair
+from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
+from mcpbus.cluster.redis_directory import RedisDirectory
+from mcpbus.cluster.tcp import Place
+from mcpbus.core.stores.redis_connection import RedisConnection
+from mcpbus.serving import ServingError
+from mcpbus.testing import open_bus, open_probe
+from tests.engines import engine
+
+LOOPBACK = "127.0.0.1:0"
+CERTIFICATE = str(Path(__file__).parent.parent / "serving" / "localhost.pem")
+
+
+@pytest.fixture
+def namespace(request):
+    """Names of their own for each test in a Redis that all share."""
+    return request.node.name.replace(" ", "")[-60:]
+
+
+@pytest.fixture
+async def connection(shared_engine):
+    redis = RedisConnection(shared_engine.url)
+    yield redis
+    redis.close()
+
+
+def directory_of(connection, namespace, lease=1.0):
+    place = Place.parse(LOOPBACK)
+    return RedisDirectory(connection, f"{{{namespace}}}", link=place, advertise=place, lease=lease, tls=None)
+
+
+async def echo(stream):
+    async with stream:
+        async for data in stream:
+            await stream.send_all(data)
+
+
+async def test_who_has_a_lease_is_found_until_it_leaves(connection, namespace):
+    directory = directory_of(connection, namespace)
+    assert await directory.dial("home") is None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(directory.listen, "home", echo)
+        assert await directory.homes() == ["home"]
+        async with await directory.dial("home") as stream:
+            await stream.send_all(b"hello")
+            assert await stream.receive_some() == b"hello"
+        await trio.sleep(1.2)
+        assert await directory.homes() == ["home"]
+        nursery.cancel_scope.cancel()
+    assert (await directory.homes(), await directory.dial("home")) == ([], None)
+
+
+async def test_a_lease_lapses_with_nobody_to_renew_it(connection, namespace):
+    directory = directory_of(connection, namespace)
+    await directory._renew("home", Place("127.0.0.1", 1))
+    assert await directory.homes() == ["home"]
+    await trio.sleep(1.1)
+    assert (await directory.homes(), await directory.dial("home")) == ([], None)
+
+
+ONE = Ownership("s", "one")
+
+
+async def test_the_epoch_says_who_may_write(connection, namespace):
+    directory = directory_of(connection, namespace)
+    assert await directory.look("s") is await directory.claim("s", "one", "two") is None
+    for _ in range(2):
+        await directory.create(ONE, b"old")
+        await directory.update(ONE, b"it")
+    assert await directory.look("s") == Kept(ONE, b"it")
+    with pytest.raises(OSError, match="LEASE"):
+        await directory.claim("s", "one", "two")
+    await directory._renew("two", Place("127.0.0.1", 1))
+    for _ in range(2):  # the second time as if the first answer had not come
+        claimed = await directory.claim("s", "one", "two")
+        assert claimed == Kept(Ownership("s", "two", 2), b"it") == await directory.look("s")
+    await directory._renew("three", Place("127.0.0.1", 1))
+    assert await directory.claim("s", "one", "three") == claimed  # its owner lives
+    for write in (directory.create, directory.update):
+        with pytest.raises(FencedError):
+            await write(ONE, b"late")
+    with pytest.raises(FencedError):
+        await directory.remove(ONE)
+    await directory.update(claimed.ownership, b"new")
+    assert (await directory.look("s")).record == b"new"
+    for _ in range(2):
+        await directory.remove(claimed.ownership)
+    assert await directory.look("s") is None
+    with pytest.raises(FencedError):
+        await directory.update(claimed.ownership, b"late")  # it has ended: Redis has lost nothing
+
+
+async def test_what_redis_has_lost_is_put_back_by_who_had_it_last(connection, namespace):
+    directory, late = directory_of(connection, namespace), directory_of(connection, namespace)
+    for each, home in ((directory, "two"), (late, "one")):
+        await each._renew(home, Place("127.0.0.1", 1))
+        each._in_doubt = False
+    await directory.create(ONE, b"old")
+    await connection.call("DEL", f"{{{namespace}}}:r:one")
+    claimed = await directory.claim("s", "one", "two")
+    assert await directory.tend([claimed.ownership], 60) == []
+    await connection.call("FLUSHALL")
+    for each, home in ((directory, "two"), (late, "one")):
+        await each._renew(home, Place("127.0.0.1", 1))
+    for _ in range(2):
+        assert await directory.tend([claimed.ownership], 60) == ["s"]
+    await directory.take(claimed.ownership, ["1"])
+    with pytest.raises(OSError, match="lost the session"):
+        await directory.hold(claimed.ownership, {"1": Held(b"it", 1)}, [])
+    with pytest.raises(OSError, match="told it anew"):
+        await directory.look("s")
+    await late.update(ONE, b"old")
+    await directory.update(claimed.ownership, b"new")
+    assert await directory.tend([claimed.ownership], 60) == []
+    assert await directory.look("s") == Kept(claimed.ownership, b"new")
+    assert await late.tend([ONE], 60) == ["s"]
+    with pytest.raises(FencedError):
+        await late.update(ONE, b"old")
+
+
+async def test_what_is_kept_outlasts_who_has_it_for_as_long_as_it_may_be_idle(connection, namespace):
+    directory = directory_of(connection, namespace)
+
+    async def left():
+        return await connection.call("PTTL", f"{{{namespace}}}:s:s") / 1000
+
+    await directory.tend([], 600)
+    await directory.create(ONE, b"it")
+    assert 650 < await left() <= 660
+    assert await directory.tend([ONE], 60) == []
+    directory._tended["s"] -= 30
+    assert await directory.tend([ONE], 60) == []
+    assert 110 < await left() <= 120
+    await connection.call("PEXPIRE", f"{{{namespace}}}:s:s", 5)
+    await trio.sleep(0.02)
+    assert await directory.look("s") is None
+
+
+@pytest.fixture
+def tls_pair():
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(CERTIFICATE, CERTIFICATE)
+    return TlsPair(server, ssl.create_default_context(cafile=CERTIFICATE))
+
+
+async def test_what_waits_for_a_client_goes_with_its_session(connection, namespace):
+    directory = directory_of(connection, namespace)
+    await directory.create(ONE, b"it")
+    for _ in range(2):
+        await directory.hold(ONE, {"1": Held(b"first", 10), "2": Held(b"second one", 5)}, ["0"])
+    await directory.hold(ONE, {"3": Held(b"\0 third", 1)}, ["1", "9"])
+    held = (await directory.look("s")).held
+    assert {name: each.data for name, each in held.items()} == {"2": b"second one", "3": b"\0 third"}
+    assert 4.5 < held["2"].seconds <= 5
+    assert 0.5 < held["3"].seconds <= 1
+    assert 9 < await connection.call("PTTL", f"{{{namespace}}}:h:s") / 1000 <= 10
+    await directory.take(ONE, ["3"])
+    await directory._renew("two", Place("127.0.0.1", 1))
+    claimed = await directory.claim("s", "one", "two")
+    assert [*claimed.held] == ["2"]
+    for write in (directory.take(ONE, ["2"]), directory.hold(ONE, {"4": Held(b"late", 1)}, [])):
+        with pytest.raises(FencedError):
+            await write
+    assert [*(await directory.look("s")).held] == ["2"]
+    await directory.remove(claimed.ownership)
+    assert not await connection.call("EXISTS", f"{{{namespace}}}:h:s")
+
+
+async def test_a_round_is_used_by_one(connection, namespace):
+    directory = directory_of(connection, namespace)
+    used = [await directory.use_round("r", user, 0.1) for user in ("one", "one", "two")]
+    assert used == [True, True, False]
+    await trio.sleep(0.15)
+    assert await directory.use_round("r", "two", 0.1)
+
+
+# -- whole replicas --------------------------------------------------------------------------------
+
+
+class Replicas:
+    """Buses that find each other in Redis."""
+
+    def __init__(self, url, namespace, **options):
+        self.redis = Redis(url, namespace=namespace, link=LOOPBACK, lease=1.0, **options)
+        self.buses, self.probes = [], []
+
+    async def run(self, make=make, *, task_status, **options):
+        async with (
+            open_bus(make(), cluster=self.redis, **options) as bus,
+            open_probe(bus.asgi()) as probe,
+        ):
+            self.buses.append(bus)
+            self.probes.append(probe)
+            task_status.started()
+            await trio.sleep_forever()
+
+
+@pytest.fixture
+async def replicas(shared_engine, namespace, nursery):
+    made = Replicas(shared_engine.url, namespace)
+    for _ in range(2):
+        await nursery.start(made.run)
+    yield made
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_session_is_found_from_another_replica_and_goes_on_there(replicas):
+    one, other = replicas.buses
+    session = await replicas.probes[0].initialize()
+    assert text(await call(at(session, replicas.probes[1]), "echo", text="hello").reply()) == "hello"
+    assert (len(one.sessions), len(other.sessions)) == (1, 0)
+    await pause(one)
+    session = at(session, replicas.probes[1])
+    assert text(await call(session, "echo", text="on").reply(timeout=5)) == "on"
+    assert len(other.sessions) == 1
+    go_on(one)
+    with trio.fail_after(5):
+        await until(lambda: not one.sessions)
+    assert text(await call(at(session, replicas.probes[0]), "echo", text="back").reply()) == "back"
+
+
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 - of another process, as it were
+        await trio.sleep(0.02)
+
+
+async def pause(bus):
+    """Have a replica neither renew its lease nor be reached, though it lives."""
+    directory = bus.node._cluster.directory
+
+    async def nothing(*_):
+        await trio.lowlevel.checkpoint()
+
+    directory._renew = nothing
+    bus.node._try_to_reach = nothing
+    key = f"{directory._prefix}:r:{bus.node.home}"
+    await directory._redis.call("DEL", key)
+    for links in [*bus.node._links.values()]:
+        for link in links:
+            link.close()
+    await trio.testing.wait_all_tasks_blocked(0.05)  # until the others have noticed
+
+
+def go_on(bus):
+    del bus.node._cluster.directory._renew
+
+
+async def test_many_replicas_that_want_one_session_agree_whose_it_is(shared_engine, namespace, nursery):
+    replicas = Replicas(shared_engine.url, namespace)
+    for _ in range(4):
+        await nursery.start(replicas.run)
+    session = await replicas.probes[0].initialize()
+    await pause(replicas.buses[0])
+    asked = [at(session, replicas.probes[1 + n % 3]).request("ping", id=n) for n in range(9)]
+    assert [(await one.ended(timeout=10)).status for one in asked] == [200] * 9
+    assert sorted(len(bus.sessions) for bus in replicas.buses[1:]) == [0, 0, 1]
+    nursery.cancel_scope.cancel()
+
+
+async def test_where_redis_is_down_calls_go_on_and_what_it_has_to_keep_is_refused(namespace, nursery):
+    with engine() as server:
+        replicas = Replicas(server.url, namespace)
+        for _ in range(2):
+            await nursery.start(replicas.run)
+        probes = replicas.probes
+        session = await probes[0].initialize()
+        await session.request("resources/subscribe", {"uri": "res://one"}).ended()
+        await quiet(replicas.buses)
+        lost = Ownership(replicas.buses[0].node.names.new(), replicas.buses[0].node.home)
+        server.kill()
+        assert text(await call(at(session, probes[1]), "echo", text="on").reply()) == "on"
+        refused = [
+            probes[0].post(INITIALIZE),
+            session.request("logging/setLevel", {"level": "error"}),
+            probes[0].post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"mcp-session-id": lost.name}),
+        ]
+        began = trio.current_time()
+        assert [(await one.ended(timeout=5)).status for one in refused] == [503] * 3
+        assert trio.current_time() - began < 3
+        server.start()  # with nothing in it
+        directory = replicas.buses[0].node._cluster.directory
+        with trio.fail_after(8):
+            while await kept(directory, session.id) is None:  # noqa: ASYNC110 - Redis tells nobody
+                await trio.sleep(0.05)
+        assert (await session.request("logging/setLevel", {"level": "error"}).ended()).status == 200
+        await pause(replicas.buses[0])
+        session = at(session, probes[1])
+        assert (await session.request("ping").ended(timeout=8)).status == 200
+        (taken,) = replicas.buses[1].sessions.values()
+        assert (taken.log_level.value, taken.subscriptions) == ("error", {"res://one"})
+        nursery.cancel_scope.cancel()
+
+
+async def kept(directory, name):
+    try:
+        return await directory.look(name)
+    except OSError:
+        return None
+
+
+async def test_links_may_be_encrypted(shared_engine, namespace, nursery, tls_pair):
+    replicas = Replicas(shared_engine.url, namespace, tls=tls_pair, advertise="localhost")
+    for _ in range(2):
+        await nursery.start(replicas.run)
+    session = await replicas.probes[0].initialize()
+    assert text(await call(at(session, replicas.probes[1]), "echo", text="hello").reply()) == "hello"
+    place = Place.parse(
+        (
+            await replicas.buses[0].node._cluster.directory._redis.call(
+                "GET", f"{{mcpbus:{namespace}}}:r:{replicas.buses[0].node.home}"
+            )
+        ).decode()
+    )
+    async with await trio.open_tcp_stream(place.host, place.port) as stream:
+        await stream.send_all(b"\0\0\0\0\x01\0\0\0\0")
+        with trio.fail_after(5):
+            assert not (await stream.receive_some()).startswith(b"\0\0")
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("redis", "said"),
+    [
+        (Redis("redis://127.0.0.1:1", link=LOOPBACK), "Redis at redis://127.0.0.1:1 cannot be used"),
+        (Redis("http://127.0.0.1", link=LOOPBACK), "the URL of Redis begins with"),
+        (Redis("redis://127.0.0.1:1"), "need a secret in common"),
+    ],
+)
+async def test_who_cannot_join_says_why_in_one_line(redis, said, monkeypatch):
+    monkeypatch.setattr("mcpbus.cluster.redis._START_SECONDS", 0.3)
+    server = Server("alone")
+    with pytest.raises(ServingError, match=said) as raised:
+        async with server.open(cluster=redis):
+            pass
+    assert "\n" not in str(raised.value)
+
+
+async def test_a_place_that_is_taken_is_told(shared_engine, namespace):
+    async with (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] as listener:
+        place = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        redis = Redis(shared_engine.url, namespace=namespace, link=place)
+        with pytest.raises(ServingError, match=f"links cannot be listened for on {place}"):
+            async with Server("alone").open(cluster=redis):
+                pass
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"namespace": ""},
+        {"namespace": "a b"},
+        {"namespace": "a{"},
+        {"lease": 0},
+        {"link": "h:99999"},
+        {"link": "h:1:2"},
+        {"advertise": ":1"},
+    ],
+)
+def test_what_cannot_be_is_refused(given):
+    with pytest.raises(ValueError, match="is"):
+        Redis("redis://r", **given)
+
+
+def test_a_place_is_a_host_and_perhaps_a_port():
+    assert [str(Place.parse(text)) for text in ("h", "h:1", "[::1]:2")] == ["h:0", "h:1", "[::1]:2"]
+
+
+def test_the_url_with_its_password_is_not_shown():
+    assert "secret" not in repr(Redis("redis://:secret@r"))

@@ -1,14 +1,17 @@
-"""Whoever closes a file waits for the statement that runs: closing under its feet crashes the process."""
+"""Statements run one after the other, those that come meanwhile together; and whoever closes a file waits for the one that runs."""
 
 import sqlite3
 import threading
 
 import pytest
 import trio
+import trio.testing
 
+from mcpbus.core.stores import sqlite_file
 from mcpbus.core.stores.sqlite_file import SqliteFile
 
 DEADLINE = 10
+BUSY = sqlite3.OperationalError("database is locked")
 
 
 @pytest.fixture
@@ -69,3 +72,126 @@ async def test_a_file_that_is_closed_says_so(file):
 async def test_a_file_can_be_closed_twice(file):
     file.close()
     file.close()
+
+
+class Kept:
+    """What a file was told to keep, in one go each; and what it cannot keep."""
+
+    def __init__(self, failures=None):
+        self.gone = []
+        self.told = []
+        self._failures = failures or {}
+
+    def __call__(self, items):
+        self.gone.append(items)
+        for item in items:
+            if item in self._failures:
+                raise self._failures[item]
+
+    async def by(self, file, item):
+        try:
+            await file.run_together(self, item)
+            self.told.append(item)
+        except sqlite3.Error as error:
+            self.told.append(f"{item}: {error}")
+
+
+async def keep_meanwhile(file, kept, items, between=lambda nursery: None):
+    """Have a file keep things that come while it is at work on the first one."""
+    go_on = threading.Event()
+    with trio.fail_after(DEADLINE):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(file.run, lambda: go_on.wait(DEADLINE))
+            await trio.testing.wait_all_tasks_blocked()
+            for item in items:
+                nursery.start_soon(kept.by, file, item)
+                await trio.testing.wait_all_tasks_blocked()
+            between(nursery)
+            go_on.set()
+
+
+async def test_what_comes_while_the_thread_is_at_work_is_kept_together(file):
+    kept = Kept()
+    await keep_meanwhile(file, kept, "abc")
+    assert (kept.gone, sorted(kept.told)) == ([["a", "b", "c"]], ["a", "b", "c"])
+
+
+async def test_what_one_thread_does_is_bounded(file, monkeypatch):
+    monkeypatch.setattr(sqlite_file, "_MOST_AT_ONCE", 2)
+    kept = Kept()
+    await keep_meanwhile(file, kept, "abcde")
+    assert (kept.gone, sorted(kept.told)) == ([["a", "b"], ["c", "d"], ["e"]], ["a", "b", "c", "d", "e"])
+
+
+async def test_all_is_done_in_the_order_in_which_it_came(file):
+    kept, other = Kept(), Kept()
+    other.gone = kept.gone
+
+    class Either:
+        async def by(self, file, item):
+            await (kept if item.islower() else other).by(file, item)
+
+    await keep_meanwhile(file, Either(), "abCd")
+    assert kept.gone == [["a", "b"], ["C"], ["d"]]
+
+
+async def test_what_cannot_be_kept_does_not_keep_others_from_it(file):
+    kept = Kept({"b": sqlite3.IntegrityError("there is one")})
+    await keep_meanwhile(file, kept, "abc")
+    assert kept.gone == [["a", "b", "c"], ["a"], ["b"], ["c"]]
+    assert sorted(kept.told) == ["a", "b: there is one", "c"]
+
+
+async def test_where_the_file_is_at_fault_nobody_tries_alone(file):
+    kept = Kept({"b": BUSY})
+    await keep_meanwhile(file, kept, "abc")
+    assert kept.gone == [["a", "b", "c"]]
+    assert sorted(kept.told) == [f"{item}: database is locked" for item in "abc"]
+
+
+async def test_what_is_cancelled_before_its_turn_is_not_done(file):
+    kept = Kept()
+    with trio.CancelScope() as scope:
+        await keep_meanwhile(file, kept, "ab", lambda nursery: scope.cancel())
+    assert await file.run(lambda: "later") == "later"
+    assert kept.gone == []
+
+
+async def test_where_no_thread_can_be_started_all_are_told(file, monkeypatch):
+    def start(function, deliver):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trio.lowlevel, "start_thread_soon", start)
+        with trio.fail_after(DEADLINE), pytest.raises(RuntimeError, match="new thread"):
+            await file.run(lambda: None)
+    assert await file.run(lambda: "later") == "later"
+
+
+@pytest.mark.parametrize("between", [True, False])
+def test_a_file_is_used_again_after_trio_has_ended(between, file):
+    """Its thread ends between the two runs of trio, or in the second one."""
+    go_on, left, told = threading.Event(), threading.Event(), threading.Event()
+    tell = file._tell
+    file._tell = lambda jobs: (tell(jobs), told.set())
+
+    def wait():
+        go_on.wait(DEADLINE)
+        left.set()
+
+    async def leave_running():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(file.run, wait)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    async def use():
+        go_on.set()
+        with trio.fail_after(DEADLINE):
+            return await file.run(left.is_set)
+
+    trio.run(leave_running)
+    if between:
+        go_on.set()
+        assert told.wait(DEADLINE)
+    assert trio.run(use)

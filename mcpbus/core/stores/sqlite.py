@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import trio
 
@@ -45,6 +45,9 @@ CREATE TABLE IF NOT EXISTS tasks (
 
 _LOAD_TASKS = "SELECT id, owner, status, message, created, updated, ttl_ms, poll_ms, size, bus FROM tasks ORDER BY created"
 
+_Event: TypeAlias = tuple[str, str, int, bytes, bool]
+"""Session and stream, number and data of an event, and whether it is the last of its stream."""
+
 _BUSY_MS: Final = 100
 """For how long a statement waits for another process that has the file: live streams wait with it."""
 
@@ -56,7 +59,8 @@ class SqliteEventStore:
     """Keeps events in an SQLite file, the newest of them, within bounds over all streams together.
 
     Its statements run in a worker thread, one at a time. One that is cancelled goes on in its thread: it is not known then
-    whether it is kept, and those that come later wait for it.
+    whether it is kept, and those that come later wait for it. What comes while the thread is at work is kept together, in one
+    transaction. It outlives the process once it is kept; a machine that loses its power may lose the last of it.
 
     Args:
         path: The file; made if it is not there.
@@ -88,7 +92,14 @@ class SqliteEventStore:
         self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
     ) -> None:
         """See `EventStore.append`."""
-        await self._file.run(partial(self._append, session, stream, first, events, final=final))
+        last = first + len(events) - 1
+        await self._file.run_together(
+            self._append,
+            [
+                (session, stream, number, data, final and number == last)
+                for number, data in enumerate(events, first)
+            ],
+        )
 
     async def replay(self, session: str, stream: str, after: int) -> Replay | None:
         """See `EventStore.replay`."""
@@ -105,19 +116,18 @@ class SqliteEventStore:
 
     # -- in the thread ---------------------------------------------------------------------------
 
-    def _append(self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool) -> None:
+    def _append(self, appends: Sequence[Sequence[_Event]]) -> None:
+        """Keep what several appends brought, in one transaction: its end takes longer than a few events do."""
         now = time.time()
-        last = first + len(events) - 1
-        rows = [
-            (session, stream, number, data, final and number == last, now)
-            for number, data in enumerate(events, first)
-        ]
+        rows = [(*event, now) for append in appends for event in append]
         with self._transaction():
             self._connection.executemany(
                 "INSERT INTO events (session, stream, number, data, final, stored) VALUES (?, ?, ?, ?, ?, ?)",
                 rows,
             )
-            counts = self._evict(now, self._items + len(events), self._bytes + sum(map(len, events)))
+            counts = self._evict(
+                now, self._items + len(rows), self._bytes + sum([len(row[3]) for row in rows])
+            )
         self._items, self._bytes = counts
 
     def _replay(self, session: str, stream: str, after: int) -> Replay | None:

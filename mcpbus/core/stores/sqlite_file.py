@@ -1,13 +1,48 @@
-"""An SQLite file whose statements run in worker threads, one at a time, and that is closed when none runs."""
+"""An SQLite file whose statements run in worker threads, one at a time, and that is closed when none runs.
+
+To have a thread do something takes longer than most of what it is to do, and so does the end of a transaction. So a thread does all that
+has come while another one was at work, and what is done together, such as many a little that is to be kept, is handed over together.
+"""
 
 import sqlite3
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
+import attrs
 import trio
 
 T = TypeVar("T")
+
+_MOST_AT_ONCE: Final = 64
+"""How many things one thread does. Those that come later wait for it."""
+
+
+@attrs.define(eq=False)
+class _Job:
+    """What a task waits for.
+
+    Attributes:
+        function: What is to be done with the connection; given the items of all that are in a row with the same one.
+        item: What it is given.
+        task: Who waits; None if that was cancelled.
+        result: What was returned.
+        error: What was raised, if anything was.
+    """
+
+    function: Callable[[Sequence[Any]], Any]
+    item: Any
+    task: trio.lowlevel.Task | None
+    result: Any = None
+    error: BaseException | None = None
+
+    def take(self, result: Any, error: BaseException | None) -> None:
+        """Note what came of it."""
+        self.result, self.error = result, error
 
 
 class SqliteFile:
@@ -19,27 +54,97 @@ class SqliteFile:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self._turn = trio.CapacityLimiter(1)
-        # SQLite crashes the process when a connection is closed between two steps of another thread's statement. The
-        # limiter does not keep that from happening: a thread that is abandoned holds it until it ends, but whoever
-        # closes is no task that could wait for it.
+        self._token: trio.lowlevel.TrioToken
+        self._waiting: list[_Job] = []
+        self._busy = False  # whether a thread has jobs, or their ends are on their way
+        # SQLite crashes the process when a connection is closed between two steps of another thread's statement, and
+        # whoever closes is no task that could wait for its turn.
         self._in_use = threading.Lock()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Run a function that uses the connection, in a worker thread.
+        """Run a function that uses the connection, in a worker thread, after all that came before.
 
-        One that is cancelled goes on in its thread, before those that come later: it is not known then what became of it.
+        One that is cancelled while it runs goes on in its thread, before those that come later: it is not known then what
+        became of it.
 
         Raises:
             sqlite3.ProgrammingError: The file is closed.
         """
-        return await trio.to_thread.run_sync(self._use, function, limiter=self._turn, abandon_on_cancel=True)
+        result: T = await self._wait(_Job(lambda _: function(), None, trio.lowlevel.current_task()))
+        return result
+
+    async def run_together(self, function: Callable[[Sequence[T]], object], item: T) -> None:
+        """Run a function as `run` does, but once for all in a row that want the same one, given the items of all.
+
+        Where that raises, it is run again for each alone, unless the file is at fault.
+
+        Raises:
+            sqlite3.ProgrammingError: The file is closed.
+        """
+        await self._wait(_Job(function, item, trio.lowlevel.current_task()))
 
     def close(self) -> None:
         """Close the file, when the function that runs now, if one does, has returned. It cannot be used any more."""
         with self._in_use:
             self.connection.close()
 
-    def _use(self, function: Callable[[], T]) -> T:
+    async def _wait(self, job: _Job) -> Any:
+        def leave(_: object) -> trio.lowlevel.Abort:
+            job.task = None
+            with suppress(ValueError):  # a thread has it already
+                self._waiting.remove(job)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._token = trio.lowlevel.current_trio_token()
+        self._waiting.append(job)
+        if not self._busy:
+            self._begin()
+        await trio.lowlevel.wait_task_rescheduled(leave)
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    def _begin(self) -> None:
+        jobs, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+        self._busy = True
+        try:
+            trio.lowlevel.start_thread_soon(partial(self._do, jobs), lambda _: self._tell(jobs))
+        except Exception as error:  # noqa: BLE001 - there are too many threads, or no memory: whoever waits is told
+            for job in jobs:
+                job.take(None, error)
+            self._tell(jobs)
+
+    def _end(self, jobs: Sequence[_Job]) -> None:
+        self._busy = False
+        for job in jobs:
+            if job.task is not None:
+                trio.lowlevel.reschedule(job.task)
+        if self._waiting:
+            self._begin()
+
+    def _tell(self, jobs: Sequence[_Job]) -> None:
+        """Have those who wait hear of it; from any thread."""
+        try:
+            self._token.run_sync_soon(self._end, jobs)
+        except trio.RunFinishedError:
+            self._busy = False  # all who waited were cancelled
+
+    # -- in the thread ---------------------------------------------------------------------------
+
+    def _do(self, jobs: Sequence[_Job]) -> None:
         with self._in_use:
-            return function()
+            for function, in_a_row in groupby(jobs, attrgetter("function")):
+                row = list(in_a_row)
+                result, error = _call(function, row)
+                # Where the file is at fault, it is for each of them, and would have each wait for it.
+                apart = len(row) > 1 and error is not None and not isinstance(error, sqlite3.OperationalError)
+                for job in row:
+                    job.take(*(_call(function, [job]) if apart else (result, error)))
+
+
+def _call(function: Callable[[Sequence[Any]], Any], row: Sequence[_Job]) -> tuple[Any, BaseException | None]:
+    try:
+        return function([job.item for job in row]), None
+    except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        return None, error

@@ -5,6 +5,7 @@ import trio
 from mcpbus_actors import EagerTask, LazyActor, Leader
 
 from mcpbus.cluster.front import Front
+from mcpbus.cluster.node import Node
 from mcpbus.core.from_thread import FromThread
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.server import Server
@@ -104,7 +105,11 @@ def forward_all() -> None:
         return opening(server, cluster=cluster or MemoryDirectory().cluster(), **options)
 
     Server.open = open_one_of_several
-    Front.home_of = lambda front, *_: front._node.home
+    itself = "the process itself, over a link"
+    Front.home_of = lambda *_: itself
+    link, reach = Node.link, Node.reach
+    Node.link = lambda node, home: link(node, node.home if home is itself else home)
+    Node.reach = lambda node, home: reach(node, node.home if home is itself else home)
 
 
 def take_out_posting() -> None:

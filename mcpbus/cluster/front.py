@@ -6,7 +6,7 @@ it is only read, and what comes back is written.
 """
 
 from functools import partial
-from typing import Final
+from typing import Final, cast
 from urllib.parse import parse_qs
 
 import msgspec
@@ -15,16 +15,21 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
-from mcpbus.cluster.messages import Fields, Open
-from mcpbus.cluster.node import Elsewhere, Node
+from mcpbus.cluster.linked_request import Elsewhere
+from mcpbus.cluster.messages import Open, encode
+from mcpbus.cluster.node import Node
+from mcpbus.cluster.quick_relay import QuickRelay, RelayedAnswer
 from mcpbus.cluster.relay import Relayed, lost_answer, relay
 from mcpbus.core.admission import Overloaded
+from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub
+from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.protocol.http.headers import decode_mirrored
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import SESSION_HEADER
+from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize
@@ -74,8 +79,26 @@ class Front(Endpoint):
         home = self.home_of(head, body)
         if home is None:
             return super().respond(head, body, outlet, cleared=cleared)
-        outlet.answer_apart(partial(self._answer_apart, body=body, home=home))
+        link = self._node.link(home)
+        go_on = partial(self._answer_apart, body=body, home=home)
+        if link is None or len(body) > SHORT_BYTES:
+            outlet.answer_apart(go_on)
+        else:
+            QuickRelay(link, self._ask(head, outlet.peer, body), go_on).ask(outlet)
         return None
+
+    def enter(self, answer: Answer) -> Receipt | None:
+        """See `Endpoint.enter`; one that has come from elsewhere is in the books there."""
+        if isinstance(answer, RelayedAnswer):
+            return cast("Receipt", answer)
+        return super().enter(answer)
+
+    def record(self, answer: Answer, fate: Fate) -> None:
+        """See `Endpoint.record`."""
+        if isinstance(answer, RelayedAnswer):
+            answer.settle(fate)
+        else:
+            super().record(answer, fate)
 
     async def serve(self, http: HttpRequest) -> Answer | None:
         """See `Endpoint.serve`."""
@@ -97,6 +120,17 @@ class Front(Endpoint):
             body = read
         home = home or self.home_of(head, body)
         return await (super().serve(http) if home is None else self._forward(http, body, home))
+
+    def is_here(self, head: Head) -> bool:
+        """See `mcpbus.cluster.linked_request.Served`."""
+        session = _session_of(head)
+        return session is None or session in self._bus.sessions
+
+    def respond_here(
+        self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool
+    ) -> Answer | EagerTask | None:
+        """Serve a request that another process has forwarded, and whose session is here; see `Endpoint.respond`."""
+        return super().respond(head, body, outlet, cleared=cleared)
 
     async def serve_here(self, http: HttpRequest) -> Answer | Elsewhere | None:
         """Serve a request that another process has forwarded, unless its session is elsewhere; see `Endpoint.serve`."""
@@ -140,15 +174,30 @@ class Front(Endpoint):
 
     # -- what is elsewhere -----------------------------------------------------------------------
 
-    async def _answer_apart(self, http: HttpRequest, *, body: bytes, home: str) -> None:
+    def _ask(self, head: Head, peer: Peer, body: bytes) -> bytes:
+        """Write a request down, to be sent over a link."""
+        heads = self._node.heads
+        return encode(Open(heads.write(self._number, head), heads.address(peer), body))
+
+    async def _answer_apart(
+        self, http: HttpRequest, *, body: bytes, home: str, forwarded: ForwardedRequest | None = None
+    ) -> None:
         # A handler of this process, if it is to serve it after all, has a task of its own.
-        answer = await self._forward(_Read(http, body, None), body, home)
+        answer = await self._forward(_Read(http, body, None), body, home, forwarded)
         if answer is not None:
             with self.entered(answer):
                 await http.answer(answer)
 
-    async def _forward(self, http: HttpRequest, body: bytes, home: str) -> Answer | None:
+    async def _forward(
+        self, http: HttpRequest, body: bytes, home: str, forwarded: ForwardedRequest | None = None
+    ) -> Answer | None:
         """Have another process serve a request; if it has ended, this one, where what was there is not known any more.
+
+        Args:
+            http: The request.
+            body: Its body.
+            home: The process.
+            forwarded: The same, if it is on its way there already.
 
         Returns:
             The whole answer; None if it has been written.
@@ -157,7 +206,9 @@ class Front(Endpoint):
         while attempts:
             attempts -= 1
             try:
-                link = None if home == self._node.home else await self._node.reach(home)
+                link: Link | ForwardedRequest | None = forwarded
+                if forwarded is None and home != self._node.home:
+                    link = await self._node.reach(home)
                 if link is None:
                     owner = await self._find_owner(http, home)
                     if isinstance(owner, str):
@@ -167,7 +218,7 @@ class Front(Endpoint):
             except Overloaded as error:
                 return _instead(http, answers.overload(error))
             relayed, elsewhere = await self._relay(http, body, link)
-            home = elsewhere or home
+            home, forwarded = elsewhere or home, None
             match relayed:
                 case Relayed.WHOLE:
                     return None
@@ -209,12 +260,20 @@ class Front(Endpoint):
             kept = await self._node.adoptions.adopt(kept, principal, peer)
         return None if kept is None or kept.ownership.home == self._node.home else kept.ownership.home
 
-    async def _relay(self, http: HttpRequest, body: bytes, link: Link) -> tuple[Relayed, str | None]:
-        """Have a request served over a link; return how far that got, and which process is to go on if that is another one."""
+    async def _relay(
+        self, http: HttpRequest, body: bytes, link: Link | ForwardedRequest
+    ) -> tuple[Relayed, str | None]:
+        """Have a request served over a link, unless it is on its way there already.
+
+        Returns:
+            How far that got, and which process is to go on if that is another one.
+        """
         relayed, head = Relayed.WHOLE, http.head  # if its client has gone
+        if isinstance(link, Link):
+            link = ForwardedRequest(link, self._ask(head, http.peer, body))
         is_get_stream = head.verb == "GET" and head.path == self.options.path
         goes_on = is_get_stream and head.headers.raw(b"last-event-id") is None
-        with ForwardedRequest(link, _ask(self._number, http, body)) as forwarded:
+        with link as forwarded:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(watch, http, nursery.cancel_scope)
                 relayed = await relay(http, body, forwarded, self.budget, goes_on=goes_on)
@@ -295,15 +354,3 @@ def _named(head: Head, options: HttpOptions) -> str | None:
 def _session_of(head: Head) -> str | None:
     """Return the session of Streamable HTTP that the head of a request names."""
     return head.headers.get(SESSION_HEADER)
-
-
-def _ask(endpoint: int, http: HttpRequest, body: bytes) -> Open:
-    head, address = http.head, http.peer.address
-    fields: Fields = []
-    for name in head.headers:
-        raw = head.headers.raw(name.encode("latin-1"))
-        fields.extend(
-            (name.encode("latin-1"), value) for value in ([raw] if isinstance(raw, bytes) else raw or ())
-        )
-    peer = None if address is None else str(address)
-    return Open(endpoint, peer, head.verb, head.path, head.query, head.root, fields, body)

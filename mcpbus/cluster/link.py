@@ -8,23 +8,29 @@ are its channels.
 import hmac
 import os
 from collections import deque
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
 
 import msgspec
 import trio
+from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.cluster.frames import FrameError, FrameReader, Kind, Message, encode_frames
 from mcpbus.cluster.messages import Hello, decode_hello, encode
+from mcpbus.cluster.quick_stream import QuickStream
 
 _PURPOSE: Final = b"mcpbus link 1"
 _NONCE_BYTES: Final = 16
 _GREETING_BYTES: Final = 256
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of messages that are on their way in one direction."""
-_READ_BYTES: Final = 256 * 1024
 _CHANNELS: Final = 1 << 32
 _PINGS: Final = 6
 """How often each end says that it is there, in the time after which it would be given up."""
+_MOST_IN_TURN: Final = 32
+"""Messages that are taken before other tasks may run."""
+_LINGER_SECONDS: Final = 0.005
+"""How long what nobody waits for is kept back, to go with something else."""
 
 LOST: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, FrameError, msgspec.DecodeError)
 """What ends a link."""
@@ -43,11 +49,14 @@ class Channel(Protocol):
 class Service(Protocol):
     """Who serves what comes over links."""
 
-    def opened(self, link: "Link", channel: int, payload: bytes, /) -> Channel:
-        """Begin to serve a request."""
+    def opened(self, link: "Link", channel: int, payload: bytes, /) -> EagerTask | None:
+        """Serve a request: enter its channel, and begin. Returns a handler that waits, if there is one. No schedule point."""
 
     def changed(self, payload: bytes, /) -> None:
         """Take note of a change."""
+
+    def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """Run a task that goes on when the link is lost."""
 
 
 class Incoming:
@@ -55,29 +64,34 @@ class Incoming:
 
     Args:
         stream: The connection.
+
+    Attributes:
+        stream: The same, for who does not want to wait.
+        ready: Those that have come, and were not taken.
     """
 
-    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = QuickStream(stream)
         self._reader = FrameReader(_GREETING_BYTES)
-        self._ready: deque[Message] = deque()
+        self.ready: deque[Message] = deque()
 
     def trust(self) -> None:
         """Let messages be as long as requests and answers are."""
         self._reader.limit = _MOST_BYTES
 
-    async def take(self) -> Message:
-        """Return the next message.
+    async def wait(self) -> None:
+        """Wait until a message is ready. A schedule point always.
 
         Raises:
             FrameError: The connection has ended, or what comes over it is no message.
         """
-        while not self._ready:
-            data = await self._stream.receive_some(_READ_BYTES)
+        if self.ready:
+            await trio.lowlevel.checkpoint()
+        while not self.ready:
+            data = await self.stream.receive()
             if not data:
                 raise FrameError("the connection has ended")
-            self._ready.extend(self._reader.read(bytes(data)))
-        return self._ready.popleft()
+            self.ready.extend(self._reader.read(data))
 
     async def expect(self, kind: Kind) -> bytes:
         """Return what the next message says, which is of this kind.
@@ -85,7 +99,8 @@ class Incoming:
         Raises:
             FrameError: It is not.
         """
-        found, _, payload = await self.take()
+        await self.wait()
+        found, _, payload = self.ready.popleft()
         if found != kind:
             raise FrameError(f"a message of kind {found} came in place of {kind.name}")
         return payload
@@ -126,8 +141,7 @@ class Link:
     """One end of a link. Both have been greeted.
 
     Args:
-        stream: The connection.
-        incoming: What comes over it.
+        incoming: What comes over its connection.
         home: Who is at the other end.
         service: Serves what that asks for.
         dialled: Whether it was dialled from here.
@@ -136,21 +150,17 @@ class Link:
     Attributes:
         home: The same.
         closed: Whether it is dead.
+        scope: Encloses the task that takes the message which is being taken.
     """
 
+    scope: trio.CancelScope
+
     def __init__(
-        self,
-        stream: trio.abc.Stream,
-        incoming: Incoming,
-        home: str,
-        service: Service,
-        *,
-        dialled: bool,
-        silence: float,
+        self, incoming: Incoming, home: str, service: Service, *, dialled: bool, silence: float
     ) -> None:
         self.home = home
         self.closed = False
-        self._stream = stream
+        self._stream = incoming.stream
         self._incoming = incoming
         self._service = service
         self._silence = silence
@@ -158,8 +168,15 @@ class Link:
         self._last = self._parity
         self._channels: dict[int, Channel] = {}
         self._unwritten = bytearray()
-        self._something = trio.Event()
-        self._scope = trio.CancelScope()
+        self._unhurried = bytearray()
+        self._lingering = trio.lowlevel.ParkingLot()
+        self._something = trio.lowlevel.ParkingLot()
+        self._writing = False
+        self._in_turn = False
+        self._heard = 0.0
+        self._whole = trio.CancelScope()
+        self._lost = trio.Event()
+        self._why: BaseException | None = None
 
     async def run(self) -> None:
         """Carry messages until the link is dead, and then tell all channels.
@@ -168,31 +185,52 @@ class Link:
             FrameError: Whoever is there does not speak as it has to; like all that is `LOST`, in a group.
         """
         try:
-            with self._scope:
+            with self._whole:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write)
+                    nursery.start_soon(self._linger)
                     nursery.start_soon(self._ping)
-                    await self._read()
+                    # Handlers that wait have its tasks, and go on when the link is lost.
+                    self._service.start(Leader(self._wait, self._take_turn, self._incoming.ready).run)
+                    await self._lost.wait()
+                    if self._why is not None:
+                        raise self._why
         finally:
             self.closed = True
             for channel in tuple(self._channels.values()):
                 channel.lose()
             self._channels.clear()
-            await trio.aclose_forcefully(self._stream)
+            await self._stream.close()
 
     def close(self) -> None:
         """End it."""
         self.closed = True
-        self._scope.cancel()
+        self._whole.cancel()
 
     def send(self, kind: Kind, channel: int, payload: bytes = b"") -> None:
-        """Send a message, unless the link is dead. If too much waits for whoever is there, it is from now on."""
+        """Send a message, unless the link is dead. If too much waits for whoever is there, it is from now on.
+
+        It is written at the end of the turn: the link's own, or the scheduler's.
+        """
         if self.closed:
             return
+        if self._unhurried:
+            self._unwritten += self._unhurried
+            self._unhurried.clear()
         self._unwritten += encode_frames(kind, channel, payload)
         if len(self._unwritten) > _MOST_BYTES:
             self.close()
-        self._something.set()
+        if not self._in_turn:
+            self._something.unpark()
+
+    def send_with_next(self, kind: Kind, channel: int) -> None:
+        """Send a message for which nobody waits, with the next one, or soon: one that comes alone costs as much as a request."""
+        if self._stream.is_quick and not self.closed:
+            if not self._unhurried:
+                self._lingering.unpark()
+            self._unhurried += encode_frames(kind, channel)
+        else:
+            self.send(kind, channel)
 
     def open(self, channel: Channel, payload: bytes) -> int:
         """Have a request served, and return the number of its channel."""
@@ -200,9 +238,13 @@ class Link:
         while (number := (number + 2) % _CHANNELS) in self._channels:
             pass
         self._last = number
-        self._channels[number] = channel
+        self.enter(number, channel)
         self.send(Kind.OPEN, number, payload)
         return number
+
+    def enter(self, number: int, channel: Channel) -> None:
+        """Have a channel take what comes for this number, in place of what took it before."""
+        self._channels[number] = channel
 
     def leave(self, channel: int) -> None:
         """Forget a channel; what still comes for it is not looked at."""
@@ -210,30 +252,77 @@ class Link:
 
     async def _write(self) -> None:
         while True:
-            await self._something.wait()
-            self._something = trio.Event()
+            if not self._unwritten:
+                await self._something.park()
             data, self._unwritten = self._unwritten, bytearray()
-            await self._stream.send_all(data)
+            del data[: self._stream.send_now(data)]
+            if data:
+                self._writing = True
+                await self._stream.send_all(data)
+                self._writing = False
+
+    async def _linger(self) -> None:
+        while True:
+            if not self._unhurried:
+                await self._lingering.park()
+            await trio.sleep(_LINGER_SECONDS)
+            self._unwritten += self._unhurried
+            self._unhurried.clear()
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what was sent in a turn; the rest is left to the task that writes."""
+        if self._unwritten and not self._writing and not self.closed:
+            del self._unwritten[: self._stream.send_now(self._unwritten)]
+        if self._unwritten:
+            self._something.unpark()
 
     async def _ping(self) -> None:
+        self._heard = trio.current_time()
         while True:
             await trio.sleep(self._silence / _PINGS)
+            if trio.current_time() - self._heard >= self._silence:
+                raise FrameError(f"nothing came for {self._silence:g} s")
             self.send(Kind.PING, 0)
 
-    async def _read(self) -> None:
-        while True:
-            with trio.move_on_after(self._silence) as silence:
-                kind, number, payload = await self._incoming.take()
-            if silence.cancelled_caught:
-                raise FrameError(f"nothing came for {self._silence:g} s")
-            if kind == Kind.CHANGED:
-                self._service.changed(payload)
-            elif kind == Kind.OPEN:
-                self._take_open(number, payload)
-            elif number in self._channels:
-                self._channels[number].take(kind, payload)
+    async def _wait(self) -> bool:
+        """Wait until something has come, and return whether it has; not if the link is dead."""
+        try:
+            await self._incoming.wait()
+        except LOST as why:
+            self._end(why)
+        self._heard = trio.current_time()
+        return not self.closed
 
-    def _take_open(self, number: int, payload: bytes) -> None:
-        if number in self._channels or number % 2 == self._parity:
-            raise FrameError(f"channel {number} is not for the other end to open")
-        self._channels[number] = self._service.opened(self, number, payload)
+    def _end(self, why: BaseException) -> None:
+        self.closed = True
+        self._why = why
+        self._lost.set()
+
+    def _take_turn(self, scope: trio.CancelScope) -> EagerTask | None:
+        """Take what has come, up to a bound; returns a handler that waits, if there is one."""
+        self.scope = scope
+        ready, eager = self._incoming.ready, None
+        self._in_turn = True
+        try:
+            for _ in range(min(len(ready), _MOST_IN_TURN)):
+                eager = self._take(*ready.popleft())
+                if eager is not None:
+                    break
+        except (FrameError, msgspec.DecodeError) as why:
+            self._end(why)
+        finally:
+            self._in_turn = False
+            self._flush()
+        return eager
+
+    def _take(self, kind: int, number: int, payload: bytes) -> EagerTask | None:
+        if number in self._channels and kind != Kind.OPEN:
+            self._channels[number].take(kind, payload)
+        elif kind == Kind.OPEN:
+            if number in self._channels or number % 2 == self._parity:
+                raise FrameError(f"channel {number} is not for the other end to open")
+            return self._service.opened(self, number, payload)
+        elif kind == Kind.CHANGED:
+            self._service.changed(payload)
+        return None

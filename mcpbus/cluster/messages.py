@@ -23,24 +23,34 @@ class Open(msgspec.Struct, array_like=True, frozen=True):
     """A request that is to be served.
 
     Attributes:
-        endpoint: By which of its endpoints; the first one that it made is 0.
+        head: A `ForwardedHead`, encoded. Many requests have the same, byte for byte, and so it is read once.
         peer: The address from where it came; None from one that has none.
+        body: The whole of it.
+    """
+
+    head: bytes
+    peer: str | None
+    body: bytes
+
+
+class ForwardedHead(msgspec.Struct, array_like=True, frozen=True):
+    """What comes before the body of a request.
+
+    Attributes:
+        endpoint: Which of the endpoints is to serve it; the first one that was made is 0.
         verb: See `Head`.
         path: Likewise.
         query: Likewise.
         root: Likewise.
         fields: Its header fields.
-        body: The whole of it.
     """
 
     endpoint: int
-    peer: str | None
     verb: str
     path: str
     query: str
     root: str
     fields: Fields
-    body: bytes
 
 
 class Answered(msgspec.Struct, array_like=True, frozen=True):
@@ -67,6 +77,7 @@ class Said(msgspec.Struct, array_like=True, frozen=True):
 encode = msgspec.msgpack.Encoder().encode
 decode_hello = msgspec.msgpack.Decoder(Hello).decode
 decode_open = msgspec.msgpack.Decoder(Open).decode
+decode_head = msgspec.msgpack.Decoder(ForwardedHead).decode
 decode_answered = msgspec.msgpack.Decoder(Answered).decode
 decode_started = msgspec.msgpack.Decoder(Started).decode
 decode_said = msgspec.msgpack.Decoder(Said).decode

@@ -13,6 +13,8 @@ from typing import Final
 _HOME_BYTES: Final = 6
 _RANDOM_BYTES: Final = 18
 _PROOF_BYTES: Final = 6
+_MOST_FOUND: Final = 4096
+"""How many names that were read are remembered."""
 _NAME: Final = re.compile(r"(([\w-]{8})\.[\w-]{24})\.([\w-]{8})", re.ASCII)
 _PURPOSE: Final = b"mcpbus names 1"
 
@@ -36,6 +38,7 @@ class Names:
     def __init__(self, home: str, key: bytes) -> None:
         self.home = home
         self._key = hmac.digest(key, _PURPOSE, "sha256")
+        self._found: dict[str, str] = {}
 
     def new(self) -> str:
         """Return a new name."""
@@ -44,10 +47,16 @@ class Names:
 
     def home_of(self, name: str) -> str | None:
         """Return in which process is what has this name; None if none of them gave it."""
+        home = self._found.get(name)
+        if home is not None:
+            return home
         match = _NAME.fullmatch(name)
         if match is None or not hmac.compare_digest(self._prove(match[1]), match[3]):
             return None
-        return match[2]
+        if len(self._found) >= _MOST_FOUND:
+            self._found.clear()
+        self._found[name] = home = match[2]
+        return home
 
     def _prove(self, name: str) -> str:
         digest = hmac.digest(self._key, name.encode(), "sha256")

@@ -1,36 +1,34 @@
 """A process among those that serve as one: its links to the others, what it serves for them, and what it tells them."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
 from functools import partial
-from typing import Final, Protocol, get_args
+from typing import Any, Final, get_args
 
-import attrs
 import msgspec
 import trio
+from mcpbus_actors import EagerTask
 
 from mcpbus.cluster.adoption import Adoptions
 from mcpbus.cluster.directory import Cluster, Kept
-from mcpbus.cluster.forwarding import LinkedRequest
-from mcpbus.cluster.frames import FrameError, Kind
+from mcpbus.cluster.forwarded_heads import ForwardedHeads
+from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.link import LOST, Incoming, Link, greet
+from mcpbus.cluster.linked_request import LinkedRequest, Served
 from mcpbus.cluster.messages import decode_open, encode
 from mcpbus.cluster.names import Names
 from mcpbus.cluster.records import Records
 from mcpbus.cluster.rounds import Rounds
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.complaints import Complaints
-from mcpbus.core.containment import Contained
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import Change
 from mcpbus.core.nursery import background
-from mcpbus.protocol.errors import internal_error
-from mcpbus.protocol.http.messages import Answer, refusal
+from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.messages import ListName
-from mcpbus.transports.endpoint import Entered
 from mcpbus.transports.refusals import plain
-from mcpbus.transports.response import HttpRequest
 
 _log = logging.getLogger("mcpbus")
 
@@ -47,27 +45,6 @@ _MOST_STRANGERS: Final = 64
 _decode_change = msgspec.msgpack.Decoder(Change).decode
 
 
-@attrs.frozen
-class Elsewhere:
-    """A request is to be served by another process.
-
-    Attributes:
-        home: That process.
-    """
-
-    home: str
-
-
-class Served(Protocol):
-    """An endpoint, as the others use it."""
-
-    async def serve_here(self, http: HttpRequest, /) -> Answer | Elsewhere | None:
-        """Serve a request, unless another process has its session; see `Endpoint.serve`."""
-
-    def entered(self, answer: Answer, /) -> Entered:
-        """See `Endpoint.entered`."""
-
-
 class Node:
     """A process among those that serve as one. Made by `open_node`.
 
@@ -80,6 +57,7 @@ class Node:
         names: Makes the names of its sessions, calls and tasks.
         records: Its sessions, as they are kept.
         adoptions: The sessions of processes that have ended, which it takes over.
+        heads: Writes and reads what is forwarded.
     """
 
     adoptions: Adoptions
@@ -92,6 +70,8 @@ class Node:
         self._nursery = nursery
         self._bus: Hub | None = None
         self._endpoints: list[Served] = []
+        self.heads = ForwardedHeads(self._endpoints)
+        self._context = copy_context()
         self._links: dict[str, list[Link]] = {}
         self._dials: dict[str, _Dial] = {}
         self._met: set[str] = set()
@@ -126,7 +106,7 @@ class Node:
             Overloaded: It may be there, and cannot be reached.
         """
         await trio.lowlevel.checkpoint()
-        link = self._link(home)
+        link = self.link(home)
         if link is not None:
             return link
         dial = self._dials.get(home)
@@ -140,8 +120,8 @@ class Node:
             )
         return dial.link
 
-    def _link(self, home: str) -> Link | None:
-        """Return the link to a process, if there is one."""
+    def link(self, home: str) -> Link | None:
+        """Return the link to a process, if there is one now."""
         return next((link for link in self._links.get(home, ()) if not link.closed), None)
 
     async def _run_dialled(self, home: str, dial: "_Dial") -> None:
@@ -199,12 +179,12 @@ class Node:
             await trio.aclose_forcefully(stream)
             raise
         silence = self._cluster.silence
-        link = Link(stream, incoming, home, self, dialled=dialled is not None, silence=silence)
+        link = Link(incoming, home, self, dialled=dialled is not None, silence=silence)
         self._links.setdefault(home, []).append(link)
         return link
 
     async def _run(self, link: Link) -> None:
-        missed = link.home in self._met and self._link(link.home) is link
+        missed = link.home in self._met and self.link(link.home) is link
         self._met.add(link.home)
         if missed:
             self._tell_all_here()
@@ -238,7 +218,7 @@ class Node:
                     self.records.note(self._bus.sessions[name])
         async with trio.open_nursery() as nursery:
             for home in homes:
-                if home != self.home and self._link(home) is None:
+                if home != self.home and self.link(home) is None:
                     nursery.start_soon(self._try_to_reach, home)
 
     async def _try_to_reach(self, home: str) -> None:
@@ -259,39 +239,33 @@ class Node:
 
     # -- requests of others ----------------------------------------------------------------------
 
-    def opened(self, link: Link, channel: int, payload: bytes) -> LinkedRequest:
+    def opened(self, link: Link, channel: int, payload: bytes) -> EagerTask | None:
         """See `mcpbus.cluster.link.Service`."""
         asked = decode_open(payload)
-        if asked.endpoint >= len(self._endpoints):
-            raise FrameError(f"there is no endpoint {asked.endpoint}")
-        request = LinkedRequest(link, channel, asked)
-        self._nursery.start_soon(self._serve, self._endpoints[asked.endpoint], request)
-        return request
+        known = self.heads.read(asked.head)
+        request = LinkedRequest(self, known.endpoint, link, channel, known.head, asked)
+        link.enter(channel, request)
+        if known.immediate and known.endpoint.is_here(known.head):
+            # What one request sets among the context variables, such as a principal, is not for the next one.
+            return self._context.copy().run(request.respond, cleared=known.cleared)
+        self.start(request.serve)
+        return None
 
-    async def _serve(self, endpoint: Served, request: LinkedRequest) -> None:
-        failures: list[BaseException] = []
-        with Contained(failures.append):
-            try:
-                answer = await endpoint.serve_here(request)
-                if isinstance(answer, Elsewhere):
-                    request.leave_to(answer.home)
-                elif answer is not None:
-                    with endpoint.entered(answer):
-                        await request.answer(answer)
-            except* trio.BrokenResourceError:
-                pass  # the client has gone, or the process to which it is connected
-        for failure in failures:
-            verb, path = plain(request.head.verb), plain(request.head.path)
-            _log.error("the application raised while it served %s %s", verb, path, exc_info=failure)
-            request.fail(refusal(500, internal_error()))
-        request.end()
+    def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run a task until the process ends."""
+        self._nursery.start_soon(function, *args)
+
+    def report(self, head: Head, failure: BaseException) -> None:
+        """Tell that the application failed."""
+        verb, path = plain(head.verb), plain(head.path)
+        _log.error("the application raised while it served %s %s", verb, path, exc_info=failure)
 
     # -- changes ---------------------------------------------------------------------------------
 
     def _tell_elsewhere(self, change: Change) -> None:
         payload = encode(change)
         for home in self._links:
-            link = self._link(home)
+            link = self.link(home)
             if link is not None and home != self.home:
                 link.send(Kind.CHANGED, 0, payload)
 

@@ -335,13 +335,13 @@ async def test_who_is_asking_is_asked_where_the_session_is(autojump_clock):
 async def test_a_request_comes_whole_and_from_where_it_came(autojump_clock):
     async with open_buses(make) as (buses, probes):
         (endpoint,) = buses[0].node._endpoints
-        serve, came = endpoint.serve_here, []
+        respond, came = endpoint.respond_here, []
 
-        async def see(http):
-            came.append(http)
-            return await serve(http)
+        def see(head, body, outlet, **facts):
+            came.append(outlet)
+            return respond(head, body, outlet, **facts)
 
-        endpoint.serve_here = see
+        endpoint.respond_here = see
         session = at(await probes[0].initialize(), probes[1])
         session._probe._path = "/mcp/?a=%20b"
         session._headers["x-twice"] = "one"

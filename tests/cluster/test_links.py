@@ -181,15 +181,21 @@ async def test_what_has_no_reply_is_said_again(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):
         session = at(await probes[0].initialize(), probes[1])
-        serve = buses[0].node._endpoints[0].serve_here
+        (endpoint,) = buses[0].node._endpoints
+        respond, cuts = endpoint.respond_here, []
 
-        async def cut_first(http):
-            buses[0].node._endpoints[0].serve_here = serve
+        async def cut(_):
+            cuts.append(1)
             await directory.cut()
             await trio.sleep_forever()
 
-        buses[0].node._endpoints[0].serve_here = cut_first
+        def cut_first(head, body, outlet, **_):
+            endpoint.respond_here = respond
+            outlet.answer_apart(cut)
+
+        endpoint.respond_here = cut_first
         assert (await session.delete().ended()).status == 204
+        assert cuts
         assert not buses[0].sessions
 
 

@@ -126,6 +126,7 @@ class Http1Request(msgspec.Struct, eq=False):
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""
+        self._wait_no_longer()
         self._connection.leave(self, partial(answer, self))
 
     def wait(self, request: Awaited, quiet: float) -> Self | None:

@@ -336,6 +336,7 @@ class Http2Request:
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""
+        self._awaited = None
         self._connection.start(self, answer, self)
 
     def wait(self, request: Awaited, quiet: float) -> Self:

@@ -1,0 +1,264 @@
+"""A request whose client is connected to another process, where it is served."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+import attrs
+import trio
+from mcpbus_actors import EagerTask
+
+from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.link import Link
+from mcpbus.cluster.messages import Answered, Open, Said, Started, encode
+from mcpbus.core.budget import SHORT_BYTES
+from mcpbus.core.containment import Contained
+from mcpbus.core.receipt import DELIVERED, LOST, Receipt
+from mcpbus.protocol.errors import internal_error
+from mcpbus.protocol.http.messages import Answer, Head, refusal
+from mcpbus.protocol.owners import Peer
+from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.endpoint import Entered
+from mcpbus.transports.response import Awaited, HttpRequest, Opened
+
+
+@attrs.frozen
+class Elsewhere:
+    """A request is to be served by another process.
+
+    Attributes:
+        home: That process.
+    """
+
+    home: str
+
+
+class Served(Protocol):
+    """An endpoint, as those who are connected to other processes use it."""
+
+    def is_immediate(self, head: Head, /) -> bool:
+        """See `Endpoint.is_immediate`."""
+
+    def clears(self, head: Head, /) -> bool:
+        """See `Endpoint.clears`."""
+
+    def is_here(self, head: Head, /) -> bool:
+        """Whether the session is here for which a request is, if it is for one."""
+
+    def respond_here(
+        self, head: Head, body: bytes, outlet: "LinkedRequest", /, *, cleared: bool
+    ) -> Answer | EagerTask | None:
+        """Serve a request that is immediate, and whose session is here; see `Endpoint.respond`."""
+
+    async def serve_here(self, http: HttpRequest, /) -> Answer | Elsewhere | None:
+        """Serve a request, unless another process has its session; see `Endpoint.serve`."""
+
+    def entered(self, answer: Answer, /) -> Entered:
+        """See `Endpoint.entered`."""
+
+    def enter(self, answer: Answer, /) -> Receipt | None:
+        """See `Endpoint.enter`."""
+
+    async def stream(self, http: HttpRequest, opened: Opened, /) -> None:
+        """See `Endpoint.stream`."""
+
+
+class Workplace(Protocol):
+    """Where requests are served that come over links."""
+
+    def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """Run a task that goes on when the link is lost."""
+
+    def report(self, head: Head, failure: BaseException, /) -> None:
+        """Tell that the application failed."""
+
+
+class LinkedRequest:
+    """A request, where it is served: an `HttpRequest` whose client is connected to another process.
+
+    It is also the `ReadyOutlet` of one that is served in its link's turn.
+
+    Args:
+        place: Where it is served.
+        endpoint: By whom.
+        link: Leads to where its client is.
+        number: Its channel.
+        head: The request before its body.
+        asked: What comes with that.
+    """
+
+    cleared = False
+    host = None
+
+    def __init__(  # noqa: PLR0917 - called in one place
+        self, place: Workplace, endpoint: Served, link: Link, number: int, head: Head, asked: Open
+    ) -> None:
+        self.head = head
+        self.peer = Peer.at(asked.peer)
+        self._place = place
+        self._endpoint = endpoint
+        self._link = link
+        self._number = number
+        self._body = asked.body
+        self._gone = trio.Event()
+        self._settled = trio.Event()
+        self._written = False
+        self._started = False
+        self._finished = False
+        self._receipt: Receipt | None = None
+
+    # -- in a turn -------------------------------------------------------------------------------
+
+    @property
+    def scope(self) -> trio.CancelScope:
+        """See `ReadyOutlet`."""
+        return self._link.scope
+
+    def respond(self, *, cleared: bool) -> EagerTask | None:
+        """Serve it; returns a handler that waits, if there is one."""
+        try:
+            result = self._endpoint.respond_here(self.head, self._body, self, cleared=cleared)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
+            self.fail(failure)
+            return None
+        if not isinstance(result, Answer):
+            return result
+        self.finish(result)
+        return None
+
+    def open(self, opened: Opened) -> None:
+        """See `Outlet`."""
+        self.answer_apart(partial(self._stream, opened))
+
+    def wait(self, request: Awaited, quiet: float) -> None:
+        """See `Outlet`. The answer comes on a stream, whose task knows when something is to be said, and that the client leaves."""
+
+    def finish(self, answer: Answer) -> None:
+        """See `ReadyOutlet`."""
+        if len(answer.body) > SHORT_BYTES:
+            self.answer_apart(partial(_answer_within, self._endpoint.entered(answer), answer))
+            return
+        self._receipt = self._endpoint.enter(answer)
+        self._started = self._finished = True
+        if self._gone.is_set():
+            self._settle()
+            return
+        self._link.send(Kind.ANSWER, self._number, encode(_answered(answer)))
+
+    def fail(self, failure: BaseException) -> None:
+        """See `ReadyOutlet`."""
+        self._report(failure)
+        self.end()
+
+    def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+        """See `ReadyOutlet`."""
+        self._place.start(self._answer_apart, answer)
+
+    async def _stream(self, opened: Opened, http: HttpRequest) -> None:
+        await self._endpoint.stream(http, opened)
+
+    async def _answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+        with Contained(self._report):
+            try:
+                await answer(self)
+            except* trio.BrokenResourceError:
+                pass  # the client has gone, or the process to which it is connected
+        self.end()
+
+    # -- in a task -------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Serve it."""
+        await self._answer_apart(self._serve)
+
+    async def _serve(self, http: HttpRequest) -> None:
+        answer = await self._endpoint.serve_here(http)
+        if isinstance(answer, Elsewhere):
+            self.leave_to(answer.home)
+        elif answer is not None:
+            await _answer_within(self._endpoint.entered(answer), answer, http)
+
+    async def read_body(self, limit: int) -> bytes | None:
+        """See `HttpRequest`."""
+        await trio.lowlevel.checkpoint()
+        body, self._body = self._body, b""
+        return body if len(body) <= limit else None
+
+    async def answer(self, reply: Answer) -> None:
+        """See `HttpRequest`."""
+        await self._say(Kind.ANSWER, _answered(reply))
+
+    async def start_stream(self, headers: HeaderList) -> None:
+        """See `HttpRequest`."""
+        self._started = True
+        self._link.send(Kind.START, self._number, encode(Started(list(headers))))
+
+    async def write(self, data: bytes, *, more: bool) -> None:
+        """See `HttpRequest`. Returns when the client has it."""
+        await self._say(Kind.DATA, Said(data, more))
+
+    async def disconnected(self) -> None:
+        """See `HttpRequest`."""
+        await self._gone.wait()
+
+    async def _say(self, kind: Kind, said: Any) -> None:
+        self._started = True
+        self._written = False
+        if not self._gone.is_set():
+            self._settled = trio.Event()
+            self._link.send(kind, self._number, encode(said))
+        await self._settled.wait()
+        if not self._written:
+            raise trio.BrokenResourceError("the client has gone")
+
+    # -- its end ---------------------------------------------------------------------------------
+
+    def _report(self, failure: BaseException) -> None:
+        self._place.report(self.head, failure)
+        if not self._started:
+            self._started = True
+            self._link.send(Kind.ANSWER, self._number, encode(_answered(refusal(500, internal_error()))))
+
+    def leave_to(self, home: str) -> None:
+        """Tell that another process says what is to be said next; who waits here for something to be written is told that it is not."""
+        self._started = True
+        self._link.send(Kind.ELSEWHERE, self._number, home.encode())
+        self.lose()
+
+    def end(self) -> None:
+        """Tell that nothing more is said."""
+        self._link.send(Kind.END, self._number)
+        self._link.leave(self._number)
+
+    def take(self, kind: int, _payload: bytes) -> None:
+        """See `Channel`."""
+        if kind == Kind.GONE:
+            self.lose()
+        elif kind == Kind.WRITTEN:
+            self._written = True
+            self._settled.set()
+            if self._finished:
+                self._settle()
+
+    def lose(self) -> None:
+        """See `Channel`."""
+        self._gone.set()
+        self._settled.set()
+        if self._finished:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._link.leave(self._number)
+        if self._receipt is not None:
+            self._receipt.settle(DELIVERED if self._written else LOST)
+
+
+async def _answer_within(entered: Entered, answer: Answer, http: HttpRequest) -> None:
+    with entered:
+        await http.answer(answer)
+
+
+def _answered(reply: Answer) -> Answered:
+    return Answered(reply.status, list(reply.headers), reply.body)

@@ -1,0 +1,94 @@
+"""A request that another process serves, as long as nobody has to wait for it in a task: its answer is short, and whole."""
+
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
+
+from mcpbus.cluster.forwarding import ForwardedRequest
+from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.link import Link
+from mcpbus.cluster.messages import decode_answered
+from mcpbus.core.budget import SHORT_BYTES
+from mcpbus.core.receipt import DELIVERED, Fate
+from mcpbus.protocol.http.messages import Answer
+from mcpbus.transports.response import HttpRequest, ReadyOutlet
+
+
+class GoOn(Protocol):
+    """Answers a request that is on its way already in a task."""
+
+    def __call__(self, http: HttpRequest, *, forwarded: ForwardedRequest | None = None) -> Awaitable[None]:
+        """Answer it."""
+
+
+class QuickRelay:
+    """Has a request served over a link, and its answer written by its outlet.
+
+    Args:
+        link: Leads to who serves it.
+        asked: What is asked, an encoded `Open`.
+        go_on: Answers it in a task, if the answer is not what it is hoped to be.
+    """
+
+    __slots__ = ("_asked", "_go_on", "_left", "_link", "_number", "_outlet")
+
+    _number: int
+    _outlet: ReadyOutlet
+
+    def __init__(self, link: Link, asked: bytes, go_on: GoOn) -> None:
+        self._link = link
+        self._asked = asked
+        self._go_on = go_on
+        self._left = False
+        self._number = -1
+
+    def ask(self, outlet: ReadyOutlet) -> None:
+        """Ask. No schedule point."""
+        ready = outlet.wait(self, math.inf)
+        if ready is None:
+            outlet.answer_apart(self._go_on)
+        elif not self._left:
+            self._outlet = ready
+            self._number = self._link.open(self, self._asked)
+
+    def take(self, kind: int, payload: bytes) -> None:
+        """See `Channel`."""
+        if kind != Kind.ANSWER or len(payload) > SHORT_BYTES:
+            self._answer_apart().take(kind, payload)
+            return
+        said = decode_answered(payload)
+        self._link.leave(self._number)
+        self._outlet.finish(RelayedAnswer(said.status, said.headers, said.body, settle=self._settle))
+
+    def lose(self) -> None:
+        """See `Channel`."""
+        self._answer_apart().lose()
+
+    def begin(self) -> None:
+        """See `Awaited`. Who serves it says when its client is told anything."""
+
+    def leave(self) -> None:
+        """See `Awaited`."""
+        self._left = True
+        if self._number >= 0:
+            self._link.send(Kind.GONE, self._number)
+            self._link.leave(self._number)
+
+    def _answer_apart(self) -> ForwardedRequest:
+        forwarded = ForwardedRequest(self._link, self._asked, self._number)
+        self._outlet.answer_apart(partial(self._go_on, forwarded=forwarded))
+        return forwarded
+
+    def _settle(self, fate: Fate) -> None:
+        self._link.send_with_next(Kind.WRITTEN if fate is DELIVERED else Kind.GONE, self._number)
+
+
+class RelayedAnswer(Answer, frozen=True, gc=False, kw_only=True):
+    """An answer of another process, in whose books it is.
+
+    Attributes:
+        settle: Tells that process what has become of it.
+    """
+
+    settle: Callable[[Fate], None]

@@ -1,0 +1,89 @@
+"""A short call that comes to another process than has its session: no task waits for it, and the books say what became of its answer."""
+
+import pytest
+from several import at, open_buses, quiet
+from test_forwarding import call, make, text
+
+from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.front import Front
+from mcpbus.protocol.routes import Reason
+from mcpbus.testing import MemoryDirectory, open_probe
+
+
+@pytest.fixture
+async def far(autojump_clock):
+    """The buses, a session of the first one as it is reached over HTTP/2 at the second, and the directory that has them."""
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        _, there = [bus.asgi() for bus in buses]  # they all make the same endpoints
+        async with open_probe(there, shell="http2") as probe:
+            yield buses, at(await probes[0].initialize(), probe), directory
+            probe.disconnect()
+
+
+@pytest.fixture
+def in_a_task(monkeypatch):
+    """How often a task has forwarded a request."""
+    forward, calls = Front._forward, []
+
+    def count(*args):
+        calls.append(args)
+        return forward(*args)
+
+    monkeypatch.setattr(Front, "_forward", count)
+    return calls
+
+
+async def test_no_task_waits_for_a_short_answer(far, in_a_task, autojump_clock):
+    buses, session, _ = far
+    before = buses[0].ledger.delivered
+    assert text(await call(session, "echo", text="hello").reply()) == "hello"
+    await quiet(buses)
+    assert not in_a_task
+    assert buses[0].ledger.delivered == before + 1
+    assert buses[1].ledger.emitted == 0
+    assert not any(buses[0].ledger.pending.values())
+
+
+@pytest.mark.parametrize("words", ["x" * 5000, "x" * 300_000])
+async def test_a_task_waits_for_a_long_one(words, far, in_a_task, autojump_clock):
+    _, session, _ = far
+    assert text(await call(session, "echo", text=words).reply()) == words
+    assert len(in_a_task) == 1
+
+
+async def test_a_task_goes_on_with_a_stream(far, in_a_task, autojump_clock):
+    _, session, _ = far
+    counting = call(session, "count", token="t")
+    assert [(await counting.message())["params"]["progress"] for _ in range(3)] == [0, 1, 2]
+    assert text(await counting.reply()) == "counted"
+    assert len(in_a_task) == 1
+
+
+async def test_a_link_that_is_lost_is_told_of(far, autojump_clock):
+    buses, session, directory = far
+    held = call(session, "hold")
+    await quiet(buses)
+    await directory.cut()
+    assert "is not known" in (await held.reply())["error"]["message"]
+
+
+async def test_a_client_that_goes_is_told_of(far, autojump_clock):
+    buses, session, _ = far
+    held = call(session, "hold")
+    await quiet(buses)
+    held.disconnect()
+    await quiet(buses)
+    assert not buses[0].node._links[buses[1].node.home][0]._channels
+
+
+async def test_an_answer_that_finds_its_client_gone_is_lost(far, monkeypatch, autojump_clock):
+    buses, session, _ = far
+    link = buses[1].node.link(buses[0].node.home)
+    send, before = link.send, buses[0].ledger.discarded[Reason.LOST]
+    monkeypatch.setattr(
+        link, "send", lambda kind, *rest: send(Kind.GONE if kind == Kind.WRITTEN else kind, *rest)
+    )
+    await call(session, "echo", text="hello").reply()
+    await quiet(buses)
+    assert buses[0].ledger.discarded[Reason.LOST] == before + 1

@@ -35,7 +35,7 @@ from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import Services
-from mcpbus.core.signals import CancelCall, Finished, HandOver, Park, Resume
+from mcpbus.core.signals import CancelCall, End, Finished, HandOver, Park, Resume
 from mcpbus.core.stream import Stream
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.input_required import InputRequired
@@ -50,6 +50,9 @@ _log = logging.getLogger("mcpbus")
 
 _SHORT_BYTES = 1024
 """Of arguments that are not counted among what is kept for clients: the number of requests bounds them well enough."""
+
+
+_TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -144,21 +147,24 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     # -- its request -----------------------------------------------------------------------------
 
-    def count(self, end: Callable[[], object], asked: int = 0) -> None:
+    def count(self, asked: int = 0) -> None:
         """Count what the call keeps in memory while it waits: its arguments, and what it asked. A little is not worth it.
 
         Args:
-            end: Ends it, where it has no actor of its own.
             asked: Bytes of the questions that its client is to come back with answers to.
         """
         text = self.context.request.text
-        if self.account is None:
-            if len(text) + asked <= _SHORT_BYTES:
-                return
-            self.account = self.bus.budget.account(
-                "a call", lambda: self.cancel() or end(), owner=self.context.owner
-            )
-        self.account.hold_now(weigh(text) + asked)
+        if self.account is None and len(text) + asked > _SHORT_BYTES:
+            self.account = self.bus.budget.account("a call", self._make_room, owner=self.context.owner)
+        if self.account is not None:
+            self.account.hold_now(weigh(text) + asked)
+
+    def _make_room(self) -> None:
+        """End, with an answer that says why if a request is to be answered. One that has not begun is refused instead."""
+        if not isinstance(self.carrier, LazyActor):
+            self.cancel()
+        elif self.task is not None:
+            self.carrier.address.tell(End(_TOO_MUCH))
 
     @property
     def gives_up(self) -> bool:
@@ -205,25 +211,23 @@ class Call(LazyActor[object], kw_only=True, eq=False):
                 return False
         return self.address.tell(message) is None
 
-    def cancel(self) -> bool:
-        """Cancel it if it owns its handler's task, and return whether it does; otherwise the task's owner is to."""
+    def cancel(self) -> None:
+        """Cancel it if it owns its handler's task; otherwise the task's owner does, which has ended."""
         if self._cell is None:
-            return False
-        if not self.stopped:
+            self.task = None  # they know each other, and should not wait for the garbage collector
+        elif not self.stopped:
             self.address.tell(CancelCall())
-        return True
 
     def _report(self, message: object) -> None:
         """Tell whoever carries it."""
-        if not isinstance(self.carrier, Silence):
-            self.carrier.tell(message)
+        carrier = self.carrier
+        if not isinstance(carrier, Silence):
+            (carrier.address if isinstance(carrier, LazyActor) else carrier).tell(message)
 
     # -- life ------------------------------------------------------------------------------------
 
     def activated(self, cell: Cell[object]) -> None:
         """Take over the handler's task."""
-        if isinstance(self.carrier, LazyActor):
-            self.carrier.address  # noqa: B018 - it is to be told what comes of this
         if self.task is not None:
             cell.adopt(self.task)
 
@@ -286,8 +290,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def _withdraw(self, message: Withdraw) -> None:
         self._asks = [ask for ask in self._asks or () if ask is not message.ask]
-        if self.direct:
-            self._report(message)
+        self._report(message)
 
     def _park(self, _message: Park) -> None:
         asks = [ask for ask in self._asks or () if ask.open]
@@ -317,7 +320,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         if not again:
             parked = ParkedCall(name, self, self.context.principal, self._give_way, self.context.owner)
             self.bus.parked_calls.park(self._name, parked)
-            self.count(self._give_way, len(result))
+            self.count(len(result))
         return result
 
     def _resume(self, message: Resume) -> None:
@@ -339,8 +342,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         self.carrier, self.beginning = message.task, False
         # Another part of the handler asked meanwhile: its question is the task's first.
         for ask in self._asks or ():
-            if ask.open:
-                self._report(ask)
+            self._report(ask)
 
     def _leave_parking(self) -> None:
         if self._lapse_timer is not None:

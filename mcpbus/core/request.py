@@ -51,7 +51,6 @@ from mcpbus.protocol.jsonrpc import (
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason, StreamKind, StreamState, route
 
-_TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 _TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
@@ -157,11 +156,11 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         stream, answering = self.stream, self.answering
         if answering is None and (stream is None or stream.kind is not _RESPONSE):
             self.address  # noqa: B018 - it is active from now on
-            return
-        task.report = self._task_ended_late
-        self.call.count(self.give_up)
-        if answering is not None and not answering.wait(self):
-            self.begin()
+        else:
+            task.report = self._task_ended_late
+            self.call.count()
+            if answering is not None and not answering.wait(self):
+                self.begin()
 
     @trio.lowlevel.enable_ki_protection
     def _task_ended_late(self, task: EagerTask) -> None:
@@ -210,11 +209,6 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if process is not None and stream.registry is not None and stream.owed == 1:
             stream.registry.name_after(log, process, self.context.request.id)
 
-    def give_up(self) -> None:
-        """End it: too much is kept in memory, and for its call the most. Not before it has begun."""
-        if self.call.task is not None:
-            self.address.tell(End(_TOO_MUCH))
-
     def activated(self, cell: Cell[object]) -> None:
         """Watch the stream, and own the handler's task, which is begun if it was not, unless the call does."""
         call = self.call
@@ -223,7 +217,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             call.task = cell.start_task(run_rounds, call, context=copy_context())
         elif not call.active:
             cell.adopt(call.task)
-        call.count(self.give_up)
+        call.count()
 
     # -- what its handler says -------------------------------------------------------------------
 
@@ -398,11 +392,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         self.stop()
 
     def _fail(self, *, silently: bool = False) -> None:
-        if self.call.carrier is self:
-            self.call.carrier = Silence(Reason.FAILED)
-        if silently:
-            self._finish(Reason.FAILED)
-        else:
+        self._finish(Reason.FAILED)
+        if not silently:
             self._reply(internal_error())
 
     def ended(self, reason: StopReason) -> None:
@@ -412,8 +403,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if not self._parked:
             if call.account is not None:
                 call.let_go()
-            if not call.cancel():
-                call.task = None  # they know each other, and should not wait for the garbage collector
+            call.cancel()
         if not self._over:
             self._fail(silently=reason is not StopReason.FAILED)
         self._questions = None  # likewise

@@ -132,7 +132,7 @@ def _fits(bus: Hub, context: RequestContext) -> bool:
 def _count(request: Request) -> None:
     """Count what a request brings before it is decoded, by which it grows; raises what to answer if it has to go at once."""
     call = request.call
-    call.count(request.give_up)
+    call.count()
     if call.gives_up:
         request.slot.release()
         call.let_go()

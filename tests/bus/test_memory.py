@@ -256,6 +256,28 @@ async def test_short_arguments_count_as_soon_as_their_handler_waits(autojump_clo
         assert "keeps too much in memory" in ended.messages[0]["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("revision", "memory_bytes", "largest"), [("2025-11-25", 22_000, 0), ("2026-07-28", 125_000, 4)]
+)
+async def test_a_client_that_its_call_asks_is_told_why_the_call_ends(
+    revision, memory_bytes, largest, autojump_clock
+):
+    async with kept(memory_bytes=memory_bytes) as (bus, probe):
+        declared, calls = {"elicitation": {}}, []
+        for number in range(5):
+            size = 4000 if number == largest else 3000
+            params = {"name": "ask", "arguments": {"data": "x" * size}}
+            if revision == "2025-11-25":
+                client = await probe.initialize(revision, capabilities=declared)
+                calls.append(client.request("tools/call", params))
+            else:
+                calls.append(probe.request("tools/call", params, capabilities=declared))
+            await settle(bus)
+        assert bus.statistics().limits_reached == {"memory_bytes": 1}
+        error = calls[largest].messages[-1]["error"]
+        assert "keeps too much in memory" in error["message"]
+
+
 async def test_while_too_much_is_kept_that_may_not_end_newcomers_are_refused(autojump_clock):
     async with kept(memory_bytes=1000) as (bus, probe):
         output = bus.budget.account("standard output")

@@ -257,3 +257,61 @@ async def test_questions_do_not_count_among_the_results_that_are_kept(autojump_c
         assert await asked(stage, client, first) == ["who"]
         second = await begin(client, "ask")
         assert await asked(stage, client, second) == ["who"]
+
+
+async def test_what_a_handler_no_longer_asks_is_shown_no_more(autojump_clock):
+    async with tasking() as stage:
+
+        @stage.server.tool(task="required")
+        async def impatient(ctx: Context) -> str:
+            async def briefly():
+                with trio.move_on_after(5):
+                    await ctx.elicit("Who?", FORM, key="who")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(briefly)
+                with trio.move_on_after(10):
+                    await ctx.elicit("Which?", FORM, key="which")
+            await trio.sleep(5)
+            return (await ctx.elicit("What?", FORM, key="what")).data["name"]
+
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            task = await begin(client, "impatient")
+            assert sorted(await asked(stage, client, task)) == ["which", "who"]
+            await trio.sleep(6)
+            assert await asked(stage, client, task) == ["which"]
+            await update(client, task, who=accept("too late"))
+            await trio.sleep(5)
+            assert await asked(stage, client, task) == []
+            assert (await look(client, task))["status"] == "working"
+            await trio.sleep(5)
+            assert await asked(stage, client, task) == ["what"]
+            await update(client, task, what=accept("a thing"))
+            assert text((await look_until_over(client, task))["result"]) == "a thing"
+
+
+async def test_a_task_that_waits_for_its_client_does_not_hold_up_the_shutdown(autojump_clock):
+    async with tasking(drain_seconds=50) as stage:
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            task = await begin(client, "ask")
+            assert await asked(stage, client, task) == ["who"]
+        closing = trio.current_time()
+    assert trio.current_time() - closing < 5
+
+
+async def test_who_leaves_while_a_task_begins_leaves_none_although_its_handler_goes_on(autojump_clock):
+    store, begun = SlowTaskStore(), []
+    async with tasking(store=store) as stage:
+
+        @stage.server.tool(task=TaskSupport(deferred=True))
+        async def goes_on(ctx: Context) -> None:
+            with trio.CancelScope(shield=True):
+                begun.append(await ctx.begin_task())
+
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            with trio.move_on_after(1):
+                await client.call_tool("goes_on")
+            await trio.sleep(10)
+            assert begun == [False]
+            assert len(store) == 0
+        await stage.assert_nothing_is_left()

@@ -7,6 +7,8 @@ import trio
 from task_stage import DECLARED, FORM, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
 from mcpbus import Context, ProtocolError
+from mcpbus.core.receipt import Fate
+from mcpbus.protocol.routes import Reason
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
 from mcpbus.testing import settle
 from mcpbus.transports.duplex import Channel
@@ -412,3 +414,32 @@ async def test_a_task_actor_that_crashes_fails_its_task(autojump_clock, caplog, 
         job.finish()
         assert (await look_until_over(client, hold))["status"] == "completed"
     assert "boom" in caplog.text
+
+
+async def test_what_a_handler_says_whose_task_is_forgotten_is_discarded(autojump_clock):
+    async with (
+        tasking(limits={"task_ttl": 60.0}) as stage,
+        stage.bus.connect(capabilities=DECLARED) as client,
+    ):
+        task = await begin(client, "stubborn")
+        job = await stage.job()
+        assert (await job.ctx.info("in time")).fate == Fate.discarded(Reason.TASK)
+        await trio.sleep(121)
+        assert await gone(client, task)
+        assert (await job.ctx.info("too late")).fate == Fate.discarded(Reason.FINISHED)
+        await job.ctx.task_message("too late")
+        job.finish()
+
+
+async def test_times_are_told_and_kept_to_the_millisecond(autojump_clock):
+    async with tasking() as stage:
+
+        @stage.server.tool(task=TaskSupport(ttl=10_000.0, poll_interval=50.0))
+        async def patient() -> None:
+            await trio.sleep_forever()
+
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            handle = await client.call_tool("patient", {})
+            assert (handle["ttlMs"], handle["pollIntervalMs"]) == (10_000_000, 50_000)
+            await trio.sleep(9_999)
+            assert (await look(client, {"taskId": handle["taskId"]}))["status"] == "working"

@@ -198,3 +198,26 @@ async def test_a_listen_that_reads_too_slowly_has_the_newest_state(autojump_cloc
         assert states[-1]["status"] == "completed"
         assert stage.bus.statistics().discarded
         assert stage.bus.ledger.balance() == 0
+
+
+class LostTaskStore(MemoryTaskStore):
+    """Cannot give back what came of a task."""
+
+    async def payload(self, task_id):
+        raise OSError("no disk")
+
+
+async def test_a_listen_hears_nothing_where_the_store_has_lost_the_result_and_the_task_is_kept(
+    autojump_clock, caplog
+):
+    async with (
+        tasking(store=LostTaskStore()) as stage,
+        stage.bus.connect(capabilities=DECLARED) as client,
+    ):
+        task = await begin(client, "typed", number=3)
+        await settle(stage.bus)
+        async with client.listen(task_ids=[task["taskId"]]) as listen:
+            with pytest.raises(trio.TooSlowError), trio.fail_after(30):
+                await listen.__anext__()
+        assert len(stage.bus.tasks) == 1
+        assert [record.getMessage() for record in caplog.records if record.name == "mcpbus.actors"] == []

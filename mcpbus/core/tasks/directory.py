@@ -109,6 +109,13 @@ class TaskDirectory(TaskTable):
             if support.required:
                 raise internal_error() from error
             return False
+        if call.speechless:
+            # A handler that shields itself goes on without its client, which would never hear of the task.
+            self._forget(task)
+            call.beginning = False
+            with suppress(StoreDownError):
+                await self.delete(task.record.id)
+            return False
         call.task_id = task.record.id
         created = task.record.encode()[:-1] + call.tail.task
         self.bus.system.spawn(TaskActor, task, self, call)

@@ -173,14 +173,13 @@ class TaskActor:
         for issued, answer in fitting.items():
             ask, key = self._asked.pop(issued)
             ask.answer(key, answer)
-            if self._call is not None:
-                self._call.answers.used[key] = jsontypes.encode(answer)
+            self._unended().answers.used[key] = jsontypes.encode(answer)
         self._look()
         query.reply(None)
 
     def _cancel(self, _message: CancelTask) -> None:
         if not self._task.record.status.final:
-            self._cancel_call()
+            self._unended().cancel()
 
     def _follow(self, message: Follow) -> None:
         record = self._task.record
@@ -230,9 +229,10 @@ class TaskActor:
         self._change(status, payload, message)
         self._write()
 
-    def _cancel_call(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
+    def _unended(self) -> Call:
+        """The call of a task that has not ended."""
+        assert self._call is not None  # noqa: S101 - a task without a call has failed from the beginning
+        return self._call
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class TaskActor:
             return
         self._tasks.overdue(self._task)
         self._fail(ProtocolError(INTERNAL_ERROR, f"The task did not end within {self._task.ttl:g} s"))
-        self._cancel_call()
+        self._unended().cancel()
 
     def _delete(self) -> None:
         delete = self._tasks.delete
@@ -288,7 +288,7 @@ class TaskActor:
             return
         if not status.final:
             self._fail(ProtocolError(INTERNAL_ERROR, message.why))
-            self._cancel_call()
+            self._unended().cancel()
         if message.waiting:
             return
         self._closing = True
@@ -298,7 +298,7 @@ class TaskActor:
     def _ended(self, reason: StopReason) -> None:
         if self._call is not None:
             self._call.carrier = Silence(Reason.FINISHED)
-            self._cancel_call()
+            self._call.cancel()
         self._tasks.leave(self._task)
         system = self._tasks.bus.system
         if reason is StopReason.FAILED and not system.closed:

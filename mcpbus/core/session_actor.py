@@ -199,9 +199,6 @@ class SessionActor:
     def _unsubscribed(self, _message: Unsubscribed) -> None:
         if self._stash is not None:
             self._stash.discard(Reason.NOT_SUBSCRIBED, self._not_subscribed)
-        if self._newer is not None:
-            for purged in self._newer.purge(self._not_subscribed):
-                purged.discard(Reason.NOT_SUBSCRIBED)
         stream = self._shared or self._get
         if stream is not None:
             stream.address.tell(Purge(self._not_subscribed, Reason.NOT_SUBSCRIBED))

@@ -96,9 +96,7 @@ class FeaturesBackend:
         Over the legacy protocol even a function that cannot wait may have its client asked, by an `InputRequired`.
         """
         row = METHODS.get(method)
-        if row is None:
-            return True
-        if row.answer is not None:
+        if row is None or row.answer is not None:
             return False
         if method != _CALL or not isinstance(name, str) or era is not _MODERN:
             return True

@@ -10,6 +10,7 @@ from mcpbus import Context
 from mcpbus.asking import CannotAskError, Elicit, ElicitUrl, ListRoots, Sample
 from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.protocol.routes import Reason
+from mcpbus.transports.duplex import Channel
 
 PARKED = Fate.discarded(Reason.PARKED)
 
@@ -589,3 +590,84 @@ async def test_sessions_have_no_way_to_speak_of_rounds(autojump_clock):
         question = await call.message()
         await session.answer(question["id"], accept("good")).ended()
         assert text((await call.reply())["result"]) == "Accepted(data='good')"
+
+
+async def test_what_is_asked_in_the_turn_after_the_answers_goes_out_together(autojump_clock):
+    async def forked(ctx):
+        async def twice(number):
+            await ctx.elicit("?", str, key=f"first {number}")
+            await ctx.elicit("?", str, key=f"then {number}")
+
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(twice, number)
+        return "done"
+
+    async with interviewed(forked) as it:
+        result = (await it.ask().reply())["result"]
+        for word in ("first", "then"):
+            keys = {f"{word} {number}" for number in range(20)}
+            assert result["inputRequests"].keys() == keys
+            result = (await it.ask(params=retry(result, dict.fromkeys(keys, accept("x")))).reply())["result"]
+        assert text(result) == "done"
+
+
+async def test_a_retry_that_does_not_answer_is_asked_again_at_once(autojump_clock):
+    async with interviewed(lambda ctx: ctx.elicit("?", str, key="k")) as it:
+        result = (await it.ask().reply())["result"]
+        begun = trio.current_time()
+        result = (await it.ask(params=retry(result, None)).reply())["result"]
+        assert list(result["inputRequests"]) == ["k"]
+        assert trio.current_time() - begun < 0.5
+
+
+async def test_what_outlives_a_call_that_ended_while_it_was_parked_is_told_that_nobody_answers(
+    autojump_clock,
+):
+    async with trio.open_nursery() as outliving:
+        told = []
+
+        async def outlive(ctx):
+            with pytest.raises(CannotAskError, match="its request has ended") as refused:
+                await ctx.elicit("?", str, key="k")
+            told.append(refused.value)
+
+        async def leaves(ctx):
+            outliving.start_soon(outlive, ctx)
+            await trio.sleep(5)
+            return "done"
+
+        async with interviewed(leaves) as it:
+            result = (await it.ask().reply())["result"]
+            assert list(result["inputRequests"]) == ["k"]
+            await trio.sleep(10)
+            assert text((await it.ask(params=retry(result, None)).reply())["result"]) == "done"
+            await it.assert_nothing_is_left()
+            assert len(told) == 1
+
+
+@pytest.mark.parametrize("end", [Channel.end, Channel.close])
+async def test_who_asks_in_what_came_after_the_end_of_its_channel_is_told_so_at_once(end, autojump_clock):
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": EVERYTHING,
+    }
+    params = {"name": "ask", "_meta": meta}
+    call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+
+    async def stubborn(ctx):
+        refused = pytest.raises(CannotAskError, match="its request has ended")
+        with trio.CancelScope(shield=True), trio.fail_after(5), refused:
+            await ctx.elicit("?", str)
+        return "told"
+
+    async with interviewed(stubborn) as it:
+        with Channel(it.bus, None) as channel:
+            end(channel)
+            await it.quiet()
+            with trio.CancelScope() as scope:
+                handler = channel.take_now(call, scope)
+                assert handler is not None
+                await handler.finish()
+        assert it.outcomes == ["told"]
+        await it.assert_nothing_is_left()

@@ -219,3 +219,15 @@ async def test_a_completion_that_returns_it_is_a_failure_of_the_server(autojump_
         reply = await it.ask(method="completion/complete", params=params).reply()
         assert reply["error"] == {"code": -32603, "message": "Internal error"}
         await it.assert_nothing_is_left()
+
+
+async def test_a_call_that_is_to_be_run_again_takes_no_room_of_those_that_wait(autojump_clock):
+    async def either(ctx):
+        if it.runs == 1:
+            return (await ctx.elicit("?", str, key="k")).data
+        return InputRequired({"k": Elicit("?", str)}, state="begun")
+
+    async with interviewed(either, limits={"max_parked": 1}) as it:
+        waiting = (await it.ask().reply())["result"]
+        await it.ask().reply()
+        assert text((await it.ask(params=retry(waiting, {"k": accept("x")})).reply())["result"]) == "x"

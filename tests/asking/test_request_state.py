@@ -231,6 +231,19 @@ def test_a_round_stays_used_however_many_follow(monkeypatch):
     assert parked_calls.claim(sealer.open(sealer.seal(BOUND, "gone", {}, 60)[1], BOUND)) is None
 
 
+def test_a_round_is_good_and_used_up_until_the_moment_in_which_it_lapses(monkeypatch):
+    monkeypatch.setattr("mcpbus.core.parked_calls._MOST_CONSUMED", 1)
+    now = 1000.0
+    sealer = Sealer(clock=lambda: now)
+    parked_calls = ParkedCalls(sealer, 1, 60)
+    first, second = (sealer.open(sealer.seal(BOUND, name, {}, 60)[1], BOUND) for name in "ab")
+    now = 1060.0
+    parked_calls.claim(first)
+    parked_calls.claim(second)
+    with pytest.raises(ProtocolError, match="used already"):
+        parked_calls.claim(first)
+
+
 def test_rounds_are_forgotten_when_they_have_lapsed():
     now = 1000.0
     sealer, gone = Sealer(clock=lambda: now), []

@@ -66,8 +66,8 @@ async def test_a_closed_admission_refuses_everybody_and_waits_for_the_rest(autoj
     with pytest.raises(Overloaded, match="shutting down"):
         admission.admit(2, table, BOB)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(admission.wait_idle)
-        nursery.start_soon(admission.wait_idle)
+        for waited_for in (admission, admission, table, table):
+            nursery.start_soon(waited_for.wait_idle)
         await trio.sleep(5)
         slot.release()
     assert trio.current_time() == 5

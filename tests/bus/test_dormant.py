@@ -167,9 +167,12 @@ async def test_a_session_that_its_own_handler_closes_finds_the_request(autojump_
             ctx.session.close()
             return "too late"
 
+        unheard = []
+        stage.bus.dead_letters(unheard.append)
         post = await call(stage, "legacy", "closes")
         answer = await post.reply()
         assert answer["error"]["code"] == -32603
+        assert len(unheard) <= 1, "that its handler has ended is told once"
         stage.probe.disconnect()
         await stage.assert_nothing_is_left()
 
@@ -358,3 +361,48 @@ async def test_what_a_tool_that_failed_held_is_not_left_to_the_garbage_collector
             assert [mine() for mine in held] == [None]
         finally:
             gc.enable()
+
+
+@ERAS
+async def test_a_shutdown_waits_a_moment_for_a_reply_that_its_client_has_not_read(era, autojump_clock):
+    async with staged() as stage, trio.open_nursery() as nursery:
+
+        @stage.server.tool
+        async def speaks(ctx: Context) -> str:
+            await ctx.info("hello")
+            await trio.sleep(1)
+            return "done"
+
+        level = {} if era == "legacy" else {"log_level": "debug"}
+        post = await call(stage, era, "speaks", **level)
+        await post.message()
+        post.stall()
+        await trio.sleep(2)
+        nursery.start_soon(stage.bus.drain, 5)
+        await trio.sleep(0.1)
+        assert nursery.child_tasks
+        post.resume()
+        await stage.quiet()
+        assert not nursery.child_tasks
+        assert post.messages[-1]["result"]["content"][0]["text"] == "done"
+
+
+@pytest.mark.dormancy
+async def test_a_call_that_is_run_again_from_the_top_has_no_actor_either(autojump_clock):
+    async with staged() as stage:
+        spawned = []
+
+        @stage.server.tool
+        async def wants(ctx: Context) -> str:
+            if ctx.input_state is None:
+                return InputRequired({"name": Elicit("Who?", str)}, state="begun")
+            await trio.sleep(1)
+            spawned.append(stage.bus.system.statistics().actors)
+            return "done"
+
+        declared = {"elicitation": {}}
+        first = await (await call(stage, "modern", "wants", capabilities=declared)).reply()
+        params = {"name": "wants", "arguments": {}, "requestState": first["result"]["requestState"]}
+        again = stage.probe.request("tools/call", params, capabilities=declared)
+        assert (await again.reply())["result"]["content"][0]["text"] == "done"
+        assert spawned == [2], "the request and its stream"

@@ -266,13 +266,16 @@ async def test_what_a_get_stream_had_that_nobody_returns_to_after_its_session_we
 
 
 @pytest.mark.eagerness
-async def test_a_handler_that_ends_the_program_leaves_no_request_behind(autojump_clock):
+@pytest.mark.parametrize("found", [False, True])
+async def test_a_handler_that_ends_the_program_leaves_no_request_behind(found, autojump_clock):
     async with staged() as stage:
         kept = []
 
         @stage.server.tool
         async def interrupted(ctx: Context) -> str:
             kept.append(ctx)
+            if found:
+                assert [slot.address.stopped for slot in stage.bus.admission] == [False]
             raise KeyboardInterrupt
 
         meta = {**CLAIM, "io.modelcontextprotocol/logLevel": "info"}
@@ -283,7 +286,9 @@ async def test_a_handler_that_ends_the_program_leaves_no_request_behind(autojump
             with pytest.raises(KeyboardInterrupt):
                 request.run(trio.CancelScope())
             assert stage.bus.statistics().requests == 0
-            assert (await kept[0].info("late")).fate == Fate.discarded(Reason.FAILED)
+            assert stage.bus.statistics().emitted == found, "it is not answered twice"
+            late = (await kept[0].info("late")).fate
+            assert late == Fate.discarded(Reason.FINISHED if found else Reason.FAILED)
 
 
 # -- what an end takes with it -------------------------------------------------------------------

@@ -104,6 +104,23 @@ async def test_nothing_is_replayed_of_a_stream_with_a_gap_whatever_the_store_kee
         assert bus.ledger.balance() == 0
 
 
+async def test_a_stream_with_a_gap_keeps_nothing_more_when_the_store_is_back(autojump_clock):
+    store = Hung()
+    async with (
+        open_bus(make_server(), limits=LIMITS, event_store=store) as bus,
+        open_probe(bus.asgi()) as probe,
+    ):
+        session = await probe.initialize("2025-11-25")
+        post = call(session, steps=40)
+        await trio.sleep(1.5)
+        store.hangs = True
+        await trio.sleep(2)
+        store.hangs = False
+        await post.ended()
+        assert said(post) == [*range(1, 41), "reply"]
+        assert (len(post.event_ids), store.begun) == (3, 3)
+
+
 async def test_while_the_store_is_down_nobody_is_told_to_come_back_and_later_they_are(autojump_clock):
     store = Hung()
     async with (

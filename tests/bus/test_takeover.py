@@ -218,3 +218,19 @@ async def test_an_unsubscribe_purges_what_waits_for_that_resource(autojump_clock
         get.resume()
         await stage.quiet()
         assert [m.get("params", {}).get("uri") for m in get.messages] == [None, "res://b"]
+
+
+async def test_what_is_said_during_a_take_over_is_bounded(autojump_clock):
+    async with staged(limits={"outbox_items": 3}) as stage:
+        session = await stage.probe.initialize()
+        inside = stage.bus.sessions[session.id]
+        inside.address.tell(get_stream(stage, inside)[1])
+        said = []
+
+        def take_over():
+            inside.address.tell(get_stream(stage, inside)[1])
+            said.extend(inside.notify("notifications/x", {"n": n}) for n in range(4))
+
+        stage.in_one_turn(take_over)
+        assert [receipt.fate for receipt in said] == [None] * 3 + [Fate.discarded(Reason.OVERFLOW)]
+        assert stage.bus.statistics().limits_reached == {"outbox_items": 1}

@@ -165,8 +165,8 @@ def keeper():
         return data
 
     @server.tool
-    async def ask(data: str, ctx: Context) -> str:
-        await ctx.elicit("?" * LARGE, str)
+    async def ask(data: str, ctx: Context, question: str = "?" * LARGE) -> str:
+        await ctx.elicit(question, str)
         return data
 
     return server
@@ -256,17 +256,13 @@ async def test_short_arguments_count_as_soon_as_their_handler_waits(autojump_clo
         assert "keeps too much in memory" in ended.messages[0]["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("revision", "memory_bytes", "largest"), [("2025-11-25", 22_000, 0), ("2026-07-28", 125_000, 4)]
-)
-async def test_a_client_that_its_call_asks_is_told_why_the_call_ends(
-    revision, memory_bytes, largest, autojump_clock
-):
-    async with kept(memory_bytes=memory_bytes) as (bus, probe):
+@pytest.mark.parametrize(("revision", "largest"), [("2025-11-25", 0), ("2026-07-28", 4)])
+async def test_a_client_that_its_call_asks_is_told_why_the_call_ends(revision, largest, autojump_clock):
+    async with kept(memory_bytes=25_000) as (bus, probe):
         declared, calls = {"elicitation": {}}, []
         for number in range(5):
-            size = 4000 if number == largest else 3000
-            params = {"name": "ask", "arguments": {"data": "x" * size}}
+            size = 9000 if number == largest else 3000
+            params = {"name": "ask", "arguments": {"data": "x" * size, "question": "?"}}
             if revision == "2025-11-25":
                 client = await probe.initialize(revision, capabilities=declared)
                 calls.append(client.request("tools/call", params))

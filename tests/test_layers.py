@@ -91,11 +91,13 @@ PURE = [
             "events",
             "field_decoder",
             "field_encoder",
+            "frame_writer",
             "frames",
             "head",
             "heads",
             "protocol",
             "settings",
+            "streams",
             "token_bucket",
         )
     ],

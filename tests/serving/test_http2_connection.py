@@ -135,15 +135,15 @@ def test_streams_that_have_ended_are_forgotten():
     joined = Joined()
     for _ in range(3000):
         joined.answer(joined.request())
-    assert not joined.ours._streams
+    assert not joined.ours._streams.live
 
 
 def test_streams_that_were_reset_are_forgotten_when_there_are_many():
     joined = Joined()
     for _ in range(1500):
         joined.ours.reset(joined.request(), ErrorCode.CANCEL)
-    assert not joined.ours._streams
-    assert len(joined.ours._reset) <= 1024
+    assert not joined.ours._streams.live
+    assert len(joined.ours._streams._reset) <= 1024
 
 
 @pytest.mark.parametrize(("size", "number"), [(0, 20), (16_000, 5)])

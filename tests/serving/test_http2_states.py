@@ -24,7 +24,7 @@ from hyperframe.frame import (
 )
 
 from mcpbus.serving import Counters
-from mcpbus.serving.http2.errors import ConnectionFault
+from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
 from mcpbus.serving.http2.field_encoder import encode_head
 from mcpbus.serving.http2.frames import PREFACE
 from mcpbus.serving.http2.heads import Heads
@@ -52,13 +52,13 @@ def headers(stream_id, *fields, flags=("END_HEADERS", "END_STREAM"), head=HEAD):
 class Server:
     """The server's side, and what it has said."""
 
-    def __init__(self):
+    def __init__(self, *, greets=True):
         self.protocol = Protocol(Heads(32 * 1024), TokenBucket(lambda: 0.0), Counters())
         self.frames = []
         self.events = []
         self._buffer = FrameBuffer()
         self._buffer.max_frame_size = 2**20
-        self.hear(PREFACE, SettingsFrame(0))
+        self.hear(PREFACE, *([SettingsFrame(0)] if greets else []))
         self.frames.clear()
 
     def hear(self, *said):
@@ -118,6 +118,11 @@ OF_THE_STREAM = {
         [OPEN, WindowUpdateFrame(1, window_increment=2**31 - 1)],
         ErrorCodes.FLOW_CONTROL_ERROR,
     ),
+    "a window that opens by nothing": ([OPEN, raw(8, 0, 1, bytes(4))], ErrorCodes.PROTOCOL_ERROR),
+    "data of a stream that was passed over": (
+        [headers(9), DataFrame(5, data=b"x")],
+        ErrorCodes.STREAM_CLOSED,
+    ),
     "two heads": ([OPEN, headers(1, flags=["END_HEADERS"])], ErrorCodes.PROTOCOL_ERROR),
     "a status in a request": ([headers(1, (":status", "200"))], ErrorCodes.PROTOCOL_ERROR),
     "an early status in a request": ([headers(1, (":status", "100"))], ErrorCodes.PROTOCOL_ERROR),
@@ -147,7 +152,16 @@ OF_THE_CONNECTION = {
         [WindowUpdateFrame(1, window_increment=1)],
         ErrorCodes.PROTOCOL_ERROR,
     ),
-    "a window that opens by nothing": ([raw(8, 0, 0, bytes(4))], ErrorCodes.PROTOCOL_ERROR),
+    "a window of the connection that opens by nothing": ([raw(8, 0, 0, bytes(4))], ErrorCodes.PROTOCOL_ERROR),
+    "a window of a stream of the server's": ([raw(8, 0, 2, bytes(3) + b"\1")], ErrorCodes.PROTOCOL_ERROR),
+    "a reset that is not whole": ([OPEN, raw(3, 0, 1, bytes(3))], ErrorCodes.FRAME_SIZE_ERROR),
+    "a priority that is not whole": ([raw(2, 0, 1, bytes(4))], ErrorCodes.FRAME_SIZE_ERROR),
+    "a goodbye that is not whole": ([raw(7, 0, 0, bytes(7))], ErrorCodes.FRAME_SIZE_ERROR),
+    "padding of which the length is missing": ([OPEN, raw(0, 8, 1)], ErrorCodes.FRAME_SIZE_ERROR),
+    "a continuation of a head that has come whole": (
+        [OPEN, ContinuationFrame(1, data=BLOCK, flags=["END_HEADERS"])],
+        ErrorCodes.PROTOCOL_ERROR,
+    ),
     "a window of the connection that is too large": (
         [WindowUpdateFrame(0, window_increment=2**31 - 1)],
         ErrorCodes.FLOW_CONTROL_ERROR,
@@ -221,8 +235,8 @@ def test_what_is_wrong_with_one_request_resets_its_stream(said, code):
     server.hear(*said)
     assert server.codes(RstStreamFrame)[0] == code
     assert not server.codes(GoAwayFrame)
-    server.hear(headers(3))
-    assert server.events[-1].stream_id == 3
+    server.hear(headers(21))
+    assert server.events[-1].stream_id == 21
 
 
 @pytest.mark.parametrize(("said", "code"), OF_THE_CONNECTION.values(), ids=OF_THE_CONNECTION.keys())
@@ -234,6 +248,56 @@ def test_what_is_wrong_with_the_connection_ends_it(said, code):
     events = list(server.events)
     server.hear(headers(21))
     assert server.events == events
+
+
+def test_settings_come_first():
+    server = Server(greets=False)
+    server.hear(OPEN)
+    assert server.codes(GoAwayFrame) == [ErrorCodes.PROTOCOL_ERROR]
+    assert server.events == []
+
+
+def test_what_was_under_way_when_we_reset_a_stream_breaks_nothing_and_keeps_the_table():
+    """Its client did not know. The fields that come late are counted, and what they add is referred to later."""
+    server = Server()
+    server.hear(OPEN)
+    server.protocol.reset(1, ErrorCode.CANCEL)
+    added = hpack.Encoder()
+    late = HeadersFrame(1, data=added.encode([("x-late", "1")]), flags=["END_HEADERS", "END_STREAM"])
+    window, repeated = WindowUpdateFrame(1, window_increment=1), added.encode([*HEAD, ("x-late", "1")])
+    server.hear(DataFrame(1, data=b"x"), window, late, RESET)
+    server.hear(HeadersFrame(3, data=repeated, flags=["END_HEADERS", "END_STREAM"]))
+    assert server.codes(RstStreamFrame) == [ErrorCodes.CANCEL]
+    assert server.events[-1].head.judged.headers["x-late"] == "1"
+
+
+@pytest.mark.parametrize("size", [16_383, 16_384, 16_385, 40_000])
+def test_a_long_head_is_continued(size):
+    server = Server()
+    server.hear(CLOSED)
+    block = encode_head(200, [(b"x-long", b"\xff" * size)])
+    server.protocol.say_head(1, block, last=True)
+    server.hear()
+    first, *rest = [frame for frame in server.frames if frame.stream_id]
+    assert isinstance(first, HeadersFrame)
+    assert "END_STREAM" in first.flags
+    assert all(isinstance(frame, ContinuationFrame) for frame in rest)
+    assert [("END_HEADERS" in frame.flags) for frame in (first, *rest)] == [*[False] * len(rest), True]
+    assert b"".join(frame.data for frame in (first, *rest)) == b"\x20" + block
+
+
+def test_an_answer_that_the_windows_have_no_room_for_is_not_said_at_once():
+    server = Server()
+    server.hear(SettingsFrame(0, settings={4: 10}), CLOSED, headers(3))
+    head = encode_head(200, ())
+    assert not server.protocol.say_answer(1, head, bytes(11))
+    assert server.protocol.say_answer(1, head, bytes(10))
+    assert not server.protocol.say_answer(1, head, bytes(10))  # it has ended
+    server.hear(WindowUpdateFrame(3, window_increment=2**20), headers(5))
+    server.protocol.say_head(3, head, last=False)
+    server.protocol.say(3, bytes(16_384), last=False)
+    assert not server.protocol.say_answer(5, head, bytes(11))
+    assert server.protocol.room(3) == 16_384
 
 
 def test_a_request_after_the_announcement_of_the_end_is_refused_and_one_before_goes_on():

@@ -397,7 +397,10 @@ class Http2Connection:
         begun = thread_time()
         request.scope = self._scope
         respond = facts.endpoint.respond
-        cleared = facts.cleared and request.read.length is not None  # otherwise it may be too long
+        # How long a body is that nobody has announced, its head could not say.
+        cleared = facts.cleared and (
+            request.read.length is not None or len(body) <= facts.endpoint.max_body_bytes
+        )
         try:
             result = self._service.context.copy().run(
                 partial(respond, request.head, body, request, cleared=cleared)

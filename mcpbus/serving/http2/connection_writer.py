@@ -91,10 +91,8 @@ class ConnectionWriter:
         self._flushing = True
         try:
             written = 0
-            while not self.over:
+            while self._sending.has_more and not self.over:
                 data, waiting = self._sending.make_ready()
-                if not data and not waiting:
-                    break
                 rest = self._send_now(data) if written < _MOST_AT_ONCE else data
                 if rest:
                     self.unsent, self._sending.busy = (rest, waiting), True

@@ -12,8 +12,6 @@ Where the standard leaves a choice:
 
 from typing import Final
 
-import msgspec
-
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.http2.errors import Abuse, ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import (
@@ -24,7 +22,7 @@ from mcpbus.serving.http2.events import (
     StreamGone,
     WindowOpened,
 )
-from mcpbus.serving.http2.field_encoder import EMPTY_TABLE
+from mcpbus.serving.http2.frame_writer import FrameWriter
 from mcpbus.serving.http2.frames import (
     ACK,
     CONTINUATION,
@@ -33,7 +31,6 @@ from mcpbus.serving.http2.frames import (
     END_STREAM,
     GOAWAY,
     HEADERS,
-    LONGEST_PAYLOAD,
     PADDED,
     PING,
     PRIORITY,
@@ -43,22 +40,19 @@ from mcpbus.serving.http2.frames import (
     WINDOW_UPDATE,
     WITH_PRIORITY,
     Frames,
-    encode_frame,
-    encode_header,
-    encode_number,
     without_padding,
 )
 from mcpbus.serving.http2.head import Malformed, check_trailers
 from mcpbus.serving.http2.heads import HeadReader, Heads
 from mcpbus.serving.http2.settings import (
     ENABLE_PUSH,
-    FIRST_WINDOW,
     LARGEST_WINDOW,
     MAX_CONCURRENT_STREAMS,
     MAX_HEADER_LIST_SIZE,
     encode_settings,
     read_first_window,
 )
+from mcpbus.serving.http2.streams import Streams, code_of_window
 from mcpbus.serving.http2.token_bucket import TokenBucket
 
 MOST_STREAMS: Final = 100
@@ -72,30 +66,9 @@ _WORTH: Final = 3
 _MOST_FRAGMENTS: Final = 16
 _SMALL_BYTES: Final = 16
 _SMALL_COST: Final = 0.25
-_MOST_RESETS_KNOWN: Final = 1024
 _SIZES: Final = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
 _GOAWAY_BYTES: Final = 8
 _OF_A_STREAM: Final = {PRIORITY: True, RST_STREAM: True, SETTINGS: False, PING: False, GOAWAY: False}
-
-
-class _Stream(msgspec.Struct, gc=False):
-    """A stream that has not ended.
-
-    Attributes:
-        window: How much of an answer the client lets us send.
-        expected: How long its body is to be, if that was said.
-        received: How much of it has come.
-        unread: How much more of it the client may send before we have taken some.
-        heard: Whether the client has ended its half.
-        said: Whether we have ended ours.
-    """
-
-    window: int
-    expected: int | None = None
-    received: int = 0
-    unread: int = FIRST_WINDOW
-    heard: bool = False
-    said: bool = False
 
 
 class Protocol:
@@ -117,18 +90,13 @@ class Protocol:
         "_block_of",
         "_bucket",
         "_counters",
-        "_first_window",
         "_fragments",
         "_frames",
         "_heads",
-        "_highest",
         "_longest_block",
-        "_reset",
-        "_resized",
-        "_said",
         "_streams",
         "_unopened",
-        "_window",
+        "_writer",
         "closed",
         "leaving",
     )
@@ -143,19 +111,12 @@ class Protocol:
         self._block_of = (0, 0)  # the stream, and the flags of the frame with which it began
         self._fragments = 0
         self._longest_block = 2 * heads.longest
-        self._streams: dict[int, _Stream] = {}
-        self._highest = 0  # of the streams that were opened
-        self._reset: dict[
-            int, bool
-        ] = {}  # of those that were reset, the last ones, and whether the client knows that it was us
-        self._first_window = FIRST_WINDOW
-        self._window = FIRST_WINDOW
-        self._resized = False  # whether the client was told that its table stays empty
+        self._streams = Streams()
         self._unopened = 0
         self.leaving = False
         self.closed = False
         settings = {ENABLE_PUSH: 0, MAX_CONCURRENT_STREAMS: MOST_STREAMS, MAX_HEADER_LIST_SIZE: heads.longest}
-        self._said: list[bytes | memoryview] = [encode_frame(SETTINGS, 0, 0, encode_settings(settings))]
+        self._writer = FrameWriter(encode_settings(settings))
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -211,27 +172,26 @@ class Protocol:
         size = len(payload)
         self._unopened += size
         if self._unopened >= _WINDOW_STEP:  # what is read of a stream fills that stream's window alone
-            self._said.append(encode_number(WINDOW_UPDATE, 0, self._unopened))
+            self._writer.open_window(0, self._unopened)
             self._unopened = 0
         data = without_padding(flags & PADDED, payload) if flags & PADDED else payload
         ended = bool(flags & END_STREAM)
         if not ended and len(data) < _SMALL_BYTES:
             self._bucket.spend(_SMALL_COST if data else 1)
-        stream = self._streams.get(stream_id)
+        stream = self._streams.live.get(stream_id)
         if stream is None or stream.heard:
             return self._take_late(stream_id)
         if size > stream.unread:
             raise ConnectionFault("more of a body than its window lets in", ErrorCode.FLOW_CONTROL_ERROR)
         stream.unread -= size
         stream.received += len(data)
-        stream.heard = ended
         expected = stream.expected
         if expected is not None and (stream.received > expected or (ended and stream.received < expected)):
             return self._blame(stream_id)
         if size > len(data):
             self.open_window(stream_id, size - len(data))
-        if ended and stream.said:
-            del self._streams[stream_id]
+        if ended:
+            self._streams.hear_end(stream_id, stream)
         return BodyReceived(stream_id, data, ended)
 
     def _take_headers(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
@@ -259,36 +219,31 @@ class Protocol:
     def _take_block(self, flags: int, stream_id: int, block: bytes) -> Event | None:
         """Take the fields of a head, or of trailers."""
         ended = bool(flags & END_STREAM)
-        if stream_id > self._highest:
+        if stream_id > self._streams.highest:
             return self._begin(stream_id, block, ended)
-        stream = self._streams.get(stream_id)
-        if stream is None and stream_id not in self._reset:
+        stream = self._streams.live.get(stream_id)
+        if stream is None and not self._streams.was_reset(stream_id):
             raise ConnectionFault("a stream is opened below another one")
+        self._bucket.spend(1)
         fields = self._heads.decode(block)
         if stream is None or stream.heard:
             return self._take_late(stream_id)
-        stream.heard = ended
         try:
             check_trailers(fields)
         except Malformed:
             return self._blame(stream_id)
         if not ended or (stream.expected is not None and stream.received < stream.expected):
             return self._blame(stream_id)
-        if stream.said:
-            del self._streams[stream_id]
+        self._streams.hear_end(stream_id, stream)
         return BodyReceived(stream_id, b"", ended=True)
 
     def _begin(self, stream_id: int, block: bytes, ended: bool) -> Event | None:
-        if not stream_id & 1:
-            raise ConnectionFault("a stream that only a server could open")
-        self._highest = stream_id
-        streams = self._streams
-        streams[stream_id] = stream = _Stream(self._first_window)
+        stream = self._streams.open(stream_id)
         try:
             head = self._heads.read(block)
         except Malformed:
             return self._blame(stream_id)
-        if self.leaving or len(streams) > MOST_STREAMS:
+        if self.leaving or len(self._streams.live) > MOST_STREAMS:
             self.refuse(stream_id)
             return None
         stream.heard = ended
@@ -299,14 +254,10 @@ class Protocol:
 
     def _take_late(self, stream_id: int) -> Event | None:
         """Take what comes on a stream that its client has ended, or that was reset."""
-        self._check_opened(stream_id)
-        if self._reset.get(stream_id):
+        self._streams.check_opened(stream_id)
+        if self._streams.was_reset_by_us(stream_id):
             return None  # the client did not know that yet
         return self._fail(stream_id, ErrorCode.STREAM_CLOSED)
-
-    def _check_opened(self, stream_id: int) -> None:
-        if stream_id > self._highest or not stream_id & 1:
-            raise ConnectionFault("a frame of a stream that is not there")
 
     def _take_rare(self, kind: int, flags: int, stream_id: int, payload: bytes) -> Event | None:
         """Take what is neither the beginning of a head nor a part of a body."""
@@ -325,30 +276,25 @@ class Protocol:
         if kind == SETTINGS:
             return self._take_settings(flags, payload)
         if kind == PING and not flags & ACK:
-            self._said.append(encode_frame(PING, ACK, 0, payload))
+            self._writer.acknowledge_ping(payload)
         return ClientLeaves() if kind == GOAWAY else None
 
     def _take_window(self, stream_id: int, size: int) -> Event | None:
         if not stream_id:
-            self._window += size
-            if not size or self._window > LARGEST_WINDOW:
-                raise _no_window(size)
+            self._streams.widen(size)
             return WindowOpened(0)
-        self._check_opened(stream_id)
-        stream = self._streams.get(stream_id)
+        self._streams.check_opened(stream_id)
+        stream = self._streams.live.get(stream_id)
         if stream is None:
             return None
         stream.window += size
         if not size or stream.window > LARGEST_WINDOW:
-            return self._fail(stream_id, _no_window(size).code)
+            return self._fail(stream_id, code_of_window(size))
         return WindowOpened(stream_id)
 
     def _take_reset(self, stream_id: int) -> Event | None:
-        self._check_opened(stream_id)
-        if self._streams.pop(stream_id, None) is None:
-            return None
-        self._remember_reset(stream_id, by_us=False)
-        return StreamGone(stream_id)
+        self._streams.check_opened(stream_id)
+        return StreamGone(stream_id) if self._streams.reset(stream_id, by_us=False) else None
 
     def _take_settings(self, flags: int, payload: bytes) -> Event | None:
         self._awaited = None
@@ -357,52 +303,51 @@ class Protocol:
                 raise ConnectionFault("an acknowledgement with settings", ErrorCode.FRAME_SIZE_ERROR)
             return None
         window = read_first_window(payload)
-        self._said.append(encode_frame(SETTINGS, ACK, 0))
-        if window is None or window == self._first_window:
+        self._writer.acknowledge_settings()
+        if window is None or not self._streams.change_first_window(window):
             return None
-        more, self._first_window = window - self._first_window, window
-        for stream in self._streams.values():
-            stream.window += more
-            if stream.window > LARGEST_WINDOW:
-                raise _no_window(more)
         return WindowOpened(0)
 
     # -- what is said ----------------------------------------------------------------------------
 
     def is_open(self, stream_id: int) -> bool:
         """Whether something can still be said in a stream."""
-        stream = self._streams.get(stream_id)
+        stream = self._streams.live.get(stream_id)
         return stream is not None and not stream.said and not self.closed
 
     def hears(self, stream_id: int) -> bool:
         """Whether the client may still send something in a stream."""
-        stream = self._streams.get(stream_id)
+        stream = self._streams.live.get(stream_id)
         return stream is not None and not stream.heard and not self.closed
 
     def room(self, stream_id: int) -> int:
         """How many bytes the next frame of a stream may have."""
-        return max(0, min(self._streams[stream_id].window, self._window, LONGEST_PAYLOAD))
+        return self._streams.room(self._streams.live[stream_id])
 
     def say_head(self, stream_id: int, block: bytes, *, last: bool) -> None:
         """Say the head of an answer, an early one or the one that counts."""
-        if not self._resized:
-            self._resized, block = True, EMPTY_TABLE + block
-        kind, flags = HEADERS, END_STREAM if last else 0
-        while len(block) > LONGEST_PAYLOAD:
-            self._said.append(encode_frame(kind, flags, stream_id, block[:LONGEST_PAYLOAD]))
-            block, kind, flags = block[LONGEST_PAYLOAD:], CONTINUATION, 0
-        self._said.append(encode_frame(kind, flags | END_HEADERS, stream_id, block))
-        if last:
-            self._end(stream_id)
+        streams = self._streams
+        self._writer.say_head(stream_id, block, last=last)
+        streams.say(stream_id, streams.live[stream_id], 0, last=last)
 
     def say(self, stream_id: int, data: bytes | memoryview, *, last: bool) -> None:
         """Say a part of the body, for which there is room."""
-        size = len(data)
-        self._window -= size
-        self._streams[stream_id].window -= size
-        self._said += (encode_header(DATA, END_STREAM if last else 0, stream_id, size), data)
-        if last:
-            self._end(stream_id)
+        streams = self._streams
+        self._writer.say_data(stream_id, data, last=last)
+        streams.say(stream_id, streams.live[stream_id], len(data), last=last)
+
+    def say_answer(self, stream_id: int, block: bytes, body: bytes) -> bool:
+        """Say a whole answer, if there is room for all of it in a frame; returns whether it is said."""
+        streams, size = self._streams, len(body)
+        stream = streams.live.get(stream_id)
+        if stream is None or stream.said or self.closed or size > streams.room(stream):
+            return False
+        self._writer.say_head(stream_id, block, last=not size)
+        if size:
+            self._writer.say_data(stream_id, body, last=True)
+        streams.say(stream_id, stream, size, last=True)
+        self._bucket.earn(_WORTH)
+        return True
 
     def earn(self) -> None:
         """Note that the client has taken something that it had asked for."""
@@ -411,12 +356,12 @@ class Protocol:
     def open_window(self, stream_id: int, size: int) -> None:
         """Let the client send as much more of a body."""
         if size and self.hears(stream_id):
-            self._streams[stream_id].unread += size
-            self._said.append(encode_number(WINDOW_UPDATE, stream_id, size))
+            self._streams.live[stream_id].unread += size
+            self._writer.open_window(stream_id, size)
 
     def reset(self, stream_id: int, code: ErrorCode) -> None:
         """Reset a stream, unless both sides have ended it."""
-        if stream_id in self._streams and not self.closed:
+        if stream_id in self._streams.live and not self.closed:
             self._say_reset(stream_id, code)
 
     def refuse(self, stream_id: int) -> None:
@@ -433,39 +378,26 @@ class Protocol:
         """Tell the client that requests are not begun any more; those that are under way go on."""
         if not self.leaving and not self.closed:
             self.leaving = True
-            self._say_goodbye(ErrorCode.NO_ERROR)
+            self._writer.say_goodbye(self._streams.highest, ErrorCode.NO_ERROR)
 
     def end(self, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
         """End the connection, and say so, unless that was done."""
         if not self.closed:
             self.closed = True
-            self._say_goodbye(code)
+            self._writer.say_goodbye(self._streams.highest, code)
+
+    @property
+    def says(self) -> bool:
+        """Whether something is to be sent."""
+        return bool(self._writer.waiting)
 
     def data_to_send(self) -> bytes:
         """Take what is to be sent."""
-        said, self._said = self._said, []
-        return b"".join(said)
+        return self._writer.take()
 
-    def _say_goodbye(self, code: ErrorCode) -> None:
-        self._said.append(
-            encode_frame(GOAWAY, 0, 0, self._highest.to_bytes(4, "big") + code.to_bytes(4, "big"))
-        )
-
-    def _end(self, stream_id: int) -> None:
-        stream = self._streams[stream_id]
-        stream.said = True
-        if stream.heard:
-            del self._streams[stream_id]
-
-    def _say_reset(self, stream_id: int, code: ErrorCode) -> None:
-        self._streams.pop(stream_id, None)
-        self._remember_reset(stream_id, by_us=True)
-        self._said.append(encode_number(RST_STREAM, stream_id, code))
-
-    def _remember_reset(self, stream_id: int, *, by_us: bool) -> None:
-        self._reset[stream_id] = by_us
-        if len(self._reset) > _MOST_RESETS_KNOWN:
-            del self._reset[next(iter(self._reset))]
+    def _say_reset(self, stream_id: int, code: ErrorCode) -> bool:
+        self._writer.reset(stream_id, code)
+        return self._streams.reset(stream_id, by_us=True)
 
     def _blame(self, stream_id: int) -> Event | None:
         """Reset a malformed request.
@@ -483,18 +415,9 @@ class Protocol:
             Abuse: There were too many of them.
         """
         self._bucket.spend(RESET_COST)
-        begun = stream_id in self._streams
-        self._say_reset(stream_id, code)
-        return StreamGone(stream_id) if begun else None
+        return StreamGone(stream_id) if self._say_reset(stream_id, code) else None
 
 
 def _check_order(kind: int, awaited: int) -> None:
     if kind != awaited:
         raise ConnectionFault("a frame before the first settings, or within a header block")
-
-
-def _no_window(size: int) -> ConnectionFault:
-    """Return what is wrong with a window that is opened by as much."""
-    if not size:
-        return ConnectionFault("a window is opened by nothing")
-    return ConnectionFault("a window that is too large", ErrorCode.FLOW_CONTROL_ERROR)

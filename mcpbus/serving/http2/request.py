@@ -86,6 +86,7 @@ class Http2Request:
     """
 
     __slots__ = (
+        "_answer",
         "_awaited",
         "_connection",
         "_ended",
@@ -132,6 +133,7 @@ class Http2Request:
         self.expires = math.inf
         self._outgoing = Outgoing(stream_id)
         self._writer: Http2ResponseWriter | None = None
+        self._answer: Answer | None = None  # one that is whole, and was said at once
         self._awaited: Awaited | None = None  # while the handler waits before anything is said
         self._unsaid: list[tuple[bytes, bytes]] | None = None  # a head that waits for what comes after it
         self._ended = False
@@ -314,6 +316,9 @@ class Http2Request:
     def _sent(self, sent: Sent, whole: bool) -> None:
         """Take note that the last of the answer was written, or lost."""
         sent(whole)
+        self._end(whole)
+
+    def _end(self, whole: bool) -> None:
         if whole and not self.gone:
             self._let_go()
             # A request that still goes on has its answer (RFC 9113, section 8.1).
@@ -355,13 +360,36 @@ class Http2Request:
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""
         self._awaited = None
-        reply = _Reply(self, answer)
         try:
+            if self._say_answer(answer):
+                return
+            reply = _Reply(self, answer)
             self.say_whole(answer, reply.sent)
             if self._outgoing.data:
                 reply.wait(len(self._outgoing.data))
         except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
             self.fail(failure)
+
+    def _say_answer(self, answer: Answer) -> bool:
+        """Say a short one at once."""
+        assert self.facts is not None  # noqa: S101 - it is an endpoint's
+        connection, cors, body = self._connection, self.facts.cors, answer.body
+        if self.gone or self.head.verb == "HEAD":
+            return False
+        block = encode_whole_head(
+            answer.status, [*answer.headers, *cors] if cors else answer.headers, len(body)
+        )
+        if not connection.sending.say_answer(self.stream_id, block, body, self._answer_sent):
+            return False
+        self.started = self._ended = True
+        self._answer = answer
+        connection.flush()
+        return True
+
+    def _answer_sent(self, whole: bool) -> None:
+        assert self._answer is not None  # noqa: S101 - it was sent
+        self.endpoint.record(self._answer, DELIVERED if whole else LOST)
+        self._end(whole)
 
     def fail(self, failure: BaseException) -> None:
         """See `ReadyOutlet`."""

@@ -91,6 +91,14 @@ class Sending:
         self._streams[stream_id] = outgoing
         self._ready[stream_id] = None
 
+    def say_answer(self, stream_id: int, block: bytes, body: bytes, sent: Sent) -> bool:
+        """Say a whole answer at once, and return whether that could be done; it is short then, and nobody's turn comes before."""
+        protocol = self.protocol
+        if self.busy or self._ready or not protocol.say_answer(stream_id, block, body):
+            return False
+        self._waiting.append(sent)
+        return True
+
     def said_head(self, sent: Sent) -> None:
         """Note that an answer, or a piece of it, is all in what the protocol has to say."""
         self._waiting.append(sent)
@@ -116,6 +124,11 @@ class Sending:
             self._look_at(outgoing.expires)
             return False
         return True
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something can be written, or somebody waits for that."""
+        return bool(self.protocol.says or self._waiting or self._ready)
 
     def make_ready(self) -> tuple[bytes, list[Sent]]:
         """Make the next frames, and return them with who is to be told when they are written."""

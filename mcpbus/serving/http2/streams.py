@@ -1,0 +1,135 @@
+"""The streams of one HTTP/2 connection: which there are, what may still be said in them, and how much (RFC 9113, sections 5.1, 6.9)."""
+
+from typing import Final
+
+import msgspec
+
+from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
+from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
+from mcpbus.serving.http2.settings import FIRST_WINDOW, LARGEST_WINDOW
+
+_MOST_RESETS_KNOWN: Final = 1024
+
+
+class Stream(msgspec.Struct, gc=False):
+    """A stream that has not ended.
+
+    Attributes:
+        window: How much of an answer the client lets us send.
+        expected: How long its body is to be, if that was said.
+        received: How much of it has come.
+        unread: How much more of it the client may send before we have taken some.
+        heard: Whether the client has ended its half.
+        said: Whether we have ended ours.
+    """
+
+    window: int
+    expected: int | None = None
+    received: int = 0
+    unread: int = FIRST_WINDOW
+    heard: bool = False
+    said: bool = False
+
+
+class Streams:
+    """The streams of one connection, all of which its client opened.
+
+    Attributes:
+        live: Those that have not ended.
+        highest: The last one that was opened; all below it are, or were passed over for ever.
+        window: How much of all answers together the client lets us send.
+    """
+
+    __slots__ = ("_first_window", "_reset", "highest", "live", "window")
+
+    def __init__(self) -> None:
+        self.live: dict[int, Stream] = {}
+        self.highest = 0
+        self.window = FIRST_WINDOW
+        self._first_window = FIRST_WINDOW
+        self._reset: dict[int, bool] = {}  # the last ones, and whether it was us
+
+    def open(self, stream_id: int) -> Stream:
+        """Open a stream above all others.
+
+        Raises:
+            ConnectionFault: Only a server could open it.
+        """
+        if not stream_id & 1:
+            raise ConnectionFault("a stream that only a server could open")
+        self.highest = stream_id
+        stream = self.live[stream_id] = Stream(self._first_window)
+        return stream
+
+    def check_opened(self, stream_id: int) -> None:
+        """Judge what comes for a stream that is not live.
+
+        Raises:
+            ConnectionFault: It has never been.
+        """
+        if stream_id > self.highest or not stream_id & 1:
+            raise ConnectionFault("a frame of a stream that is not there")
+
+    def was_reset(self, stream_id: int) -> bool:
+        """Whether a stream is one of those that were reset not long ago."""
+        return stream_id in self._reset
+
+    def was_reset_by_us(self, stream_id: int) -> bool:
+        """Whether it is, and its client may not have known that when it said what comes now."""
+        return self._reset.get(stream_id, False)
+
+    def reset(self, stream_id: int, *, by_us: bool) -> bool:
+        """Note that a stream was reset, and return whether it was live."""
+        live = self.live.pop(stream_id, None) is not None
+        if live or by_us:
+            self._reset[stream_id] = by_us
+            if len(self._reset) > _MOST_RESETS_KNOWN:
+                del self._reset[next(iter(self._reset))]
+        return live
+
+    def hear_end(self, stream_id: int, stream: Stream) -> None:
+        """Note that the client has ended its half."""
+        stream.heard = True
+        if stream.said:
+            del self.live[stream_id]
+
+    def say(self, stream_id: int, stream: Stream, size: int, *, last: bool) -> None:
+        """Note that as much of an answer is said, for which there is room."""
+        self.window -= size
+        stream.window -= size
+        if last:
+            stream.said = True
+            if stream.heard:
+                del self.live[stream_id]
+
+    def room(self, stream: Stream) -> int:
+        """How many bytes of an answer the next frame may have."""
+        return max(0, min(stream.window, self.window, LONGEST_PAYLOAD))
+
+    def widen(self, size: int) -> None:
+        """Open the connection's window.
+
+        Raises:
+            ConnectionFault: By nothing, or too far.
+        """
+        self.window += size
+        if not size or self.window > LARGEST_WINDOW:
+            raise ConnectionFault("a window is opened by nothing, or too far", code_of_window(size))
+
+    def change_first_window(self, size: int) -> bool:
+        """Let all streams begin with such a window, also those that have begun; returns whether that is a change.
+
+        Raises:
+            ConnectionFault: One of them is too large by that.
+        """
+        more, self._first_window = size - self._first_window, size
+        for stream in self.live.values():
+            stream.window += more
+            if stream.window > LARGEST_WINDOW:
+                raise ConnectionFault("a window that is too large", ErrorCode.FLOW_CONTROL_ERROR)
+        return more != 0
+
+
+def code_of_window(size: int) -> ErrorCode:
+    """What is wrong with a window that is opened by as much, which is nothing or too much."""
+    return ErrorCode.FLOW_CONTROL_ERROR if size else ErrorCode.PROTOCOL_ERROR

@@ -302,6 +302,7 @@ class Server(Definition, Generic[StateT]):
                     event_store=event_store,
                     task_store=task_store,
                     drain_seconds=drain_seconds,
+                    process=None if node is None else node.home,
                 ) as bus,
             ):
                 bus.mounted_states.update(states)

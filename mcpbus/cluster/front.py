@@ -137,7 +137,7 @@ class Front(Endpoint):
         session = _session_of(http.head)
         if session is not None and session not in self._bus.sessions:
             try:
-                owner = await self._find_owner(http, self._node.home)
+                owner = await self._find_owner(http, b"", self._node.home)
             except Overloaded as error:
                 return answers.overload(error)
             if owner is not None:
@@ -153,24 +153,19 @@ class Front(Endpoint):
             head: The request.
             body: The whole of it; empty if that has not come.
         """
-        name = _named(head, self.options)
-        if name is None:
-            name = self._named_in(body) if any(word in body for word in _SAYS_WHERE) else None
-        elif name in self._bus.sessions:
+        name = _named(head, self.options) or self._named_in(body)
+        if name is None or name in self._bus.sessions or name in self._bus.tasks:
             return None
-        home = None if name is None else self._node.names.home_of(name)
+        home = self._node.names.home_of(name)
         if home == self._node.home and name != _session_of(head):
             return None
         return home  # a session that began here may be elsewhere now
 
     def _named_in(self, body: bytes) -> str | None:
-        try:
-            params = _decode_message(body).params
-        except msgspec.DecodeError:
-            return None  # whoever judges it says why
-        if params.request_state is not None:
+        params = _read(body)
+        if params is not None and params.request_state is not None:
             return self._bus.parked_calls.sealer.call_of(params.request_state)
-        return next(iter(params.notifications.task_ids), None)
+        return _listened(params)
 
     # -- what is elsewhere -----------------------------------------------------------------------
 
@@ -210,7 +205,7 @@ class Front(Endpoint):
                 if forwarded is None and home != self._node.home:
                     link = await self._node.reach(home)
                 if link is None:
-                    owner = await self._find_owner(http, home)
+                    owner = await self._find_owner(http, body, home)
                     if isinstance(owner, str):
                         home = owner
                         continue
@@ -231,11 +226,12 @@ class Front(Endpoint):
         why = "The process that has this session, call or task cannot be reached"
         return _instead(http, answers.overload(Overloaded(why)))
 
-    async def _find_owner(self, http: HttpRequest, ended: str) -> str | Answer | None:
-        """Find who has a session that is not where it was looked for; take it over if nobody has it any more.
+    async def _find_owner(self, http: HttpRequest, body: bytes, ended: str) -> str | Answer | None:
+        """Find who has a session or a task that is not where it was looked for; take it over if nobody has it any more.
 
         Args:
             http: The request that names it.
+            body: Its body.
             ended: A process that has ended, or this one.
 
         Returns:
@@ -244,7 +240,9 @@ class Front(Endpoint):
         Raises:
             Overloaded: There is no room for it; or the directory does not answer.
         """
-        session = _session_of(http.head)
+        task, session = _task_of(http.head) or _listened(_read(body)), _session_of(http.head)
+        if task is not None and self._node.names.home_of(task) is not None:
+            return await self._bus.tasks.seek(task, ended)
         if session is None or self._node.names.home_of(session) is None:
             return None  # something else may have been named as well, and led here
         await self._node.adoptions.settled(session)
@@ -339,16 +337,38 @@ def _instead(http: HttpRequest, answer: Answer | None) -> Answer | None:
 
 def _named(head: Head, options: HttpOptions) -> str | None:
     """Return what the head of a request names: a task, a session of HTTP+SSE, or one of Streamable HTTP."""
-    headers = head.headers
-    method = headers.raw(b"mcp-method")
-    if isinstance(method, bytes) and method.startswith(b"tasks/"):
-        try:
-            return decode_mirrored(headers.get(b"mcp-name", ""))
-        except ValueError:
-            return None  # whoever judges it says why
+    task = _task_of(head)
+    if task is not None:
+        return task
     if options.http_sse and head.path == options.sse_path and head.query:
         return next(iter(parse_qs(head.query).get("session_id", ())), None)
     return _session_of(head)
+
+
+def _task_of(head: Head) -> str | None:
+    """Return the task that the head of a request names."""
+    method = head.headers.raw(b"mcp-method")
+    if not isinstance(method, bytes) or not method.startswith(b"tasks/"):
+        return None
+    try:
+        return decode_mirrored(head.headers.get(b"mcp-name", ""))
+    except ValueError:
+        return None  # whoever judges it says why
+
+
+def _read(body: bytes) -> _Params | None:
+    """Return what a body says of where it belongs, if it says anything of that."""
+    if not any(word in body for word in _SAYS_WHERE):
+        return None
+    try:
+        return _decode_message(body).params
+    except msgspec.DecodeError:
+        return None  # whoever judges it says why
+
+
+def _listened(params: _Params | None) -> str | None:
+    """Return the first task of a listen."""
+    return None if params is None else next(iter(params.notifications.task_ids), None)
 
 
 def _session_of(head: Head) -> str | None:

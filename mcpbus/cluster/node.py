@@ -82,7 +82,6 @@ class Node:
         """Serve a bus together with the others; returns when it is linked to all that are there."""
         self._bus = bus
         bus.new_name = self.names.new
-        bus.process = self.home
         bus.tell_elsewhere = self._tell_elsewhere
         directory = self._cluster.directory
         bus.records = self.records

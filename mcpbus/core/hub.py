@@ -105,8 +105,9 @@ class Hub(Services):
         sealer: Sealer,
         event_store: EventStore | None,
         task_store: TaskStore | None,
+        process: str | None,
     ) -> None:
-        super().__init__(backend.auth, backend.tails, sealer, system, limits, state)
+        super().__init__(backend.auth, backend.tails, sealer, system, limits, state, process)
         self.name = backend.name
         self.backend = backend
         self.time_slice = TimeSlice(self)
@@ -400,6 +401,7 @@ async def open_hub(
     event_store: EventStore | None,
     task_store: TaskStore | None,
     drain_seconds: float,
+    process: str | None = None,
 ) -> AsyncIterator[HubT]:
     """Open what a backend serves, as a hub of some kind.
 
@@ -412,6 +414,7 @@ async def open_hub(
         event_store: As for `Server.open`.
         task_store: As for `Server.open`.
         drain_seconds: As for `Server.open`.
+        process: Names this process among those that serve with it; None if there are no others.
     """
     raised: Exception | None = None
     tasks: TaskDirectory | None = None
@@ -425,6 +428,7 @@ async def open_hub(
                 sealer=sealer,
                 event_store=event_store,
                 task_store=task_store,
+                process=process,
             )
             tasks = hub.tasks
             await tasks.recover()

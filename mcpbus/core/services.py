@@ -47,7 +47,7 @@ class Services:
         topics: Who wants to hear of what.
         parked_calls: The calls that wait for their client to come back.
         new_name: Names a session, a call or a task: unguessable, and where several processes serve, telling in which it is.
-        process: Names this process in the names of streams, where there are others; else None.
+        process: Names this process among those that serve with it; None if there are no others.
         tell_elsewhere: Tells a change to the other processes that serve, if there are any.
     """
 
@@ -59,6 +59,7 @@ class Services:
         system: System,
         limits: Limits,
         state: Any,
+        process: str | None,
     ) -> None:
         self.auth = auth
         self.tails = tails
@@ -79,7 +80,7 @@ class Services:
             sealer, limits.max_parked, limits.parked_timeout, self.reached
         )
         self.new_name: Callable[[], str] = random_name
-        self.process: str | None = None
+        self.process = process
         self.tell_elsewhere: Callable[[Change], object] | None = None
 
     def seconds_left(self, principal: Any) -> float:

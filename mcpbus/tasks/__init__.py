@@ -1,7 +1,7 @@
 """The tasks extension of 2026-07-28: calls that are answered with a handle, and go on."""
 
 from mcpbus.core.stores.memory import MemoryTaskStore
-from mcpbus.core.stores.protocol import TaskStore
+from mcpbus.core.stores.protocol import TaskStore, TaskTakenError
 from mcpbus.core.stores.sqlite import SqliteTaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 from mcpbus.protocol.task_extension import TASKS, TaskSupport
@@ -14,4 +14,5 @@ __all__ = [
     "TaskStatus",
     "TaskStore",
     "TaskSupport",
+    "TaskTakenError",
 ]

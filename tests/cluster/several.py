@@ -10,16 +10,18 @@ from mcpbus.testing import MemoryDirectory, open_bus, open_probe, settle
 
 
 @asynccontextmanager
-async def open_buses(make, count=2, *, directory=None, limits=None, stores=(), **http):
+async def open_buses(make, count=2, *, directory=None, limits=None, stores=(), task_store=None, **http):
     """Open so many buses, each of a server of its own that `make` makes; yields them, with a probe of each.
 
-    Each has the next of the event stores, or none.
+    Each has the next of the event stores, or none, and all of them the one task store, or each its own.
     """
     directory = directory or MemoryDirectory()
     async with AsyncExitStack() as stack:
         buses, probes = [], []
         for _, store in zip_longest(range(count), stores):
-            opening = open_bus(make(), limits=limits, cluster=directory.cluster(), event_store=store)
+            opening = open_bus(
+                make(), limits=limits, cluster=directory.cluster(), event_store=store, task_store=task_store
+            )
             bus = await stack.enter_async_context(opening)
             buses.append(bus)
             probes.append(await stack.enter_async_context(open_probe(bus.asgi(**http))))

@@ -11,7 +11,7 @@ from task_stage import DECLARED, begin, look, tasking, text
 
 from mcpbus import ProtocolError
 from mcpbus.protocol.principals import Owner
-from mcpbus.tasks import MemoryTaskStore, SqliteTaskStore, TaskRecord, TaskStatus
+from mcpbus.tasks import MemoryTaskStore, SqliteTaskStore, TaskRecord, TaskStatus, TaskTakenError
 from mcpbus.testing import settle
 
 NOW = 1_800_000_000.0
@@ -49,6 +49,17 @@ async def test_a_store_forgets_what_it_is_told_to(store):
     await store.delete("t")
     await store.delete("t")
     assert await store.load() == [record("u")]
+
+
+async def test_a_task_is_given_to_one_bus_only(store):
+    await store.put(record(bus="one"), None)
+    assert await store.claim("nobody", "one", "two") is None
+    assert [(await store.claim("t", "one", bus)).bus for bus in ("two", "three", "two")] == ["two"] * 3
+    with pytest.raises(TaskTakenError):
+        await store.put(record(bus="one", status=TaskStatus.COMPLETED), b"{}")
+    failed = record(bus="two", status=TaskStatus.FAILED)
+    await store.put(failed, b"[]")
+    assert (await store.load(), await store.payload("t")) == ([failed], b"[]")
 
 
 async def test_a_file_is_as_it_was_left(tmp_path):

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import trio
 
-from mcpbus.core.stores.protocol import Replay
+from mcpbus.core.stores.protocol import Replay, TaskTakenError
 from mcpbus.core.tasks.record import TaskRecord
 
 _AT_ONCE: Final = 1_000
@@ -118,6 +118,9 @@ class MemoryTaskStore:
     async def put(self, record: TaskRecord, payload: bytes | None) -> None:
         """See `TaskStore.put`."""
         await trio.lowlevel.checkpoint()
+        kept = self._tasks.get(record.id)
+        if kept is not None and kept[0].bus != record.bus:
+            raise TaskTakenError
         self._tasks[record.id] = record, payload
 
     async def payload(self, task_id: str) -> bytes | None:
@@ -138,6 +141,17 @@ class MemoryTaskStore:
         self._open.add(bus)
         self._tasks |= {record.id: (record, payload) for record, payload in taken}
         return [record for record, _ in taken]
+
+    async def claim(self, task_id: str, ended: str, bus: str) -> TaskRecord | None:
+        """See `TaskStore.claim`."""
+        await trio.lowlevel.checkpoint()
+        if task_id not in self._tasks:
+            return None
+        record, payload = self._tasks[task_id]
+        if record.bus == ended:
+            record = msgspec.structs.replace(record, bus=bus)
+            self._tasks[task_id] = record, payload
+        return record
 
     async def leave(self, bus: str) -> None:
         """See `TaskStore.leave`."""

@@ -42,6 +42,10 @@ class EventStore(Protocol):
         """Drop all streams of a session, in a time that grows with what these have, and not with what others have."""
 
 
+class TaskTakenError(Exception):
+    """Another bus has a task, since the one that had it was taken to have ended."""
+
+
 class TaskStore(Protocol):
     """Keeps tasks, each with what came of it.
 
@@ -57,6 +61,9 @@ class TaskStore(Protocol):
         Args:
             record: The task.
             payload: Its encoded result or error, if it has one.
+
+        Raises:
+            TaskTakenError: It is not of `record.bus` any more.
         """
 
     async def payload(self, task_id: str) -> bytes | None:
@@ -70,6 +77,18 @@ class TaskStore(Protocol):
 
         Args:
             bus: Its name, which no bus before it had; the tasks that it puts later carry it.
+        """
+
+    async def claim(self, task_id: str, ended: str, bus: str) -> TaskRecord | None:
+        """Give a task of a bus that has ended to another one, unless somebody else was faster.
+
+        Args:
+            task_id: The task.
+            ended: The bus that has ended.
+            bus: The bus that is to have it.
+
+        Returns:
+            What is kept of it, with the bus that has it now; None if there is no such task.
         """
 
     async def leave(self, bus: str) -> None:

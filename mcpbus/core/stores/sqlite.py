@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import trio
 
-from mcpbus.core.stores.protocol import Replay
+from mcpbus.core.stores.protocol import Replay, TaskTakenError
 from mcpbus.core.stores.sqlite_file import SqliteFile
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 
@@ -43,7 +43,17 @@ CREATE TABLE IF NOT EXISTS tasks (
 )
 """
 
-_LOAD_TASKS = "SELECT id, owner, status, message, created, updated, ttl_ms, poll_ms, size, bus FROM tasks ORDER BY created"
+_PUT_TASK = """
+INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET status = excluded.status, message = excluded.message, updated = excluded.updated,
+    ttl_ms = excluded.ttl_ms, size = excluded.size, payload = excluded.payload
+WHERE bus = excluded.bus
+RETURNING id
+"""
+
+_LOAD = "SELECT id, owner, status, message, created, updated, ttl_ms, poll_ms, size, bus FROM tasks"
+_LOAD_TASKS = f"{_LOAD} ORDER BY created"
+_LOAD_TASK = f"{_LOAD} WHERE id = ?"
 
 _Event: TypeAlias = tuple[str, str, int, bytes, bool]
 """Session and stream, number and data of an event, and whether it is the last of its stream."""
@@ -223,9 +233,8 @@ class SqliteTaskStore:
             payload,
             record.bus,
         )
-        await self._file.run(
-            partial(self._execute, "REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        )
+        if not await self._file.run(partial(self._execute, _PUT_TASK, row)):
+            raise TaskTakenError
 
     async def payload(self, task_id: str) -> bytes | None:
         """See `TaskStore.payload`."""
@@ -247,6 +256,13 @@ class SqliteTaskStore:
         await self._file.run(partial(self._execute, statement, (bus, *others)))
         return [record for record in await self.load() if record.bus == bus]
 
+    async def claim(self, task_id: str, ended: str, bus: str) -> TaskRecord | None:
+        """See `TaskStore.claim`."""
+        statement = "UPDATE tasks SET bus = ? WHERE id = ? AND bus = ?"
+        await self._file.run(partial(self._execute, statement, (bus, task_id, ended)))
+        rows = await self._file.run(partial(self._execute, _LOAD_TASK, (task_id,)))
+        return _record(rows[0]) if rows else None
+
     async def leave(self, bus: str) -> None:
         """See `TaskStore.leave`."""
         await trio.lowlevel.checkpoint()
@@ -255,7 +271,7 @@ class SqliteTaskStore:
     async def load(self) -> Sequence[TaskRecord]:
         """Return all tasks that are kept."""
         rows = await self._file.run(partial(self._execute, _LOAD_TASKS))
-        return [TaskRecord(row[0], row[1], TaskStatus(row[2]), *row[3:]) for row in rows]
+        return [_record(row) for row in rows]
 
     def close(self) -> None:
         """Close the file, when the statement that runs now has ended, and give up its lock. The store cannot be used any more."""
@@ -263,3 +279,7 @@ class SqliteTaskStore:
 
     def _execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, values).fetchall()
+
+
+def _record(row: Sequence[Any]) -> TaskRecord:
+    return TaskRecord(row[0], row[1], TaskStatus(row[2]), *row[3:])

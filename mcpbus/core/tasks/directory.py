@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import trio
@@ -19,7 +20,7 @@ from mcpbus.core.stores.protocol import TaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 from mcpbus.core.tasks.table import Task, TaskTable
 from mcpbus.core.tasks.task import Close, Expire, Follow, Say, TaskActor
-from mcpbus.protocol.errors import internal_error
+from mcpbus.protocol.errors import internal_error, process_lost
 from mcpbus.protocol.owners import owner_stored
 from mcpbus.protocol.principals import Owner
 from mcpbus.protocol.task_extension import TaskSupport, declares
@@ -39,7 +40,7 @@ class TaskDirectory(TaskTable):
 
     def __init__(self, bus: Services, store: TaskStore) -> None:
         super().__init__(bus, store)
-        self._name = secrets.token_urlsafe(12)
+        self._name = bus.process or secrets.token_urlsafe(12)
         self._closed = False
 
     def find(self, task_id: str, principal: Any) -> Task | None:
@@ -50,11 +51,34 @@ class TaskDirectory(TaskTable):
     async def recover(self) -> None:
         """Take up what the store has for this bus. What was running when it was left is reported failed."""
         for record in await self.store.take_up(self._name):
-            ttl, counted_to = record.ttl_ms / 1000, owner_stored(record.owner)
-            task = Task(record, Owner.stored(record.owner), ttl, counted_to)
-            self.bus.system.spawn(
-                TaskActor, task, self, None, "The server stopped while the task was running"
-            )
+            self._take_up(record, "The server stopped while the task was running")
+
+    def _take_up(self, record: TaskRecord, lost: str) -> None:
+        ttl, counted_to = record.ttl_ms / 1000, owner_stored(record.owner)
+        task = Task(record, Owner.stored(record.owner), ttl, counted_to)
+        self.bus.system.spawn(TaskActor, task, self, None, lost)
+
+    async def seek(self, task_id: str, ended: str) -> str | None:
+        """Find who has a task of a process that has ended; take it up if nobody has. What was running is reported failed.
+
+        Returns:
+            The process that has it; None if it is here, or nowhere.
+
+        Raises:
+            Overloaded: It cannot be known now, since the store is down.
+        """
+        if task_id in self._tasks:
+            await trio.lowlevel.checkpoint()
+            return None
+        try:
+            record = await self._breaker.call(partial(self.store.claim, task_id, ended, self._name))
+        except StoreDownError as down:
+            raise Overloaded("The store of tasks cannot be reached; try again later") from down
+        if record is None or record.bus != self._name:
+            return None if record is None else record.bus
+        if task_id not in self._tasks:  # somebody else may have been faster
+            self._take_up(record, process_lost().message)
+        return None
 
     async def leave_store(self) -> None:
         """Leave what is in the store to whoever opens it next."""

@@ -13,7 +13,7 @@ from mcpbus.core.notification import TASK_STATUS, OutboundNotification
 from mcpbus.core.services import Services
 from mcpbus.core.shares import Shares
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
-from mcpbus.core.stores.protocol import TaskStore
+from mcpbus.core.stores.protocol import TaskStore, TaskTakenError
 from mcpbus.core.tasks.record import TaskRecord
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import encode_notification
@@ -77,6 +77,9 @@ class TaskTable:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def __contains__(self, task_id: str) -> bool:
+        return task_id in self._tasks
+
     @property
     def running(self) -> int:
         """How many of them have a handler that has not ended."""
@@ -105,9 +108,19 @@ class TaskTable:
         """Have the store keep a task.
 
         Raises:
+            TaskTakenError: Another bus has it now.
             StoreDownError: It did not, or not in time; the log has said so.
         """
-        await self._breaker.call(partial(self.store.put, record, payload))
+        if not await self._breaker.call(partial(self._put, record, payload)):
+            raise TaskTakenError
+
+    async def _put(self, record: TaskRecord, payload: bytes | None) -> bool:
+        """Return whether it is kept; that another bus has it is no failure of the store."""
+        try:
+            await self.store.put(record, payload)
+        except TaskTakenError:
+            return False
+        return True
 
     async def delete(self, task_id: str) -> None:
         """Have the store forget a task; raises as `put`."""

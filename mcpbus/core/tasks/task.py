@@ -21,6 +21,7 @@ from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.signals import Finished
 from mcpbus.core.stores.breaker import StoreDownError
+from mcpbus.core.stores.protocol import TaskTakenError
 from mcpbus.core.tasks.record import TaskStatus, encode_error
 from mcpbus.core.tasks.table import Task, TaskTable
 from mcpbus.features.asking.errors import AskError, cannot_ask
@@ -242,6 +243,12 @@ class TaskActor:
 
     def _task_ended(self, message: TaskEnded) -> None:
         outcome = message.outcome
+        if isinstance(outcome, Failed) and isinstance(outcome.exception, TaskTakenError):
+            _log.warning(
+                "a task ended when another process had already reported it failed; its result is dropped"
+            )
+            self._cell.stop()
+            return
         if isinstance(outcome, Failed) and not isinstance(outcome.exception, StoreDownError):
             _log.error("a task could not be stored", exc_info=outcome.exception)
         listener = self._reading.pop(message.task, None)

@@ -1,0 +1,89 @@
+"""Tasks of processes that have ended, in a store that all have in common: each is found from any process."""
+
+import pytest
+import trio
+from several import kill, open_buses, quiet
+from test_forwarding import make, text
+
+from mcpbus.tasks import TASKS, MemoryTaskStore
+from mcpbus.testing import MemoryDirectory
+
+DECLARED = {"extensions": {TASKS: {}}}
+LOST = "whether it had an effect is not known"
+
+
+async def begin(probe):
+    """Begin a task that takes ten seconds."""
+    reply = await ask(probe, "tools/call", {"name": "work", "arguments": {}})
+    return {"taskId": reply["result"]["taskId"]}
+
+
+async def ask(probe, method, params):
+    return await probe.request(method, params, capabilities=DECLARED).reply()
+
+
+async def look(probe, task):
+    return (await ask(probe, "tasks/get", task))["result"]
+
+
+async def test_a_task_whose_process_has_ended_has_failed_wherever_it_is_asked_for(autojump_clock):
+    directory, store = MemoryDirectory(), MemoryTaskStore()
+    async with open_buses(make, 3, directory=directory, task_store=store) as (buses, probes):
+        task = await begin(probes[0])
+        await kill(buses[0], directory)
+        seen = [await look(probe, task) for probe in probes[1:]]
+        assert seen[0] == seen[1]
+        assert (seen[0]["status"], seen[0]["error"]["code"]) == ("failed", -32603)
+        assert LOST in seen[0]["statusMessage"]
+        assert [len(bus.tasks) for bus in buses[1:]] == [1, 0]
+        wanted = {"notifications": {"taskIds": [task["taskId"]]}}
+        listen = probes[2].request("subscriptions/listen", wanted, capabilities=DECLARED)
+        await listen.message()
+        assert (await listen.message())["params"]["status"] == "failed"
+
+
+async def test_who_takes_a_task_over_may_end_as_well(autojump_clock):
+    directory, store = MemoryDirectory(), MemoryTaskStore()
+    async with open_buses(make, 3, directory=directory, task_store=store) as (buses, probes):
+        task = await begin(probes[0])
+        await trio.sleep(11)
+        for bus, probe in zip(buses, probes[1:], strict=False):
+            await kill(bus, directory)
+            assert text(await look(probe, task)) == "worked"
+
+
+async def test_a_result_that_comes_too_late_changes_nothing_and_is_logged(autojump_clock, caplog):
+    directory, store = MemoryDirectory(), MemoryTaskStore()
+    async with open_buses(make, directory=directory, task_store=store) as (buses, probes):
+        task = await begin(probes[0])
+        await kill(buses[0], directory)
+        before = await look(probes[1], task)
+        await trio.sleep(11)
+        await quiet(buses)
+        assert await look(probes[1], task) == before
+        assert [kept.status for kept in await store.load()] == ["failed"]
+        assert len(buses[0].tasks) == 0
+    assert "its result is dropped" in caplog.text
+
+
+async def test_a_store_that_is_down_is_said(autojump_clock, monkeypatch, caplog):
+    directory, store = MemoryDirectory(), MemoryTaskStore()
+
+    async def fail(*_):
+        raise OSError("down")
+
+    async with open_buses(make, directory=directory, task_store=store) as (buses, probes):
+        task = await begin(probes[0])
+        await kill(buses[0], directory)
+        monkeypatch.setattr(store, "claim", fail)
+        assert (await probes[1].request("tasks/get", task, capabilities=DECLARED).ended()).status == 503
+    assert "the task store failed" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+async def test_a_task_that_no_store_has_is_unknown(method, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        task = await begin(probes[0])
+        await kill(buses[0], directory)
+        assert (await ask(probes[1], method, task))["error"]["code"] == -32602

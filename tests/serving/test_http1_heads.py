@@ -307,52 +307,29 @@ def test_a_head_is_read_as_it_would_be_anew_whatever_was_read_before(fields, at,
     assert [outcome(lambda: heads.read(data)) for _ in range(2)] == [anew, anew]
 
 
-NAMES = (
-    *(b"Host", b"Accept", b"Content-Length", b"Content-Type", b"Transfer-Encoding", b"Connection", b"Origin"),
-    *(
-        b"Mcp-Method",
-        b"Mcp-Protocol-Version",
-        b"X-Request-Id",
-        b"Via",
-        b"Cookie",
-        b"Content-Lengths",
-        b"Hos",
-        b"X Y",
-        b"",
-    ),
-)
-VALUES = (
-    b"",
-    b"a",
-    b" a ",
-    b"\t5",
-    b"5",
-    b"05 ",
-    b"chunked",
-    b"close",
-    b"a: b",
-    b"\xe4",
-    b"a\x00",
-    b"a\rb",
-    b"a\nb",
-    b"a\r\n b",
-)
 LINES = st.builds(
     lambda name, change, colon, value: change(name) + colon + value,
-    st.sampled_from(NAMES),
+    st.sampled_from(
+        [b"Content-Length", b"Accept", b"Transfer-Encoding", b"X-Id", b"Content-Lengths", b"Hos", b""]
+    ),
     st.sampled_from([bytes, bytes.lower, bytes.upper, bytes.swapcase]),
-    st.sampled_from([b":", b": ", b" :", b""]),
-    st.sampled_from(VALUES) | st.binary(max_size=6),
+    st.sampled_from([b":", b": ", b":\t", b" :", b""]),
+    st.sampled_from([b"", b" a ", b"5", b"05 ", b"chunked", b"\xe4", b"a\x00", b"a\rb", b"a\nb", b"a\r\n b"]),
+)
+USUAL = st.lists(
+    st.sampled_from([b"X: a", b"y:b ", b"accept: */*", b"CONTENT-LENGTH: 3", b"Via:"]),
+    max_size=3,
+    unique=True,
 )
 
 
-@given(st.lists(LINES, max_size=6), st.lists(LINES, max_size=6))
-def test_any_head_is_read_as_it_would_be_anew(earlier, lines):
+@given(USUAL, LINES, USUAL)
+def test_any_head_is_read_as_it_would_be_anew(before, line, after):
     heads = Heads(8192)
     with suppress(RequestError):
-        heads.read(post(*earlier))
+        heads.read(post(*before))
     for host in (b"Host: a", None):
-        data = post(*lines, host=host)
+        data = post(*before, line, *after, host=host)
         if data.index(b"\r\n\r\n") == len(data) - 4:  # otherwise it is two
             anew = outcome(lambda data=data: read_head(data, 8192))
             assert [outcome(lambda data=data: heads.read(data)) for _ in range(2)] == [anew, anew]

@@ -21,6 +21,9 @@ streams only if ``BENCH_STREAMS`` is set in its environment, as it is for every 
 A server that can resume lost streams keeps their events only if ``BENCH_RESUMPTION`` is set in its environment, as it is for that
 scenario alone: keeping them costs something.
 
+A server of which each call costs more the more tools it has, has the fifty only if ``BENCH_TOOLS`` is set in its environment, as it is
+for the mixture, which calls them.
+
 A tool that takes no care to be fast is not a fair peer: servers are written as their package's documentation advises, without
 request logs, in release builds.
 """

@@ -28,7 +28,7 @@ class Mix(Served):
     others = {0: 3}
     metrics = (RATE, P50, P99, CPU, RESIDENT, LOADER)
     needs = Ability.MIX
-    environment = {"BENCH_STREAMS": "1"}
+    environment = {"BENCH_STREAMS": "1", "BENCH_TOOLS": "1"}
 
     def cost(self, sizes: Sequence[int], seconds: float) -> float:
         """Return about how many seconds a turn takes."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
-import h11
+import httptools
 import msgspec
 import trio
 
@@ -120,18 +120,63 @@ async def exchange(
     if host is None or port is None:
         raise ValueError(f"{url.geturl()!r} is no URL with a host and a port")
     fields = {"Host": url.netloc, "Content-Length": str(len(body)), **headers}
-    connection = h11.Connection(h11.CLIENT)
     target = f"{url.path}?{url.query}" if url.query else url.path
-    request = h11.Request(method=verb, target=target, headers=list(fields.items()))
-    parts = [request, h11.Data(data=body), h11.EndOfMessage()]
+    lines = [f"{verb} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
     async with await trio.open_tcp_stream(host, port) as stream:
-        await stream.send_all(b"".join(connection.send(part) or b"" for part in parts))
-        head = await _next_event(connection, stream)
-        if not isinstance(head, h11.Response):
-            raise TypeError(f"the server began its answer with {head!r}")
-        answered = {name.decode(): value.decode() for name, value in head.headers}
-        streamed = answered.get("content-type") == _SSE
-        yield Answer(head.status_code, answered, Events(connection, stream, streamed=streamed))
+        await stream.send_all("\r\n".join([*lines, "", ""]).encode() + body)
+        response = Response(stream)
+        while response.status is None:
+            await response.receive()
+        streamed = response.headers.get("content-type") == _SSE
+        yield Answer(response.status, response.headers, Events(response, streamed=streamed))
+
+
+class Response:
+    """One HTTP answer, as far as it has come.
+
+    Attributes:
+        status: The HTTP status; None until the head is there.
+        headers: The header fields, by name in lower case.
+        body: What has come of the body, and was not taken yet.
+        ended: Whether that is all of it.
+    """
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._parser = httptools.HttpResponseParser(self)
+        self.status: int | None = None
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.ended = False
+
+    async def receive(self) -> None:
+        """Wait for more of it.
+
+        Raises:
+            ConnectionError: The connection ended before it.
+        """
+        data = await self._stream.receive_some(_CHUNK_BYTES)
+        if not data:
+            raise ConnectionError("the server closed the connection before its answer had ended")
+        self._parser.feed_data(data)
+
+    # What follows is called by the parser.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header field."""
+        self.headers[name.decode().lower()] = value.decode()
+
+    def on_headers_complete(self) -> None:
+        """Take the end of the head."""
+        self.status = self._parser.get_status_code()
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self.body += data
+
+    def on_message_complete(self) -> None:
+        """Take the end."""
+        self.ended = True
 
 
 @attrs.frozen
@@ -196,34 +241,22 @@ class Answer:
 class Events:
     """The body of an answer: each message as it arrives, and None for a comment that only keeps the stream alive."""
 
-    def __init__(self, connection: h11.Connection, stream: trio.SocketStream, *, streamed: bool) -> None:
-        self._connection = connection
-        self._stream = stream
+    def __init__(self, response: Response, *, streamed: bool) -> None:
+        self._response = response
         # Server-sent events end with an empty line (here always \n\n), and one JSON message ends with the body.
         self._separator = b"\n\n" if streamed else None
-        self._buffer = b""
-        self._ended = False
 
     def __aiter__(self) -> "Events":
         return self
 
     async def __anext__(self) -> Message | None:
-        while not self._ended and (self._separator is None or self._separator not in self._buffer):
-            part = await _next_event(self._connection, self._stream)
-            if isinstance(part, h11.Data):
-                self._buffer += part.data
-            else:
-                self._ended = True
-        if not self._buffer:
+        response, separator = self._response, self._separator
+        while not response.ended and (separator is None or separator not in response.body):
+            await response.receive()
+        if not response.body:
             raise StopAsyncIteration
-        event, _, self._buffer = self._buffer.partition(self._separator or b"\0")
+        event, _, response.body = response.body.partition(separator or b"\0")
         return None if event.startswith(b":") else _decode(event)
-
-
-async def _next_event(connection: h11.Connection, stream: trio.SocketStream) -> object:
-    while (event := connection.next_event()) is h11.NEED_DATA:
-        connection.receive_data(await stream.receive_some(_CHUNK_BYTES))
-    return event
 
 
 def _decode(event: bytes) -> Message:

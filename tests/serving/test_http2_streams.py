@@ -33,6 +33,59 @@ async def test_a_response_that_is_cut_short_resets_its_stream():
         await peer.until_stream(whole, h2.events.StreamEnded)
 
 
+def start(*fields, status=200):
+    return {"type": "http.response.start", "status": status, "headers": fields}
+
+
+def body(data, *, more=False):
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+WRONG_LENGTHS = {
+    "too short": [start((b"content-length", b"3")), body(b"no")],
+    "too long": [start((b"Content-Length", b"1")), body(b"no")],
+    "too short in pieces": [start((b"content-length", b"9")), body(b"no", more=True), body(b"")],
+    "two heads": [start(), start(), body(b"")],
+}
+
+
+@pytest.mark.parametrize("said", WRONG_LENGTHS.values(), ids=WRONG_LENGTHS.keys())
+async def test_an_application_is_held_to_what_it_says_of_its_answer(said, autojump_clock):
+    async def app(scope, receive, send):
+        for message in said:
+            await send(message)
+
+    async with serving(app) as served:
+        peer = await Http2(await served.connect()).start()
+        reset = await peer.until_stream(await peer.request(), h2.events.StreamReset)
+        assert reset.error_code == h2.errors.ErrorCodes.INTERNAL_ERROR
+
+
+@pytest.mark.parametrize("fields", [[b"x"], [b"+2"], [b"2", b"2"]])
+async def test_a_length_that_is_none_is_not_said(fields, autojump_clock):
+    async def app(scope, receive, send):
+        await send(start(*[(b"content-length", value) for value in fields]))
+
+    async with serving(app) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id = await peer.request()
+        await peer.until_stream(stream_id, h2.events.StreamEnded)
+        assert peer.status(stream_id) == "500"
+
+
+@pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304)])
+async def test_an_answer_without_a_body_has_none_whatever_is_said(method, status, autojump_clock):
+    async def app(scope, receive, send):
+        await send(start(status=status))
+        await send(body(b"no"))
+
+    async with serving(app) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id = await peer.request(method)
+        await peer.until_stream(stream_id, h2.events.StreamEnded)
+        assert (peer.status(stream_id), peer.bodies[stream_id]) == (str(status), b"")
+
+
 async def test_the_end_of_the_connection_wakes_a_blocked_send():
     woken = trio.Event()
 

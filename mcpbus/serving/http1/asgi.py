@@ -1,10 +1,11 @@
 """One HTTP/1.1 request for an application that is called through ASGI."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import trio
 
+from mcpbus.serving.answer_length import AnswerLength
 from mcpbus.serving.asgi_call import RequestLine
 from mcpbus.serving.http1.encoder import CHUNKED, CLOSE, CONTINUE, END, encode_chunk, encode_head
 from mcpbus.serving.http1.head import RequestError, RequestHead, fields_of, target_of
@@ -13,8 +14,6 @@ from mcpbus.serving.http1.request import client_left, fate_of
 from mcpbus.serving.http1.wire import Wire
 from mcpbus.serving.write_coalescer import Writer
 from mcpbus.transports.answers import HeaderList
-
-_WITHOUT_BODY: Final = frozenset({204, 304})
 
 
 class Connection(Protocol):
@@ -41,14 +40,6 @@ def line_of(head: RequestHead) -> RequestLine:
     return RequestLine(version, head.judged.verb, target_of(head), fields_of(head))
 
 
-def _read_length(fields: HeaderList) -> int | None:
-    """How long the body of an answer is, if its fields say so; who reads it in another way would find a second answer in it."""
-    lengths = [value for name, value in fields if name == b"content-length"]
-    if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
-        raise ValueError(f"Content-Length is not one number of bytes: {lengths}")
-    return int(lengths[0]) if lengths else None
-
-
 class Http1Exchange:
     """An `Exchange` of HTTP/1.1.
 
@@ -72,8 +63,7 @@ class Http1Exchange:
         self._writing = trio.Lock()
         self._unsaid = b""  # a head that waits for what comes after it
         self._chunked = False
-        self._left: int | None = None  # of a body whose length was said
-        self._bodiless = False
+        self._length: AnswerLength | None = None  # once the answer has begun
         self._gone = False  # unlike the wire's, not while something is being written
         self.head = read.judged
         self.started = False
@@ -139,12 +129,12 @@ class Http1Exchange:
         """See `Exchange`."""
         if self._unsaid or self.started:
             raise RuntimeError("a response has one head")
-        self._left = _read_length(fields)
-        self._bodiless = self.head.verb == "HEAD" or status in _WITHOUT_BODY
-        self._chunked = self._left is None and not self._bodiless and self._read.modern
+        self._length = length = AnswerLength(self.head.verb, status, fields)
+        measured = length.bodiless or length.left is not None
+        self._chunked = not measured and self._read.modern
         framing = CHUNKED if self._chunked else b""
         said = fate_of(self._wire, self._read, said_continue=self._said_continue)
-        if said is CLOSE or (self._left is None and not self._chunked and not self._bodiless):
+        if said is CLOSE or not (measured or self._chunked):
             self.closes, said = True, CLOSE  # the end of the connection may be the end of the answer
         self._unsaid = encode_head(status, fields, said + framing)
         self._connection.flush_later(self)
@@ -156,13 +146,9 @@ class Http1Exchange:
             RuntimeError: The body is not as long as was said.
         """
         async with self._writing:
-            if not self._bodiless and self._left is not None:
-                self._left -= len(data)
-                if self._left < 0 or (self._left and not more):
-                    raise RuntimeError("the body of a response is not as long as its Content-Length says")
-            if self._bodiless:
-                data = b""
-            elif self._chunked:
+            assert self._length is not None  # noqa: S101 - a body comes after its head
+            data = self._length.take(data, more=more)
+            if self._chunked:
                 data = encode_chunk(data) if more else encode_chunk(data) + END
             await self._write_with_head(data)
             self.ended = not more

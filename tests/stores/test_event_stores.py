@@ -146,12 +146,12 @@ async def test_redis_keeps_nothing_for_ever(engines):
     store = RedisEventStore(engines("valkey").url, namespace="for ever", max_age=60)
     redis = RedisConnection(engines("valkey").url)
     await store.append("s", "a", 1, [b"one"], final=False)
-    keys = await redis.call("KEYS", "{for ever}*")
+    keys = await redis.call("KEYS", "{mcpbus:for ever}*")
     assert len(keys) == 4
     for key in keys:
         assert 0 < await redis.call("PTTL", key) <= 60_000
     await store.forget("s")
-    assert [key for key in await redis.call("KEYS", "{for ever}*") if not key.endswith(b"sizes")] == []
+    assert [key for key in await redis.call("KEYS", "{mcpbus:for ever}*") if not key.endswith(b"sizes")] == []
     redis.close()
     store.close()
 
@@ -183,8 +183,8 @@ async def test_a_stream_in_redis_goes_from_its_beginning_also_where_the_clock_is
     store = RedisEventStore(engines("valkey").url, namespace="clock", max_items=2)
     redis = RedisConnection(engines("valkey").url)
     await store.append("s", "a", 1, [b"one"], final=False)
-    [(member, score)] = await redis.call("ZRANGE", "{clock}:ages", 0, -1, "WITHSCORES")
-    await redis.call("ZADD", "{clock}:ages", float(score) + 60_000, member)
+    [(member, score)] = await redis.call("ZRANGE", "{mcpbus:clock}:ages", 0, -1, "WITHSCORES")
+    await redis.call("ZADD", "{mcpbus:clock}:ages", float(score) + 60_000, member)
     await store.append("s", "a", 2, [b"two", b"three"], final=False)
     assert await store.replay("s", "a", 0) is None
     assert (await store.replay("s", "a", 1)).events == [b"two", b"three"]

@@ -1,6 +1,7 @@
 """Task stores, and what a restart leaves of tasks. Real time: worker threads and a jumping clock do not go together."""
 
 import copy
+import secrets
 import sqlite3
 import time
 
@@ -10,19 +11,31 @@ import trio
 from task_stage import DECLARED, begin, look, tasking, text
 
 from mcpbus import ProtocolError
+from mcpbus.core.stores.redis_connection import RedisConnection
 from mcpbus.protocol.principals import Owner
-from mcpbus.tasks import MemoryTaskStore, SqliteTaskStore, TaskRecord, TaskStatus, TaskTakenError
+from mcpbus.tasks import (
+    MemoryTaskStore,
+    RedisTaskStore,
+    SqliteTaskStore,
+    TaskRecord,
+    TaskStatus,
+    TaskTakenError,
+)
 from mcpbus.testing import settle
+from tests.engines import BINARIES
 
 NOW = 1_800_000_000.0
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
+@pytest.fixture(params=["memory", "sqlite", *BINARIES])
+def store(request, tmp_path, engines):
     if request.param == "memory":
         yield MemoryTaskStore()
         return
-    made = SqliteTaskStore(tmp_path / "tasks.db")
+    if request.param == "sqlite":
+        made = SqliteTaskStore(tmp_path / "tasks.db")
+    else:
+        made = RedisTaskStore(engines(request.param).url, namespace=secrets.token_hex(4))
     yield made
     made.close()
 
@@ -80,21 +93,74 @@ async def test_a_file_belongs_to_one_store_at_a_time(tmp_path):
     SqliteTaskStore(tmp_path / "tasks.db").close()
 
 
+# -- Redis -------------------------------------------------------------------------------------------------------------
+
+
+async def test_tasks_in_redis_are_left_by_a_bus_that_is_not_heard_of_any_more(engines):
+    one, two = (RedisTaskStore(engines("valkey").url, namespace="leases", lease=60) for _ in range(2))
+    redis = RedisConnection(engines("valkey").url)
+    await one.take_up("one")
+    await one.put(record(bus="one"), None)
+    assert await two.take_up("two") == []
+    one.close()  # as when its process ends; nobody waits for a minute here
+    assert 0 < await redis.call("PTTL", "{mcpbus:leases}:b:one") <= 60_000
+    await redis.call("DEL", "{mcpbus:leases}:b:one")
+    assert await two.take_up("three") == [record(bus="three")]
+    redis.close()
+    two.close()
+
+
+async def test_a_lease_in_redis_is_renewed_until_its_bus_leaves(engines):
+    store = RedisTaskStore(engines("valkey").url, namespace="renewed", lease=1.5)
+    redis = RedisConnection(engines("valkey").url)
+    lease, left = "{mcpbus:renewed}:b:one", 1500
+    await store.take_up("one")
+    with trio.fail_after(5):
+        while (now := await redis.call("PTTL", lease)) <= left:
+            left = now
+    assert left > 0
+    await store.leave("one")
+    assert await redis.call("EXISTS", lease) == 0
+    redis.close()
+    store.close()
+
+
+async def test_redis_keeps_no_task_for_ever(engines):
+    store = RedisTaskStore(engines("valkey").url, namespace="for ever")
+    redis = RedisConnection(engines("valkey").url)
+    now = time.time()
+    await store.put(record(created=now), None)
+    keys = await redis.call("KEYS", "{mcpbus:for ever}:t*")
+    assert [0 < await redis.call("PTTL", key) <= 180_000 for key in keys] == [True] * 2
+    await store.put(record("gone", created=now - 300, status=TaskStatus.FAILED), b"{}")
+    assert [kept.id for kept in await store.load()] == ["t"]
+    await store.put(record("u", created=now), None)
+    assert await redis.call("ZCARD", "{mcpbus:for ever}:tasks") == 2
+    for task in "tu":
+        await store.delete(task)
+    assert await redis.call("KEYS", "{mcpbus:for ever}:t*") == []
+    redis.close()
+    store.close()
+
+
 # -- a restart ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def reopen(request, tmp_path):
+@pytest.fixture(params=["memory", "sqlite", *BINARIES])
+def reopen(request, tmp_path, engines):
     """A store that can be opened again, as after a restart; memory stands for any store that outlives the bus."""
     opened = []
-    memory = MemoryTaskStore()
+    memory, namespace = MemoryTaskStore(), secrets.token_hex(4)
 
     def open_again():
         if request.param == "memory":
             return memory
         if opened:
             opened[-1].close()
-        opened.append(SqliteTaskStore(tmp_path / "tasks.db"))
+        if request.param == "sqlite":
+            opened.append(SqliteTaskStore(tmp_path / "tasks.db"))
+        else:
+            opened.append(RedisTaskStore(engines(request.param).url, namespace=namespace))
         return opened[-1]
 
     yield open_again

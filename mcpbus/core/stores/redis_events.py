@@ -36,7 +36,7 @@ local function evict()
   for _ = 1, 1000 do
     local oldest = redis.call('ZRANGE', ages, 0, 0, 'WITHSCORES')
     if not oldest[1] then return end
-    local fits = redis.call('ZCARD', ages) <= items and tonumber(redis.call('GET', sizes)) <= bytes
+    local fits = redis.call('ZCARD', ages) <= items and tonumber(redis.call('GET', sizes) or 0) <= bytes
     if fits and oldest[2] + age >= now then return end
     drop(oldest[1])
   end
@@ -105,7 +105,7 @@ class RedisEventStore:
     Processes that share it have the same bounds. What Redis is told, it has on its disk as it is configured to.
 
     Args:
-        url: Where it is, as `mcpbus.cluster`'s.
+        url: ``redis://[user:password@]host[:port][/database]``, ``rediss://`` for TLS, or ``unix:///path/to/socket``.
         namespace: What is kept under another name is another store's.
         max_items: How many events.
         max_bytes: How many bytes of events.
@@ -116,13 +116,13 @@ class RedisEventStore:
         self,
         url: str,
         *,
-        namespace: str = "mcpbus",
+        namespace: str = "default",
         max_items: int = 1_000_000,
         max_bytes: int = 256 * 1024 * 1024,
         max_age: float = 3600.0,
     ) -> None:
         self._redis = RedisConnection(url)
-        self._prefix = f"{{{namespace}}}"
+        self._prefix = f"{{mcpbus:{namespace}}}"
         self._keys = [f"{self._prefix}:ages", f"{self._prefix}:sizes"]
         self._bounds = [max_items, max_bytes, round(max_age * 1000)]
 

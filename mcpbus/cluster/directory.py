@@ -15,6 +15,17 @@ from mcpbus.cluster.names import new_home
 Accept: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
 
 FIRST_EPOCH: Final = 1
+_RELEASED: Final = "~"
+
+
+def released_home(home: str) -> str:
+    """Return the home of the sessions that a process has let go of: nobody listens there, so that whoever is asked next takes them over."""
+    return f"{_RELEASED}{home}"
+
+
+def is_released(home: str) -> bool:
+    """Whether a home is such a one."""
+    return home.startswith(_RELEASED)
 
 
 class FencedError(Exception):
@@ -126,6 +137,13 @@ class Directory(Protocol):
 
     async def take(self, ownership: Ownership, names: Collection[str]) -> None:
         """Keep messages that waited for the client of a session no longer; there may be none of these names.
+
+        Raises:
+            FencedError: The process does not have it any more.
+        """
+
+    async def release(self, ownership: Ownership) -> None:
+        """Let go of a session, so that it is at the `released_home` of the process from now on, with the next epoch.
 
         Raises:
             FencedError: The process does not have it any more.

@@ -76,6 +76,10 @@ class ForwardedRequest:
             raise ElsewhereError
         return kind, payload
 
+    def reconnect(self) -> None:
+        """Ask that the answer, a GET stream, ends in order, so that its client opens another one, at another process."""
+        self._link.send(Kind.RECONNECT, self._number)
+
     def written(self, *, more: bool) -> None:
         """Tell that what was said last has been written to the client, and whether that was not the end of the answer."""
         self._ended = not more

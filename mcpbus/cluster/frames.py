@@ -44,6 +44,8 @@ class Kind(enum.IntEnum):
     """A list or a resource has changed."""
     ELSEWHERE = 12
     """Another process has the session of a request, and what is to be said next is for it to say."""
+    RECONNECT = 13
+    """The client of a GET stream is to open another one, since the process to which it is connected ends."""
 
 
 class FrameError(Exception):

@@ -5,6 +5,7 @@ that a client brings back, the first task of a listen. Who serves it judges it, 
 it is only read, and what comes back is written.
 """
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Final, cast
 from urllib.parse import parse_qs
@@ -13,6 +14,7 @@ import msgspec
 import trio
 from mcpbus_actors import EagerTask
 
+from mcpbus.cluster.directory import is_released, released_home
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import Elsewhere
@@ -24,11 +26,13 @@ from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub
 from mcpbus.core.receipt import Fate, Receipt
+from mcpbus.core.session import Reconnect
 from mcpbus.protocol.http.headers import decode_mirrored
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import SESSION_HEADER
+from mcpbus.protocol.jsonrpc import Request, Undecodable, decode
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
@@ -37,7 +41,7 @@ from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.responder import ResponseMode
 from mcpbus.transports.response import Host, HttpRequest, ReadyOutlet, watch
 
-_ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 8
 _SAYS_WHERE: Final = (b'"requestState"', b'"taskIds"')
 
 
@@ -76,7 +80,7 @@ class Front(Endpoint):
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
     ) -> Answer | EagerTask | None:
         """See `Endpoint.respond`. What is elsewhere has a task."""
-        home = self.home_of(head, body)
+        home = self.home_of(head, body) or self._home_to_be(head, body)
         if home is None:
             return super().respond(head, body, outlet, cleared=cleared)
         link = self._node.link(home)
@@ -104,7 +108,8 @@ class Front(Endpoint):
         """See `Endpoint.serve`."""
         head, body = http.head, b""
         home = self.home_of(head)
-        if home is None and not (head.verb == "POST" and claims_modern(head.headers, None)):
+        asks = head.verb == "POST" and (self._node.hand_over.begun or claims_modern(head.headers, None))
+        if home is None and not asks and not self._home_to_be(head, body):
             return await super().serve(http)
         if head.verb == "POST":
             content = self.exchange.judge_content(head)
@@ -118,13 +123,15 @@ class Front(Endpoint):
             if read is None:
                 return await super().serve(http)
             body = read
-        home = home or self.home_of(head, body)
+        home = home or self.home_of(head, body) or self._home_to_be(head, body)
         return await (super().serve(http) if home is None else self._forward(http, body, home))
 
     def is_here(self, head: Head) -> bool:
         """See `mcpbus.cluster.linked_request.Served`."""
         session = _session_of(head)
-        return session is None or session in self._bus.sessions
+        return session is None or (
+            session in self._bus.sessions and not self._node.hand_over.is_leaving(session)
+        )
 
     def respond_here(
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool
@@ -134,7 +141,12 @@ class Front(Endpoint):
 
     async def serve_here(self, http: HttpRequest) -> Answer | Elsewhere | None:
         """Serve a request that another process has forwarded, unless its session is elsewhere; see `Endpoint.serve`."""
-        session = _session_of(http.head)
+        head, session = http.head, _session_of(http.head)
+        if session is not None and self._node.hand_over.is_leaving(session):
+            body = await http.read_body(self.max_body_bytes) or b""
+            http = _Read(http, body, http.host)
+            if self._home_to_be(head, body) is not None:
+                await self._node.hand_over.wait_gone(session)
         if session is not None and session not in self._bus.sessions:
             try:
                 owner = await self._find_owner(http, b"", self._node.home)
@@ -160,6 +172,23 @@ class Front(Endpoint):
         if home == self._node.home and name != _session_of(head):
             return None
         return home  # a session that began here may be elsewhere now
+
+    def _home_to_be(self, head: Head, body: bytes) -> str | None:
+        """Return this process's home if a request is for a session of it that is about to be elsewhere, and can wait for that.
+
+        What the client says to requests in flight cannot: they are still served here.
+        """
+        session = _session_of(head)
+        if session is None or not self._node.hand_over.is_leaving(session):
+            return None
+        if head.verb == "POST":
+            try:
+                waits = isinstance(decode(body), Request)
+            except Undecodable:
+                waits = False  # whoever judges it says why
+        else:
+            waits = head.verb == "GET"
+        return self._node.home if waits else None
 
     def _named_in(self, body: bytes) -> str | None:
         params = _read(body)
@@ -197,7 +226,7 @@ class Front(Endpoint):
         Returns:
             The whole answer; None if it has been written.
         """
-        attempts = _ATTEMPTS
+        attempts, asked = _ATTEMPTS, [self._node.home]
         while attempts:
             attempts -= 1
             try:
@@ -207,7 +236,7 @@ class Front(Endpoint):
                 if link is None:
                     owner = await self._find_owner(http, body, home)
                     if isinstance(owner, str):
-                        home = owner
+                        home = self._next_home(owner, home, asked)
                         continue
                     return _instead(http, owner or await super().serve(http))
             except Overloaded as error:
@@ -225,6 +254,13 @@ class Front(Endpoint):
                         return lost
         why = "The process that has this session, call or task cannot be reached"
         return _instead(http, answers.overload(Overloaded(why)))
+
+    def _next_home(self, owner: str, ended: str, asked: list[str]) -> str:
+        """Return who is to be asked next: who has a session, or who may take it over in the place of a process that ends."""
+        if self._node.hand_over.begun and (owner == ended or is_released(owner)):
+            asked.append(self._node.anybody(but=asked))
+            return asked[-1]
+        return owner
 
     async def _find_owner(self, http: HttpRequest, body: bytes, ended: str) -> str | Answer | None:
         """Find who has a session or a task that is not where it was looked for; take it over if nobody has it any more.
@@ -246,8 +282,9 @@ class Front(Endpoint):
         if session is None or self._node.names.home_of(session) is None:
             return None  # something else may have been named as well, and led here
         await self._node.adoptions.settled(session)
+        await self._node.hand_over.wait_gone(session)
         kept = None if session in self._bus.sessions else await self._node.look(session)
-        if kept is not None and kept.ownership.home in {ended, self._node.home}:
+        if kept is not None and self._may_adopt(kept.ownership.home, ended):
             principal, refused = await authorize(self._bus.backend, http.head, http.peer)
             if refused is not None:
                 return refused
@@ -257,6 +294,30 @@ class Front(Endpoint):
             peer = self.exchange.origin(http.head, http.peer)
             kept = await self._node.adoptions.adopt(kept, principal, peer)
         return None if kept is None or kept.ownership.home == self._node.home else kept.ownership.home
+
+    def _may_adopt(self, owner: str, ended: str) -> bool:
+        is_nobody = owner in {ended, self._node.home} or is_released(owner)
+        return is_nobody and not self._node.hand_over.begun
+
+    # -- GET streams that do not end with this process -------------------------------------------
+
+    def passes_on(self, head: Head) -> bool:
+        """See `mcpbus.cluster.linked_request.Served`."""
+        session = _session_of(head)
+        return head.verb == "GET" and session is not None and self._node.hand_over.is_leaving(session)
+
+    async def passed_on(self, head: Head) -> Elsewhere:
+        """See `mcpbus.cluster.linked_request.Served`."""
+        await self._node.hand_over.wait_gone(_session_of(head) or "")
+        return Elsewhere(released_home(self._node.home))
+
+    def reconnect(self, head: Head) -> None:
+        """See `mcpbus.cluster.linked_request.Served`."""
+        session = self._bus.sessions.get(_session_of(head) or "")
+        if session is not None and head.verb == "GET":
+            session.address.tell(Reconnect())
+
+    # -- what is asked of others -----------------------------------------------------------------
 
     async def _relay(
         self, http: HttpRequest, body: bytes, link: Link | ForwardedRequest
@@ -271,7 +332,10 @@ class Front(Endpoint):
             link = ForwardedRequest(link, self._ask(head, http.peer, body))
         is_get_stream = head.verb == "GET" and head.path == self.options.path
         goes_on = is_get_stream and head.headers.raw(b"last-event-id") is None
-        with link as forwarded:
+        with (
+            link as forwarded,
+            self._node.hand_over.relaying(forwarded) if is_get_stream else nullcontext(),
+        ):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(watch, http, nursery.cancel_scope)
                 relayed = await relay(http, body, forwarded, self.budget, goes_on=goes_on)

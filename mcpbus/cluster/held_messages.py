@@ -57,9 +57,12 @@ class HeldMessages:
         self._tried: set[str] = set()  # of those that are unwritten, those of which that is not known
         self._gone: set[str] = set()
         self._taking = False
+        self._closed = False
 
-    def hold(self, message: OutboundMessage, seconds: float) -> str:
+    def hold(self, message: OutboundMessage, seconds: float) -> str | None:
         """See `SessionStash`."""
+        if self._closed:
+            return None
         self._last += 1
         name = str(self._last)
         data = _encode(_Message(message.kind.name, message.receipt.method, message.data))
@@ -80,6 +83,10 @@ class HeldMessages:
         self._taking = True
         self.forget(names)
         self._write(self)
+
+    def close(self) -> None:
+        """Keep nothing that is held from now on."""
+        self._closed = True
 
     @property
     def is_due(self) -> bool:

@@ -62,6 +62,15 @@ class Served(Protocol):
     async def stream(self, http: HttpRequest, opened: Opened, /) -> None:
         """See `Endpoint.stream`."""
 
+    def passes_on(self, head: Head, /) -> bool:
+        """Whether the stream that answers a request does not end here: another process goes on with it."""
+
+    async def passed_on(self, head: Head, /) -> Elsewhere:
+        """Wait until that may be asked for it."""
+
+    def reconnect(self, head: Head, /) -> None:
+        """End the stream that answers a request, so that its client opens another one."""
+
 
 class Workplace(Protocol):
     """Where requests are served that come over links."""
@@ -105,6 +114,7 @@ class LinkedRequest:
         self._written = False
         self._started = False
         self._finished = False
+        self._is_stream = False
         self._receipt: Receipt | None = None
 
     # -- in a turn -------------------------------------------------------------------------------
@@ -163,6 +173,8 @@ class LinkedRequest:
         with Contained(self._report):
             try:
                 await answer(self)
+                if self._is_stream and self._endpoint.passes_on(self.head):
+                    self.leave_to((await self._endpoint.passed_on(self.head)).home)
             except* trio.BrokenResourceError:
                 pass  # the client has gone, or the process to which it is connected
         self.end()
@@ -192,11 +204,13 @@ class LinkedRequest:
 
     async def start_stream(self, headers: HeaderList) -> None:
         """See `HttpRequest`."""
-        self._started = True
+        self._started = self._is_stream = True
         self._link.send(Kind.START, self._number, encode(Started(list(headers))))
 
     async def write(self, data: bytes, *, more: bool) -> None:
-        """See `HttpRequest`. Returns when the client has it."""
+        """See `HttpRequest`. Returns when the client has it. A stream that another process goes on with has no end here."""
+        if not more and self._endpoint.passes_on(self.head):
+            return
         await self._say(Kind.DATA, Said(data, more))
 
     async def disconnected(self) -> None:
@@ -241,6 +255,8 @@ class LinkedRequest:
             self._settled.set()
             if self._finished:
                 self._settle()
+        elif kind == Kind.RECONNECT:
+            self._endpoint.reconnect(self.head)
 
     def lose(self) -> None:
         """See `Channel`."""

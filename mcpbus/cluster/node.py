@@ -1,7 +1,8 @@
 """A process among those that serve as one: its links to the others, what it serves for them, and what it tells them."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -15,6 +16,7 @@ from mcpbus.cluster.adoption import Adoptions
 from mcpbus.cluster.directory import Cluster, Kept
 from mcpbus.cluster.forwarded_heads import ForwardedHeads
 from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.hand_over import HandOver
 from mcpbus.cluster.link import LOST, Incoming, Link, greet
 from mcpbus.cluster.linked_request import LinkedRequest, Served
 from mcpbus.cluster.messages import decode_open, encode
@@ -57,10 +59,12 @@ class Node:
         names: Makes the names of its sessions, calls and tasks.
         records: Its sessions, as they are kept.
         adoptions: The sessions of processes that have ended, which it takes over.
+        hand_over: Its own, once it ends itself.
         heads: Writes and reads what is forwarded.
     """
 
     adoptions: Adoptions
+    hand_over: HandOver
 
     def __init__(self, cluster: Cluster, nursery: trio.Nursery) -> None:
         self.home = cluster.home
@@ -87,6 +91,7 @@ class Node:
         bus.records = self.records
         bus.rounds = Rounds(directory, self.records, bus.parked_calls.sealer, self._nursery)
         self.adoptions = Adoptions(directory, self.records, self.home, bus)
+        self.hand_over = bus.successors = HandOver(self.records, bus, self._nursery)
         await self._nursery.start(partial(directory.listen, self.home, self._accept))
         await self._look()
         self._nursery.start_soon(self._keep_looking)
@@ -258,6 +263,17 @@ class Node:
         """Tell that the application failed."""
         verb, path = plain(head.verb), plain(head.path)
         _log.error("the application raised while it served %s %s", verb, path, exc_info=failure)
+
+    def anybody(self, *, but: Collection[str]) -> str:
+        """Return any process but some.
+
+        Raises:
+            Overloaded: None can be reached.
+        """
+        homes = [home for home in self._links if home not in but and self.link(home) is not None]
+        if not homes:
+            raise Overloaded("The server is shutting down")
+        return random.choice(homes)  # noqa: S311 - it is no secret
 
     # -- changes ---------------------------------------------------------------------------------
 

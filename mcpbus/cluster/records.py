@@ -154,6 +154,32 @@ class Records:
         finally:
             entry.writing = False
 
+    async def release(self, session: Session) -> None:
+        """Let go of a session, of which nothing is said here any more; returns when another process may take it over."""
+        entry = self._entries.get(session.id)
+        if entry is None:
+            return
+        if entry.held is not None:
+            entry.held.close()
+        while not await self._try_to_release(session, entry):  # noqa: ASYNC110 - nobody tells when it can be asked again
+            await trio.sleep(DIRECTORY_SECONDS)
+        self._entries.pop(session.id, None)
+
+    async def _try_to_release(self, session: Session, entry: _Entry) -> bool:
+        try:
+            if entry.due:
+                await self.keep(session)
+            async with entry.lock:
+                if entry.held is not None and entry.held.is_due:
+                    await entry.held.write(self._ask)
+                with self.asking():
+                    await self._directory.release(entry.ownership)
+        except Overloaded:
+            return False
+        except FencedError:
+            pass  # it was done, and not answered; or somebody else has it
+        return True
+
     async def _ask(self, answer: Awaitable[None]) -> None:
         with self.asking():
             await answer

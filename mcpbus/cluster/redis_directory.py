@@ -11,7 +11,7 @@ import trio
 
 from mcpbus.cluster import redis_scripts as scripts
 from mcpbus.cluster import tcp
-from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership
+from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership, released_home
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.tcp import Place, TlsPair
 from mcpbus.core.admission import Overloaded
@@ -172,6 +172,13 @@ class RedisDirectory:
         """See `Directory`."""
         if await self._write(scripts.HOLD, ownership, 0, *names) == scripts.MISSING:
             await self._check_loss()
+
+    async def release(self, ownership: Ownership) -> None:
+        """See `Directory`."""
+        free = released_home(ownership.home)
+        if await self._write(scripts.RELEASE, ownership, free) == scripts.MISSING:
+            await self._check_loss()
+            raise OSError("Redis has lost the session, and is to be told of it before")
 
     async def _check_loss(self) -> None:
         """Find that Redis has lost a session that it does not keep.

@@ -86,6 +86,16 @@ return may
 )
 """Keys: the session, its messages. Arguments: home, epoch. Returns what the guard does."""
 
+RELEASE: Final = Script(
+    _GUARD
+    + """
+local may = guard(KEYS[1], ARGV[1], ARGV[2])
+if may == 1 then redis.call('HSET', KEYS[1], 'o', ARGV[3], 'e', string.format('%d', ARGV[2] + 1)) end
+return may
+"""
+)
+"""Keys: the session, its messages. Arguments: home, epoch, the home that has it next. Returns what the guard does."""
+
 _NOW: Final = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 import trio
 
-from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership
+from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership, released_home
 from mcpbus.cluster.orphans import Orphans
 from mcpbus.cluster.used_rounds import UsedRounds
 
@@ -80,6 +80,16 @@ class SocketFolder:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
         self._write_without(ownership, self._read(ownership), names)
+
+    async def release(self, ownership: Ownership) -> None:
+        """See `Directory`."""
+        await trio.lowlevel.checkpoint()
+        folder = self.records / released_home(ownership.home)
+        folder.mkdir(exist_ok=True)
+        try:
+            self._place(ownership).rename(folder / ownership.name)
+        except FileNotFoundError:
+            raise FencedError from None
 
     async def look(self, name: str) -> Kept | None:
         """See `Directory`."""

@@ -22,7 +22,7 @@ from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.services import Services
-from mcpbus.core.session import Close, EndGet, Session, SessionStash
+from mcpbus.core.session import Close, EndGet, Left, Session, SessionStash
 from mcpbus.core.session_actor import SessionActor
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.core.signals import End
@@ -79,6 +79,19 @@ class SharedRounds(Protocol):
         """Use a round up, as soon as that can be: its call goes on here. Raises nothing."""
 
 
+class Successors(Protocol):
+    """Other processes, which go on with sessions over HTTP when this one ends."""
+
+    def begin(self) -> None:
+        """Hand each session over as soon as it has no request in flight."""
+
+    def hurry(self) -> None:
+        """Do so without waiting for clients that do not read."""
+
+    async def wait_none(self) -> None:
+        """Wait until all are handed over."""
+
+
 class Hub(Services):
     """An opened server, to which every transport attaches. Made by `open_hub`.
 
@@ -91,6 +104,7 @@ class Hub(Services):
         event_store: What legacy clients can come back for, if there is one.
         event_breaker: Through which the event store is asked to keep something.
         time_slice: How long clients in process go on without letting others run.
+        successors: Other processes, which go on with its sessions when this one ends; None if there are none.
         records: Keeps what other processes need to go on with sessions, should this one end; None if there are none.
         rounds: Knows the rounds that others have used; None likewise.
     """
@@ -123,6 +137,7 @@ class Hub(Services):
         self._streams = OpenCount()
         self._farewells = Farewells(system, limits.max_sessions, self.reached)
         self.records: SessionRecords | None = None
+        self.successors: Successors | None = None
         self.rounds: SharedRounds | None = None
         self._drained = False
 
@@ -327,6 +342,7 @@ class Hub(Services):
             adopted=ledger.adopted,
             delivered=ledger.delivered,
             refused=ledger.refused,
+            moved=ledger.moved,
             stored=ledger.stored,
             discarded=MappingProxyType({reason: n for reason, n in ledger.discarded.items() if n}),
             pending=MappingProxyType({place: n for place, n in ledger.pending.items() if n}),
@@ -361,24 +377,45 @@ class Hub(Services):
         for slot in self.listens:
             if slot.address is not None:
                 slot.address.tell(End("The server is shutting down"))
-        for session in [*self._sessions.values()]:
-            session.address.tell(EndGet())
+        self._let_sessions_go()
         with trio.move_on_after(seconds) as patience:
             await self.admission.wait_idle()
             await self.tasks.wait_idle()
+            if self.successors is not None:
+                await self.successors.wait_none()
         if patience.cancelled_caught:
             self.reached.note("drain_seconds", None, "what still ran at the shutdown was ended")
         for slot in self.admission:
             if slot.address is not None:
                 slot.address.tell(End("The server is shutting down"))
-        for session in self.shares:
-            session.address.tell(Close("The server is shutting down"))
+        await self._end_sessions()
         self.tasks.end_all()
         with trio.move_on_after(_FLUSH_SECONDS):
             await self._streams.wait_none()
             await self.tasks.wait_none()
         with trio.move_on_after(seconds):
             await self._farewells.wait_none()
+
+    def _let_sessions_go(self) -> None:
+        """Begin to end all sessions: the GET streams of those with which nobody goes on, and those that others go on with."""
+        if self.successors is not None:
+            self.successors.begin()
+            return
+        for session in [*self._sessions.values()]:
+            session.address.tell(EndGet())
+
+    async def _end_sessions(self) -> None:
+        """End what is left of all sessions."""
+        if self.successors is not None:
+            self.successors.hurry()
+            with trio.move_on_after(_FLUSH_SECONDS):
+                await self.successors.wait_none()
+            self.records = (
+                None  # what could not be handed over is kept, for the time when this process has ended
+            )
+        for session in self.shares:
+            goes_on = self.successors is not None and session.transport is not TransportKind.DUPLEX
+            session.address.tell(Left() if goes_on else Close("The server is shutting down"))
 
 
 def hub_of(services: Services) -> Hub:

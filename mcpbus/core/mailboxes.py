@@ -15,6 +15,7 @@ from mcpbus_actors import DeadLetter, Discard
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import BOUNDED, OutboundMessage
 from mcpbus.core.pending_questions import Ask
+from mcpbus.core.session import Leave
 from mcpbus.core.stream import Returned
 from mcpbus.core.writer import TakeOver
 from mcpbus.features.asking.errors import cannot_ask
@@ -47,6 +48,8 @@ def settle(letter: DeadLetter) -> None:
             message.fail(cannot_ask("its request, or its session, has ended"))
         case TakeOver():
             message.writer.grant()
+        case Leave():
+            message.done()
     for unsent in message.waiting if isinstance(message, Returned) else [message]:
         if isinstance(unsent, OutboundMessage) and unsent.receipt.fate is None:
             unsent.discard(reason)

@@ -5,7 +5,7 @@ Every message that the server makes for a client is entered in a `Ledger` and ge
 in one `Place` after another until it has exactly one `Fate`. A reply whose fate is there as soon as it is written is
 entered together with that, and needs no receipt. The books balance at every moment::
 
-    emitted + adopted == delivered + stored + discarded + refused + pending
+    emitted + adopted == delivered + stored + discarded + refused + moved + pending
 
 `DELIVERED` means that the write of the bytes returned and no disconnect had been seen. It does not mean that
 the client read them: no protocol revision acknowledges a notification.
@@ -30,6 +30,8 @@ class Verdict(IdentityEnum):
     DISCARDED = "discarded"
     REFUSED = "refused"
     """Of a question to the client, whose sender was told at once: it must not wait for ever."""
+    MOVED = "moved"
+    """Handed over to another process, together with its session; it is in the books of that one from now on."""
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -55,6 +57,7 @@ class Fate(msgspec.Struct, frozen=True):
 DELIVERED = Fate(Verdict.DELIVERED)
 LOST = Fate(Verdict.DISCARDED, Reason.LOST)
 STORED = Fate(Verdict.STORED)
+MOVED = Fate(Verdict.MOVED)
 _REFUSED = {reason: Fate(Verdict.REFUSED, reason) for reason in Reason}
 _DISCARDED = {reason: Fate(Verdict.DISCARDED, reason) for reason in Reason} | {Reason.LOST: LOST}
 
@@ -108,6 +111,7 @@ class Ledger:
         "discarded",
         "drafts",
         "emitted",
+        "moved",
         "pending",
         "refused",
         "stored",
@@ -117,6 +121,7 @@ class Ledger:
         self.drafts = Drafts(self)
         self.emitted = 0
         self.adopted = 0
+        self.moved = 0
         self.delivered = 0
         self.discarded = dict.fromkeys(Reason, 0)
         self.refused = 0
@@ -156,12 +161,14 @@ class Ledger:
             self.stored += times
         elif fate.verdict is Verdict.REFUSED:
             self.refused += times
+        elif fate.verdict is Verdict.MOVED:
+            self.moved += times
         elif fate.reason is not None:
             self.discarded[fate.reason] += times
 
     def balance(self) -> int:
         """Return what is missing from the books, in messages: zero, always."""
-        settled = self.delivered + self.stored + sum(self.discarded.values()) + self.refused
+        settled = self.delivered + self.stored + sum(self.discarded.values()) + self.refused + self.moved
         return self.emitted + self.adopted - settled - sum(self.pending.values())
 
 

@@ -7,7 +7,7 @@ its client has gone, in any of the ways in which that can happen.
 
 import enum
 import secrets
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -116,6 +116,28 @@ class Restore(msgspec.Struct, frozen=True):
     message: OutboundMessage
     name: str
     seconds: float
+
+
+class Reconnect(msgspec.Struct, frozen=True):
+    """Have the client open another GET stream, at once: the process to which it is connected ends."""
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """Say nothing more to the client, to which another process is about to speak.
+
+    Attributes:
+        done: Called once nothing of it is on its way, or the session has ended.
+    """
+
+    done: Callable[[], object]
+
+
+class Hurry(msgspec.Struct, frozen=True):
+    """Do not wait any longer until the client has taken what is being written."""
+
+
+class Left(msgspec.Struct, frozen=True):
+    """Another process may go on with the session: end here, with what is held."""
 
 
 class Directory(Protocol):

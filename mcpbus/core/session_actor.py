@@ -17,8 +17,12 @@ from mcpbus.core.session import (
     Close,
     Directory,
     EndGet,
+    Hurry,
     Initialized,
+    Leave,
+    Left,
     OpenGet,
+    Reconnect,
     Registered,
     Restore,
     Session,
@@ -38,6 +42,7 @@ from mcpbus.core.signals import (
     ExpireIn,
     Finish,
     InputEnded,
+    PassOn,
     Purge,
     Reported,
     Supersede,
@@ -95,6 +100,8 @@ class SessionActor:
         self._dropped = False
         self._store: SessionStash | None = None
         self._taking = False
+        self._leaving: Leave | None = None
+        self._passed_on: list[Stream] = []
         self._shared = shared
         self._timed = timed
         self._opened = session.last_active
@@ -176,6 +183,8 @@ class SessionActor:
             request.tell(end)
         if self._get is not None:
             self._get.address.tell(Abort(Ending.SESSION_ENDED, Reason.SESSION_ENDED) if silent else Finish())
+        if self._leaving is not None:
+            self._leaving.done()
         if self._shared is not None:
             self._shared.address.tell(Finish())
         if self._questions is not None:
@@ -224,7 +233,10 @@ class SessionActor:
             if self._older is None:  # otherwise nothing was sent to that one yet
                 self._older = old
                 self._collect()
-        self._flush()
+        if self._leaving is None:
+            self._flush()
+        else:
+            self._pass_on(message.stream)
 
     def _collect(self) -> None:
         """Have what is said from now on wait for what was said before."""
@@ -264,8 +276,52 @@ class SessionActor:
             else:
                 self._send(waiting)
 
-    def _shared_stopped(self, _message: Stopped) -> None:
-        self._end(None)
+    def _stream_stopped(self, message: Stopped) -> None:
+        if self._shared is not None:
+            self._end(None)
+        self._passed_on = [stream for stream in self._passed_on if stream.address != message.address]
+        self._leave_if_silent()
+
+    # -- when another process goes on ------------------------------------------------------------
+
+    def _leave(self, message: Leave) -> None:
+        self._leaving = message
+        if self._older is not None:
+            self._pass_on(self._older)
+        if self._get is not None:
+            self._pass_on(self._get)
+        self._leave_if_silent()
+
+    def _pass_on(self, stream: Stream) -> None:
+        """Have a GET stream end here, whose client goes on elsewhere; what it returns is held."""
+        if self._get is stream:
+            self._get = None
+            if self._older is None:
+                self._older = stream
+                self._collect()
+        self._passed_on.append(stream)
+        self._cell.watch(stream.address)
+        stream.address.tell(PassOn())
+
+    def _reconnect(self, _message: Reconnect) -> None:
+        if self._get is not None:
+            self._pass_on(self._get)
+            self._session.listening = False
+            self._session.last_active = trio.current_time()
+            self._dropped = True
+
+    def _hurry(self, _message: Hurry) -> None:
+        for stream in self._passed_on:
+            stream.address.tell(Supersede())
+
+    def _leave_if_silent(self) -> None:
+        if self._leaving is not None and not self._passed_on and not self._taking:
+            self._leaving.done()
+
+    def _left(self, _message: Left) -> None:
+        if self._stash is not None:
+            self._stash.hand_over()
+        self._end("The server is shutting down")
 
     # -- what the server says --------------------------------------------------------------------
 
@@ -316,6 +372,8 @@ class SessionActor:
             and (message.kind, Era.LEGACY, StreamState.UNINITIALIZED) in ABSENT
         ):
             way = absent(message.kind, Era.LEGACY, StreamState.UNINITIALIZED)
+        elif stream is None and self._leaving is not None and way is StreamKind.STANDALONE:
+            way = Hold.HOLD  # its client comes back
         elif stream is None:
             way = absent(
                 message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER
@@ -355,6 +413,7 @@ class SessionActor:
         held = [] if self._stash is None else self._stash.take()
         for message in [*held, *self._release()]:
             self._send(message)
+        self._leave_if_silent()
 
     def _await_expiry(self) -> None:
         if not self._expiring and self._stash is not None and self._stash.deadline is not None:
@@ -396,10 +455,14 @@ class SessionActor:
         InputEnded: _input_ended,
         Close: _close,
         ExpireIn: _expire_in,
-        Stopped: _shared_stopped,
+        Stopped: _stream_stopped,
         Stored: _stored,
         Taken: _taken,
         Restore: _restore,
+        Leave: _leave,
+        Reconnect: _reconnect,
+        Hurry: _hurry,
+        Left: _left,
         Registered: _registered,
         _Tick: _tick,
         _EndSilence: _end_silence,

@@ -136,6 +136,10 @@ class Supersede(msgspec.Struct, frozen=True):
     """A newer stream takes this one's place: return what waits now, and end the connection."""
 
 
+class PassOn(msgspec.Struct, frozen=True):
+    """Another process goes on with this stream: return what waits now, and end once what is being written is."""
+
+
 class Purge(msgspec.Struct, frozen=True):
     """Discard what waits and is `unwanted` now."""
 

@@ -8,18 +8,18 @@ import msgspec
 
 from mcpbus.core.budget import Account
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.core.receipt import Place
-from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.core.receipt import MOVED, Place
+from mcpbus.protocol.routes import CHANGES, Kind, Reason
 
-_MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM})
+_MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM, Kind.SESSION_LOG})
 """What another process can say as well. Changes it tells anew; a question is of use only where somebody waits for its answer."""
 
 
 class StashStore(Protocol):
     """Where another process finds what is held, should this one end."""
 
-    def hold(self, message: OutboundMessage, seconds: float, /) -> str:
-        """Keep a message for so many seconds, as soon as that can be, and return by which name."""
+    def hold(self, message: OutboundMessage, seconds: float, /) -> str | None:
+        """Keep a message for so many seconds, as soon as that can be, and return by which name; None if it is too late for that."""
 
     def forget(self, names: Collection[str], /) -> None:
         """Keep some no longer, as soon as that can be."""
@@ -148,6 +148,15 @@ class Stash:
         self._remove(gone)
         for held in gone:
             held.message.discard(reason)  # whoever asked may discard more
+
+    def hand_over(self) -> None:
+        """Leave what is in the store to another process, and discard the changes, which that one tells anew."""
+        moved = [held for held in self._queue if held.message.receipt.place is Place.KEPT]
+        self._queue = deque(held for held in self._queue if held.message.receipt.place is not Place.KEPT)
+        self._give_back(sum(_size(held.message) for held in moved))
+        for held in moved:
+            held.message.receipt.settle(MOVED)
+        self.discard(Reason.SUPERSEDED, lambda held: held.kind in CHANGES)
 
     def _pop(self) -> OutboundMessage:
         oldest = self._queue.popleft()

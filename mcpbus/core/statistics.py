@@ -21,6 +21,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         stored: Those kept in the log of a stream that its client lost.
         discarded: Those discarded, by reason.
         refused: Questions to clients that were refused; their askers were told.
+        moved: Those handed over to another process, with their session.
         pending: Those without a fate, by the place where they are.
         actors: Actors that are alive.
         tasks: Tasks that they run.
@@ -37,6 +38,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     stored: int
     discarded: Mapping[Reason, int]
     refused: int
+    moved: int
     pending: Mapping[Place, int]
     actors: int
     tasks: int

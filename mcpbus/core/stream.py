@@ -20,7 +20,7 @@ from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal, receipts_of
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate, settle_all
-from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
+from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, PassOn, Purge, Supersede
 from mcpbus.core.writer import Cancellable, Detached, TakeOver, Writer
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason, StreamKind, StreamState, absent
@@ -393,13 +393,21 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self._stop_if_done()
 
     def _supersede(self, _message: Supersede) -> None:
+        self._return_waiting()
+        self._leave()
+
+    def _pass_on(self, _message: PassOn) -> None:
+        self.retry = 0.0
+        self._return_waiting()
+        self._stop_if_done()
+
+    def _return_waiting(self) -> None:
         # At once, and not when the connection has let go: what is said from now on has to wait for it.
         waiting = self.outbox.remove()
         if self.account is not None:
             self.count()
         self._return(waiting, ())
         self.finishing = True
-        self._leave()
 
     def _cut_off(self, _message: Cut) -> None:
         self._purge(Purge(lambda _: True, Reason.OVERFLOW))
@@ -432,6 +440,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         Abort: _abort,
         Cut: _cut_off,
         Supersede: _supersede,
+        PassOn: _pass_on,
         Purge: _purge,
         CloseConnection: _close_connection,
         TakeOver: _take_over,

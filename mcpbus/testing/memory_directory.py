@@ -7,7 +7,7 @@ import attrs
 import trio
 import trio.testing
 
-from mcpbus.cluster.directory import Accept, Cluster, FencedError, Held, Kept, Ownership
+from mcpbus.cluster.directory import Accept, Cluster, FencedError, Held, Kept, Ownership, released_home
 from mcpbus.cluster.orphans import Orphans
 
 
@@ -71,6 +71,13 @@ class MemoryDirectory:
         await trio.lowlevel.checkpoint()
         kept = self._check(ownership)
         self._hold(kept, kept.held, names)
+
+    async def release(self, ownership: Ownership) -> None:
+        """See `Directory`."""
+        await trio.lowlevel.checkpoint()
+        kept = self._check(ownership)
+        free = Ownership(ownership.name, released_home(ownership.home), ownership.epoch + 1)
+        self._kept[ownership.name] = attrs.evolve(kept, ownership=free)
 
     def _hold(self, kept: Kept, held: Mapping[str, Held], gone: Collection[str]) -> None:
         left = {name: each for name, each in held.items() if name not in gone}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mcpbus.core.receipt import (
     DELIVERED,
+    MOVED,
     STORED,
     Broadcast,
     Fate,
@@ -22,6 +23,7 @@ from mcpbus.protocol.routes import Reason
 FATES = [
     DELIVERED,
     STORED,
+    MOVED,
     *(Fate(verdict, why) for verdict in (Verdict.DISCARDED, Verdict.REFUSED) for why in Reason),
 ]
 
@@ -57,6 +59,7 @@ def test_the_books_balance_after_every_step(program):
         fates = recorded + [receipt.fate for receipt in receipts]
         assert ledger.balance() == 0
         assert ledger.emitted + ledger.adopted == len(fates)
+        assert ledger.moved == fates.count(MOVED)
         assert ledger.delivered == fates.count(DELIVERED)
         assert ledger.stored == fates.count(STORED)
         assert ledger.refused == sum(each is not None and each.verdict is Verdict.REFUSED for each in fates)
@@ -86,6 +89,7 @@ def test_each_fate_is_counted_once_and_its_message_is_pending_no_more(fate):
         Verdict.STORED: ledger.stored,
         Verdict.DISCARDED: sum(ledger.discarded.values()),
         Verdict.REFUSED: ledger.refused,
+        Verdict.MOVED: ledger.moved,
     }
     assert counts == {verdict: verdict is fate.verdict for verdict in Verdict}
     assert (ledger.balance(), set(ledger.pending.values())) == (0, {0})

@@ -179,6 +179,24 @@ async def test_what_waits_for_a_client_goes_with_its_session(connection, namespa
     assert not await connection.call("EXISTS", f"{{{namespace}}}:h:s")
 
 
+async def test_a_session_that_is_released_is_for_whoever_is_asked(connection, namespace):
+    directory = directory_of(connection, namespace)
+    await directory._renew("one", Place("127.0.0.1", 1))
+    await directory._renew("two", Place("127.0.0.1", 1))
+    await directory.create(ONE, b"it")
+    await directory.hold(ONE, {"1": Held(b"held", 10)}, [])
+    await directory.release(ONE)
+    for late in (directory.release(ONE), directory.update(ONE, b"late")):
+        with pytest.raises(FencedError):
+            await late
+    owner = (await directory.look("s")).ownership.home
+    assert await directory.dial(owner) is None
+    claimed = await directory.claim("s", owner, "two")
+    assert claimed.ownership == Ownership("s", "two", 3)
+    assert (claimed.record, [*claimed.held]) == (b"it", ["1"])
+    await directory.update(claimed.ownership, b"new")
+
+
 async def test_a_round_is_used_by_one(connection, namespace):
     directory = directory_of(connection, namespace)
     used = [await directory.use_round("r", user, 0.1) for user in ("one", "one", "two")]

@@ -84,6 +84,24 @@ async def test_a_round_that_nobody_can_bring_back_is_forgotten(folder, tmp_path)
     assert await folder.homes() == []
 
 
+async def test_a_session_that_is_released_is_for_whoever_is_asked(directory):
+    async with trio.open_nursery() as nursery:
+        await nursery.start(directory.listen, "one", echo)
+        await directory.create(ONE, b"it")
+        await directory.hold(ONE, {"1": Held(b"held", 60)}, ())
+        await directory.release(ONE)
+        for late in (directory.release(ONE), directory.update(ONE, b"late")):
+            with pytest.raises(FencedError):
+                await late
+        owner = (await directory.look("s")).ownership.home
+        assert await directory.dial(owner) is None
+        claimed = [await directory.claim("s", owner, home) for home in ("two", "three")]
+        assert [kept.ownership.home for kept in claimed] == ["two"] * 2
+        assert (claimed[0].record, [*claimed[0].held]) == (b"it", ["1"])
+        await directory.update(claimed[0].ownership, b"new")
+        nursery.cancel_scope.cancel()
+
+
 async def test_what_is_held_for_a_client_goes_with_its_session(directory, monkeypatch, autojump_clock):
     await directory.create(ONE, b"it")
     monkeypatch.setattr(time, "monotonic", trio.current_time)

@@ -1,9 +1,11 @@
 """Several processes that serve as one, over real sockets: which of them a connection comes to makes no difference."""
 
+import json
 import os
 import signal
 from contextlib import asynccontextmanager, suppress
 
+import h11
 import pytest
 import trio
 from wire import DEADLINE, Served, call, message, program
@@ -81,6 +83,71 @@ async def test_workers_serve_as_one_until_they_are_told_to_end():
         assert (await far.said())["result"]["content"][0]["text"] == "finished"
         assert await process.wait() == 0
         await gone(found)
+
+
+class Client:
+    """A client that goes on whatever connections end, if nothing was answered on them."""
+
+    def __init__(self, served, session):
+        self.served = served
+        self.session = session
+        self.heard = []
+        self.streams = 0
+        self.seen = set()
+
+    async def say(self, number):
+        """Have a number said, by whatever worker."""
+        while True:
+            peer = await self.served.peer()
+            try:
+                await peer.send(call("say", {"number": number}, id=number), self.session)
+                event = await peer.next()
+            except trio.BrokenResourceError:
+                continue
+            if isinstance(event, h11.Response):
+                break
+        assert event.status_code == 200, event
+        reply = json.loads(bytes((await peer.next()).data))
+        self.seen.add(int(reply["result"]["content"][0]["text"]))
+
+    async def listen(self):
+        """Hear what is said, and come back when told to."""
+        while True:
+            peer = await self.served.peer()
+            await peer.send(None, self.session, "GET")
+            status, _ = await peer.head()
+            assert status == 200
+            self.streams += 1
+            while (said := await peer.said()) is not None:
+                if said["method"] == "notifications/said":
+                    self.heard.append(said["params"]["number"])
+
+
+async def test_workers_are_replaced_and_no_client_loses_anything():
+    async with running() as (process, served):
+        found = await peers_of_both(served)
+        clients = [Client(served, session) for _, session in found.values()]
+        async with trio.open_nursery() as nursery:
+            for client in clients:
+                nursery.start_soon(client.listen)
+            process.send_signal(signal.SIGHUP)
+            number = 0
+            while any(client.seen.intersection(found) or not client.seen for client in clients):
+                for client in clients:
+                    number += 1
+                    client.seen.clear()
+                    await client.say(number)
+                    await trio.sleep(0.01)
+            await gone(found)
+            for client in clients:
+                number += 1
+                await client.say(number)
+            while sum(len(client.heard) for client in clients) < number:  # noqa: ASYNC110 - the deadline is the program's
+                await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        for first, client in enumerate(clients, 1):
+            assert client.heard == list(range(first, number + 1, 2))
+            assert client.streams <= 3  # it was told to come back once for each of them
 
 
 async def test_workers_end_with_who_keeps_them():

@@ -130,7 +130,7 @@ class Peer:
             if found:
                 self._text = rest
                 data = [line[6:] for line in block.split(b"\n") if line.startswith(b"data: ")]
-                if data:
+                if any(data):  # what only says when to come back has none
                     return json.loads(b"\n".join(data))
                 continue
             event = await self.next()

@@ -32,5 +32,12 @@ async def change(ctx: Context) -> str:
     return "told"
 
 
+@server.tool
+async def say(ctx: Context, number: int) -> int:
+    """Say a number to the client, on its GET stream."""
+    ctx.session.notify("notifications/said", {"number": number})
+    return os.getpid()
+
+
 if __name__ == "__main__":
     server.run(bind=sys.argv[1], workers=2)

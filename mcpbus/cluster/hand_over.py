@@ -1,0 +1,85 @@
+"""How a process that ends lets others go on with its sessions: each as soon as none of its requests is in flight any more."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import trio
+
+from mcpbus.cluster.forwarding import ForwardedRequest
+from mcpbus.cluster.records import Records
+from mcpbus.core.hub import Hub
+from mcpbus.core.open_count import OpenCount
+from mcpbus.core.session import Hurry, Leave, Left, Session
+
+
+class HandOver:
+    """Hands the sessions of one process over; see `mcpbus.core.hub.Successors`.
+
+    Args:
+        records: The sessions, as they are kept.
+        bus: Where they are.
+        nursery: Where it is waited for each.
+
+    Attributes:
+        begun: Whether the process ends: it takes nothing over any more.
+    """
+
+    def __init__(self, records: Records, bus: Hub, nursery: trio.Nursery) -> None:
+        self.begun = False
+        self._records = records
+        self._bus = bus
+        self._nursery = nursery
+        self._gone: dict[str, trio.Event] = {}
+        self._going = OpenCount()
+        self._relayed: set[ForwardedRequest] = set()
+
+    def is_leaving(self, name: str) -> bool:
+        """Whether a session is handed over, or has been."""
+        return name in self._gone
+
+    async def wait_gone(self, name: str) -> None:
+        """Wait until a session is handed over, if it is to be."""
+        if name in self._gone:
+            await self._gone[name].wait()
+
+    @contextmanager
+    def relaying(self, forwarded: ForwardedRequest) -> Iterator[None]:
+        """Relay a GET stream of a session that is elsewhere, within the block; its client is told to reconnect when this process ends."""
+        self._relayed.add(forwarded)
+        try:
+            yield
+        finally:
+            self._relayed.discard(forwarded)
+
+    def begin(self) -> None:
+        """See `Successors`."""
+        self.begun = True
+        for forwarded in self._relayed:
+            forwarded.reconnect()
+        for session in [*self._bus.sessions.values()]:
+            if session.id not in self._gone and self._bus.records_of(session) is not None:
+                self._gone[session.id] = trio.Event()
+                self._going.opened()
+                self._nursery.start_soon(self._hand_over, session)
+
+    def hurry(self) -> None:
+        """See `Successors`."""
+        self.begin()  # what has been initialized since then
+        for session in self._bus.sessions.values():
+            session.address.tell(Hurry())
+
+    async def wait_none(self) -> None:
+        """See `Successors`."""
+        await self._going.wait_none()
+
+    async def _hand_over(self, session: Session) -> None:
+        try:
+            silent = trio.Event()
+            await session.in_flight.wait_idle()
+            session.address.tell(Leave(silent.set))
+            await silent.wait()
+            await self._records.release(session)
+            session.address.tell(Left())
+        finally:
+            self._gone[session.id].set()
+            self._going.ended()

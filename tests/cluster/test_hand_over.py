@@ -1,0 +1,193 @@
+"""A process that ends in order: others go on with its sessions, whose clients are told nothing, or to come back at once."""
+
+import pytest
+import trio
+from several import at, open_buses, quiet
+from test_adoption import only
+from test_forwarding import ANSWER, CHANGED, call, make, text
+from test_held import SAID, held, said, say
+
+from mcpbus import Limits
+from mcpbus.core.receipt import MOVED, Place
+from mcpbus.testing import MemoryDirectory
+
+
+async def test_a_session_goes_on_elsewhere_as_soon_as_nothing_of_it_is_in_flight(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        busy = await probes[0].initialize()
+        counting = call(busy, "count", token="t")
+        await counting.message()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(buses[0].drain, 10)
+            await trio.sleep(0.5)
+            assert [len(bus.sessions) for bus in buses] == [1, 0, 0]
+            assert (await at(session, probes[1]).request("ping").ended()).status == 200
+            assert [len(bus.sessions) for bus in buses] == [1, 1, 0]
+            # What comes for the other one waits for its call, and goes on elsewhere then, wherever it came.
+            begun = trio.current_time()
+            asked = [at(busy, probe).request("ping", id=f"p{n}") for n, probe in enumerate(probes)]
+            assert [(await each.ended()).status for each in asked] == [200] * 3
+            assert trio.current_time() - begun > 2
+            assert text(counting.messages[-1]) == "counted"
+        assert buses[0].statistics().sessions == 0
+        assert sum(len(bus.sessions) for bus in buses) == 2
+        assert (await at(session, probes[2]).request("ping").ended()).status == 200
+
+
+async def test_a_get_through_another_process_goes_on_over_the_same_connection(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 2, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        stream = await at(session, probes[1]).get().begun()
+        receipts = say(buses[0], 1)
+        await quiet(buses)
+        receipts += say(buses[0], 2)
+        await buses[0].drain(5)
+        await quiet(buses)
+        assert str(receipts[0].fate) == "delivered"
+        assert str(receipts[1].fate) in {"delivered", "moved"}  # as its writer was faster, or not
+        say(buses[1], 3)
+        await quiet(buses)
+        assert said(stream) == [1, 2, 3]
+        assert not stream.complete
+        assert not stream.aborted
+        assert only(buses[1]).listening
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["its session is here", "its session is there"])
+async def test_a_get_at_the_process_that_ends_is_told_to_come_back_at_once(way, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 2, directory=directory) as (buses, probes):
+        session = await probes[way].initialize()
+        stream = await at(session, probes[0]).get().begun()
+        say(buses[way], 1)
+        await quiet(buses)
+        begun = trio.current_time()
+        await buses[0].drain(5)
+        assert trio.current_time() - begun < 1
+        assert (await stream.ended()).complete
+        assert b"retry: 0" in stream.body
+        assert said(stream) == [1]
+        if way:
+            say(buses[1], 2)
+        again = await at(session, probes[1]).get().begun()
+        say(buses[1], 3)
+        await quiet(buses)
+        assert said(again) == ([2, 3] if way else [3])
+
+
+async def test_what_is_held_goes_with_its_session(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 2, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        receipts = say(buses[0], 1, 2)
+        (change,) = buses[0].tools_changed()
+        await buses[0].drain(5)
+        assert {receipt.fate for receipt in receipts} == {MOVED}
+        assert str(change.fate).startswith("discarded")
+        assert (buses[0].ledger.moved, held(directory)) == (2, 2)
+        stream = await at(session, probes[1]).get().begun()
+        await quiet(buses)
+        assert said(stream) == [1, 2]
+        assert [message["method"] for message in stream.messages].count(CHANGED) == 1
+        assert (buses[1].ledger.adopted, held(directory)) == (2, 0)
+
+
+async def test_what_waits_for_a_client_that_does_not_read_goes_with_its_session(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 2, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        stream = await session.get().begun()
+        await quiet(buses)
+        stream.stall()
+        receipts = say(buses[0], 1)
+        await quiet(buses)
+        receipts += [*say(buses[0], 2), only(buses[0]).log("error", "a line")]
+        await quiet(buses)
+        assert [receipt.place for receipt in receipts] == [Place.WRITING, Place.OUTBOX, Place.OUTBOX]
+        begun = trio.current_time()
+        await buses[0].drain(5)
+        assert 5 <= trio.current_time() - begun < 6
+        assert [str(receipt.fate) for receipt in receipts[1:]] == ["moved"] * 2
+        again = await at(session, probes[1]).get().begun()
+        await quiet(buses)
+        assert said(again) == [2]
+        assert [m["method"] for m in again.messages].count("notifications/message") == 1
+
+
+async def test_a_call_that_outlasts_the_drain_is_ended_and_its_session_goes_on(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 2, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        holding = call(session, "hold")
+        await quiet(buses)
+        await buses[0].drain(5)
+        assert (await holding.reply())["error"]["code"] == -32603
+        assert (await at(session, probes[1]).request("ping").ended()).status == 200
+        assert len(buses[1].sessions) == 1
+
+
+async def test_a_question_in_flight_is_answered_while_its_session_leaves(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 2, directory=directory) as (buses, probes):
+        session = await probes[0].initialize(capabilities={"elicitation": {}})
+        asking = call(at(session, probes[1]), "ask")
+        question = await asking.message()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(buses[0].drain, 10)
+            await trio.sleep(1)
+            answered = await at(session, probes[1]).answer(question["id"], ANSWER).ended()
+            assert answered.status == 202
+            assert "Ada" in text(await asking.message())
+        assert (await at(session, probes[1]).request("ping").ended()).status == 200
+
+
+async def test_a_session_that_is_deleted_while_it_leaves_has_ended(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 2, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        call(session, "hold")
+        await quiet(buses)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(buses[0].drain, 10)
+            await trio.sleep(1)
+            waiting = at(session, probes[1]).request("ping", id="w")
+            await quiet(buses[1:])
+            assert (await at(session, probes[1]).delete().ended()).status == 204
+            assert (await waiting.ended()).status == 404
+        assert not directory._kept
+
+
+async def test_a_process_that_ends_takes_nothing_over(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        sessions = [await probe.initialize() for probe in probes[:2]]
+        await buses[1].drain(0)
+        await buses[0].drain(0)
+        for session in sessions:
+            assert (await at(session, probes[0]).request("ping").ended()).status == 200
+        assert [len(bus.sessions) for bus in buses] == [0, 0, 2]
+
+
+async def test_where_the_directory_is_away_they_are_kept_as_they_were(autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+
+    async def fail(*_):
+        raise OSError("away")
+
+    async with open_buses(make, 2, directory=directory, limits=Limits()) as (buses, probes):
+        session = await probes[0].initialize()
+        (receipt,) = say(buses[0], 1)
+        await quiet(buses)
+        monkeypatch.setattr(directory, "release", fail)
+        await buses[0].drain(5)
+        monkeypatch.undo()
+        assert receipt.fate == MOVED
+        directory._living.pop(buses[0].node.home)
+        await directory.cut()
+        stream = await at(session, probes[1]).get().begun()
+        await quiet(buses[1:])
+        assert said(stream) == [1]
+        assert SAID in {message["method"] for message in stream.messages}

@@ -147,17 +147,20 @@ class Features:
     def _matching(self, what: str, names: Iterable[str] | None, tags: Iterable[str] | None) -> list[str]:
         """The names of the tools that are among `names` and have one of `tags`, as far as these are given."""
         if names is None and tags is None:
-            raise TypeError(f"server.{what}() does not say which tools: write names=[...] or tags=[...]")
+            owner = "server" if self._base is None else "session"
+            raise TypeError(f"{owner}.{what}() does not say which tools: write names=[...] or tags=[...]")
         check_lists(names=names or (), tags=tags or ())
-        found = self.tools.registered()
+        registered = self.tools.registered()
+        found = [*registered.values()]
         if names is not None:
             names = tuple(names)
             for name in names:
-                self.tools.check(name)
+                if name not in registered:
+                    raise self.tools.unknown(name, registered)
             found = [tool for tool in found if tool.name in names]
         if tags is not None:
             tags = frozenset(tags)
-            known = {tag for tool in self.tools.registered() for tag in tool.tags}
+            known = {tag for tool in registered.values() for tag in tool.tags}
             if unknown := tags - known:
                 there = ", ".join(sorted(known)) or "none"
                 raise RegistrationError(f"no tool has the tag {min(unknown)!r}; there is {there}")

@@ -44,6 +44,7 @@ class Registry(Generic[T]):
         "_base",
         "_changed",
         "_entries",
+        "_hidden",
         "_kept",
         "_kept_of",
         "_noun",
@@ -58,6 +59,7 @@ class Registry(Generic[T]):
         self._base = base
         self._entries: dict[str, Entry[T]] = {}
         self._aside: dict[str, Entry[T]] = {}
+        self._hidden: frozenset[str] = frozenset()
         self._positions: count[int] = count(1) if base is None else base._positions  # noqa: SLF001  # its own kind
         self._used = False
         self._version = 0
@@ -123,25 +125,43 @@ class Registry(Generic[T]):
             RegistrationError: the message says what there is.
         """
         if key not in self._entries and key not in self._aside:
-            there = ", ".join([*self._entries, *self._aside]) or "none"
-            raise RegistrationError(f"{self._noun} {key!r} is not registered here; there is {there}")
+            raise self.unknown(key, [*self._entries, *self._aside])
 
-    def registered(self) -> list[T]:
-        """All items that were registered here, those that are put aside included."""
-        return [entry.item for entry in (*self._entries.values(), *self._aside.values())]
+    def unknown(self, key: str, known: Iterable[str]) -> RegistrationError:
+        """Return what to raise about a key that is not among those that are known."""
+        there = ", ".join(known) or "none"
+        return RegistrationError(f"{self._noun} {key!r} is not registered here; there is {there}")
+
+    def registered(self) -> dict[str, T]:
+        """All items that were registered, here or underneath, those that are put aside included; by key."""
+        found = {} if self._base is None else self._base.registered()
+        found.update((key, entry.item) for key, entry in (*self._entries.items(), *self._aside.items()))
+        return found
 
     def put_aside(self, keys: Iterable[str]) -> None:
-        """Keep items where nobody sees them; to everybody else it is as if they were not there."""
-        self._move(keys, self._entries, self._aside)
+        """Keep items where nobody sees them who looks here; to everybody else it is as if they were not there."""
+        keys = tuple(keys)
+        self._move(keys, self._entries, self._aside, self._hidden.union(keys))
 
     def bring_back(self, keys: Iterable[str]) -> None:
-        """Put items that were put aside back into their places."""
-        self._move(keys, self._aside, self._entries)
+        """Put items that were put aside here back into their places."""
+        keys = tuple(keys)
+        self._move(keys, self._aside, self._entries, self._hidden.difference(keys))
 
-    def _move(self, keys: Iterable[str], here: dict[str, Entry[T]], there: dict[str, Entry[T]]) -> None:
+    def _move(
+        self,
+        keys: Iterable[str],
+        here: dict[str, Entry[T]],
+        there: dict[str, Entry[T]],
+        hidden: frozenset[str],
+    ) -> None:
         moved = [here.pop(key) for key in keys if key in here]
-        if moved:
-            there.update((entry.key, entry) for entry in moved)
+        there.update((entry.key, entry) for entry in moved)
+        changed = bool(moved)
+        if self._base is not None:
+            changed = changed or hidden != self._hidden
+            self._hidden = hidden
+        if changed:
             self._entries = dict(sorted(self._entries.items(), key=lambda pair: pair[1].position))
             self._note_change()
 
@@ -150,19 +170,21 @@ class Registry(Generic[T]):
         entry = self._entries.get(key)
         if entry is not None:
             return entry.item
-        return None if self._base is None else self._base.get(key)
+        return None if self._base is None or key in self._hidden else self._base.get(key)
 
     def entries(self) -> list[Entry[T]]:
         """What there is, in the order of registration."""
         own = self._entries
         if self._base is None:
             return list(own.values())
-        underneath = [entry for entry in self._base.entries() if entry.key not in own]
+        underneath = [
+            entry for entry in self._base.entries() if entry.key not in own and entry.key not in self._hidden
+        ]
         return sorted([*underneath, *own.values()], key=attrgetter("position"))
 
     def kept(self, key: Hashable, build: Callable[[], bytes]) -> bytes:
         """What `build` returned for `key` since the last change, building it if there was none."""
-        if self._base is not None and not self._entries:
+        if self._base is not None and not self._entries and not self._hidden:
             # Ten thousand sessions without tools of their own share what their server encoded.
             return self._base.kept(key, build)
         if self._kept_of != self.version:

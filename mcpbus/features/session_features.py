@@ -1,7 +1,7 @@
 """What one client is offered: the features of the server, with tools of its own over them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mcpbus.features.catalogue import Features
@@ -54,11 +54,7 @@ class SessionFeatures(ABC):
             RegistrationError: The session has a tool of that name, or the function cannot be one.
         """
         self.check_thread("session.add_tool")
-        if not self.features.overlaid:
-            # Made only now: most sessions have no tools of their own.
-            self.features = self.features.overlay()
-            self.features.on_change(self.list_changed)
-        return self.features.add_tool(tool, **fields)
+        return self._own().add_tool(tool, **fields)
 
     def remove_tool(self, name: str) -> None:
         """Take one of its own tools from this client, and tell it.
@@ -70,3 +66,40 @@ class SessionFeatures(ABC):
         if not self.features.overlaid:
             raise RegistrationError(f"tool {name!r} is not one of this session's own; it has none")
         self.features.remove_tool(name)
+
+    def disable(self, *, names: Iterable[str] | None = None, tags: Iterable[str] | None = None) -> None:
+        """Hide tools from this client, the server's or its own, as `Server.disable` hides them from all.
+
+        The client is told that its list of tools has changed, unless it is still registering.
+
+        Args:
+            names: As for `Server.enable`.
+            tags: As for `Server.enable`.
+
+        Raises:
+            RegistrationError: There is no such tool, or no such tag.
+        """
+        self.check_thread("session.disable")
+        self._own().disable_tools(names, tags)
+
+    def enable(self, *, names: Iterable[str] | None = None, tags: Iterable[str] | None = None) -> None:
+        """Let this client see tools again that `disable` has hidden from it, and tell it.
+
+        What the server hides from all clients stays hidden.
+
+        Args:
+            names: As for `Server.enable`.
+            tags: As for `Server.enable`.
+
+        Raises:
+            RegistrationError: There is no such tool, or no such tag.
+        """
+        self.check_thread("session.enable")
+        self._own().enable_tools(names, tags)
+
+    def _own(self) -> Features:
+        """Return what this client alone is offered; made only now, since most have nothing of their own."""
+        if not self.features.overlaid:
+            self.features = self.features.overlay()
+            self.features.on_change(self.list_changed)
+        return self.features

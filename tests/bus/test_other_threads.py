@@ -16,6 +16,8 @@ CALLS = {
     "session.elicitation_complete": lambda _, session: session.elicitation_complete("x"),
     "session.add_tool": lambda _, session: session.add_tool(another),
     "session.remove_tool": lambda _, session: session.remove_tool("own"),
+    "session.disable": lambda _, session: session.disable(names=["quick"]),
+    "session.enable": lambda _, session: session.enable(names=["hold"]),
     "session.close": lambda _, session: session.close(),
     "server.add_tool": lambda stage, _: stage.server.add_tool(another),
     "server.remove_tool": lambda stage, _: stage.server.remove_tool("quick"),
@@ -68,6 +70,7 @@ async def test_a_call_from_another_thread_is_refused_and_changes_nothing(name, a
         client = await stage.probe.initialize()
         session = stage.bus.sessions[client.id]
         session.add_tool(own)
+        session.disable(names=["hold"])
         await client.request("resources/subscribe", {"uri": "res://a/b"}).reply()
         before = state(stage, session)
         call = CALLS[name]

@@ -5,7 +5,10 @@ import pytest
 from mcpbus import DELIVERED, RegistrationError, Server
 from mcpbus.features.tool import tool
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
-from mcpbus.testing import open_bus
+from mcpbus.protocol.revisions import LATEST_LEGACY
+from mcpbus.testing import open_bus, settle
+
+LEGACY = LATEST_LEGACY.name
 
 
 async def nothing() -> str:
@@ -121,3 +124,83 @@ def test_a_mistake_changes_nothing_and_says_what_to_write(connect, method, chose
 def test_one_tag_is_no_list(server):
     with pytest.raises(TypeError, match="tags is a list: write tags="):
         server.add_tool(nothing, tags="admin")
+
+
+async def read() -> str:
+    return "own"
+
+
+def own(features):
+    return [entry.key for entry in features.tools.entries()]
+
+
+async def test_a_session_hides_tools_from_its_client_alone(autojump_clock):
+    server = tagged()
+    async with (
+        open_bus(server) as bus,
+        bus.connect(revision=LEGACY) as other,
+        bus.connect(revision=LEGACY) as client,
+    ):
+        session = [*bus.sessions.values()][-1]
+        before = bus.statistics().emitted
+        session.disable(tags=["admin"])
+        session.disable(names=["write"])  # it is already
+        assert bus.statistics().emitted == before + 1  # its client is told, and no other
+        assert [tool["name"] for tool in await client.list_tools()] == ["read", "new"]
+        with pytest.raises(ProtocolError, match="unknown tool 'write'"):
+            await client.call_tool("write")
+        assert [tool["name"] for tool in await other.list_tools()] == ["read", "write", "drop", "new"]
+        assert (await other.call_tool("write"))["content"][0]["text"] == "nothing"
+        before = bus.statistics().emitted
+        session.enable(names=["write"])
+        assert bus.statistics().emitted == before + 1
+        assert [tool["name"] for tool in await client.list_tools()] == ["read", "write", "new"]
+
+
+async def test_what_a_session_hides_while_it_registers_is_never_offered(autojump_clock):
+    server = tagged()
+
+    @server.on_session
+    async def hide(session):
+        session.disable(tags=["admin", "beta"])
+
+    async with open_bus(server) as bus, bus.connect(revision=LEGACY) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["read"]
+        await settle(bus)
+        assert bus.statistics().emitted == 2  # the answers to initialize and to tools/list
+
+
+def test_what_the_server_hides_stays_hidden_and_what_a_session_has_of_its_own_is_hidden_too():
+    server = tagged()
+    features = server.features.overlay()
+    features.add_tool(read, tags=["mine"])
+    server.disable(tags=["admin"])
+    features.enable_tools(["write"], None)
+    assert own(features) == ["new", "read"]
+    features.disable_tools(None, ["mine"])
+    assert own(features) == ["new"]  # nor the server's of the same name
+    assert features.find_tool("read", None) is None
+    features.enable_tools(None, ["mine"])
+    features.disable_tools(["write"], None)
+    server.enable(tags=["admin"])
+    assert own(features) == ["drop", "new", "read"]
+    features.enable_tools(["write"], None)
+    assert own(features) == ["write", "drop", "new", "read"]
+    features.disable_tools(["new"], None)
+    assert features.add_tool(nothing, name="new", title="own") is features.find_tool("new", None)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sentence"),
+    [
+        ({}, "session.disable() does not say which tools: write names=[...] or tags=[...]"),
+        ({"names": ["red"]}, "tool 'red' is not registered here; there is read, write, drop, new, own"),
+        ({"tags": ["bets"]}, "no tool has the tag 'bets'; there is admin, beta, mine"),
+    ],
+)
+def test_a_mistake_in_a_session_says_what_to_write(chosen, sentence):
+    features = tagged().features.overlay()
+    features.add_tool(nothing, name="own", tags=["mine"])
+    with pytest.raises((TypeError, RegistrationError)) as refused:
+        features.disable_tools(chosen.get("names"), chosen.get("tags"))
+    assert str(refused.value) == sentence

@@ -169,9 +169,9 @@ class Front(Endpoint):
         if name is None or name in self._bus.sessions or name in self._bus.tasks:
             return None
         home = self._node.names.home_of(name)
-        if home == self._node.home and name != _session_of(head):
+        if home == self._node.home and name not in {_session_of(head), _task_of(head)}:
             return None
-        return home  # a session that began here may be elsewhere now
+        return home  # a session or a task that began here may be elsewhere now
 
     def _home_to_be(self, head: Head, body: bytes) -> str | None:
         """Return this process's home if a request is for a session of it that is about to be elsewhere, and can wait for that.

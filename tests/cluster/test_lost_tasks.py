@@ -66,6 +66,16 @@ async def test_a_result_that_comes_too_late_changes_nothing_and_is_logged(autoju
     assert "its result is dropped" in caplog.text
 
 
+async def test_who_was_taken_for_ended_sends_its_clients_to_who_has_its_task(autojump_clock, caplog):
+    async with open_buses(make, task_store=MemoryTaskStore()) as (buses, probes):
+        task = await begin(probes[0])
+        await buses[1].tasks.seek(task["taskId"], buses[0].node.home)
+        await trio.sleep(11)
+        seen = [await look(probe, task) for probe in probes]
+        assert [each["status"] for each in seen] == ["failed"] * 2
+        assert "its result is dropped" in caplog.text
+
+
 async def test_a_store_that_is_down_is_said(autojump_clock, monkeypatch, caplog):
     directory, store = MemoryDirectory(), MemoryTaskStore()
 

@@ -120,6 +120,18 @@ async def test_sqlite_forgets_by_age(tmp_path, monkeypatch):
     store.close()
 
 
+async def test_an_append_drops_from_sqlite_what_is_too_old_and_nothing_else(tmp_path, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("mcpbus.core.stores.sqlite.time.time", lambda: now)
+    store = SqliteEventStore(tmp_path / "events.db", max_age=60)
+    for number in (1, 2, 3):
+        await store.append("s", "a", number, [b"%d" % number], final=False)
+        now += 40
+    left = store._connection.execute("SELECT data FROM events ORDER BY position").fetchall()
+    assert left == [(b"2",), (b"3",)]
+    store.close()
+
+
 async def test_sqlite_outlives_its_opening(tmp_path):
     path = tmp_path / "events.db"
     store = SqliteEventStore(path, max_items=3)

@@ -77,7 +77,7 @@ class GatheringWriter(ABC):
             self._write(batch)
 
     def _notice(self, final: bool) -> None:
-        if self._sending or self._over or (self._gathers and not final):
+        if (self._gathers and not final) or self._sending or self._over:
             return
         if final or not (
             self._is_about_to_write() or trio.current_time() - self._written_at < _GATHER_SECONDS

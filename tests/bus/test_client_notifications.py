@@ -223,3 +223,12 @@ def test_what_cannot_be_registered_is_refused_when_it_is():
             server.on_notification(method, **options)
     with pytest.raises(RegistrationError, match="not an async function"):
         server.on_notification(ROOTS)(lambda _: None)
+
+
+async def test_of_a_function_that_is_done_in_time_nothing_is_logged(autojump_clock, caplog):
+    async with staged() as stage:
+        told = listen(stage.server)
+        session = await stage.probe.initialize()
+        await session.notify(CUSTOM).ended()
+        await stage.quiet()
+        assert (len(told), caplog.text) == (1, "")

@@ -549,3 +549,26 @@ async def test_a_line_of_a_session_below_its_clients_level_is_filtered(autojump_
         await session.request("logging/setLevel", {"level": "warning"}).reply()
         assert inside.log("info", "line").fate == Fate.discarded(Reason.FILTERED)
         assert [message["params"]["level"] for message in get.messages] == ["info", "warning"]
+
+
+async def test_a_client_is_told_of_what_its_own_session_was_given_and_without_one_of_what_all_have(
+    autojump_clock,
+):
+    server = Server("letters", version="1")
+
+    @server.prompt
+    def letter() -> str:
+        return "Dear"
+
+    @server.on_session
+    async def give(session):
+        session.add_tool(lambda: "x", name="own")
+
+    async with open_bus(server) as bus:
+        async with open_probe(bus.asgi()) as probe:
+            declared = (await probe.initialize()).initialize_result["capabilities"]
+            assert declared["tools"] == {"listChanged": True}
+        async with open_probe(bus.asgi(sessions="stateless")) as probe:
+            hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+            [answer] = (await probe.post(hello).ended()).messages
+            assert "tools" not in answer["result"]["capabilities"]

@@ -479,3 +479,18 @@ async def test_a_message_has_the_reason_of_its_owner_even_as_an_outgoing_one(aut
         message = OutboundMessage(Kind.LOG, Era.LEGACY, b"{}", receipt)
         mailboxes.settle(mailboxes.DeadLetter(None, message, Discard.FAILED))
         assert receipt.fate == Fate.discarded(Reason.FAILED)
+
+
+async def test_what_waits_for_a_request_whose_session_its_client_deletes_says_so(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        post = session.request("tools/call", tool())
+        call = await stage.call()
+        await call.ctx.info("begun")
+        await post.message()
+        post.stall()
+        await call.ctx.info("being written")
+        await stage.quiet()
+        waiting = await call.ctx.info("waiting")
+        await session.delete().ended()
+        assert waiting.fate == Fate.discarded(Reason.SESSION_ENDED)

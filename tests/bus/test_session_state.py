@@ -40,6 +40,7 @@ async def test_each_session_has_a_state_of_its_own(autojump_clock):
             assert log == []
         await settle(bus)
         assert sorted(log) == [1, 2]
+        assert bus.statistics().limits_reached == {}
 
 
 async def deleted(_bus, session):

@@ -7,6 +7,7 @@ import trio
 from task_stage import DECLARED, FORM, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
 from mcpbus import Context, ProtocolError
+from mcpbus.asking import CannotAskError
 from mcpbus.core.receipt import Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
@@ -428,6 +429,8 @@ async def test_what_a_handler_says_whose_task_is_forgotten_is_discarded(autojump
         assert await gone(client, task)
         assert (await job.ctx.info("too late")).fate == Fate.discarded(Reason.FINISHED)
         await job.ctx.task_message("too late")
+        with trio.fail_after(5), pytest.raises(CannotAskError):
+            await job.ctx.elicit("Who?", FORM)
         job.finish()
 
 

@@ -217,10 +217,8 @@ class TaskDirectory(TaskTable):
             raise
 
     def follow(self, task_id: str, message: Follow) -> None:
-        """Have a new listen told how a task is; harmless if the task has gone. For the listen."""
-        task = self._tasks.get(task_id)
-        if task is not None:
-            task.address.tell(message)
+        """Have a new listen told how a task is, which is there: the listen was granted it in this very turn. For the listen."""
+        self._tasks[task_id].address.tell(message)
 
     def say(self, call: Call, message: str | None) -> None:
         """Show what a call that is a task is doing; harmless if it is none."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import mcpbus_actors
 import msgspec
-from mcpbus_actors import Address, Cell, Failed, StopReason, Succeeded, TaskEnded, Timer
+from mcpbus_actors import Address, Cell, Failed, Outcome, StopReason, Succeeded, TaskEnded, Timer
 
 from mcpbus.core.call import Call, Silence
 from mcpbus.core.notification import OutboundNotification, Progress
@@ -255,10 +255,12 @@ class TaskActor:
         if listener is not None:
             if isinstance(outcome, Succeeded) and outcome.value is not None:
                 self._tasks.tell([listener], self._task.record.id, outcome.value)
-            return
-        if message.task is self._deleting:
+        elif message.task is self._deleting:
             self._cell.stop()
-            return
+        else:
+            self._written(outcome)
+
+    def _written(self, outcome: Outcome) -> None:
         self._writing = None
         if isinstance(outcome, Succeeded):
             self._task.payload = None  # the store has it; where it failed, this is all there is

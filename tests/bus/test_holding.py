@@ -551,18 +551,14 @@ async def test_a_line_of_a_session_below_its_clients_level_is_filtered(autojump_
         assert [message["params"]["level"] for message in get.messages] == ["info", "warning"]
 
 
-async def test_a_client_is_told_of_what_its_own_session_was_given_and_without_one_of_what_all_have(
+async def test_tools_that_sessions_alone_have_are_declared_to_them_and_changes_to_nobody_without_one(
     autojump_clock,
 ):
-    server = Server("letters", version="1")
-
-    @server.prompt
-    def letter() -> str:
-        return "Dear"
+    server = Server("letters", version="1", capabilities=["prompts"])
 
     @server.on_session
     async def give(session):
-        session.add_tool(lambda: "x", name="own")
+        session.add_tool(extra)
 
     async with open_bus(server) as bus:
         async with open_probe(bus.asgi()) as probe:
@@ -571,4 +567,4 @@ async def test_a_client_is_told_of_what_its_own_session_was_given_and_without_on
         async with open_probe(bus.asgi(sessions="stateless")) as probe:
             hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
             [answer] = (await probe.post(hello).ended()).messages
-            assert "tools" not in answer["result"]["capabilities"]
+            assert answer["result"]["capabilities"] == {"prompts": {}}

@@ -163,6 +163,7 @@ class Admission:
         limit: How many there may be at once.
         budget: Without room in it nobody may come in; None for no such bound.
         option: The name of the option that sets the limit.
+        what: What they are, for people.
         reached: Where it is noted that somebody was refused.
 
     Attributes:
@@ -179,6 +180,7 @@ class Admission:
         "_option",
         "_reached",
         "_slots",
+        "_what",
         "closed",
     )
 
@@ -188,12 +190,14 @@ class Admission:
         budget: Budget | None = None,
         *,
         option: str = "max_requests",
+        what: str = "requests in flight",
         reached: ReachedLimits | None = None,
     ) -> None:
         self._limit = limit
         self._many = limit - kept(limit)
         self._few = self._many - kept(limit)
         self._option = option
+        self._what = what
         self._reached = reached or ReachedLimits()
         self._budget = Budget(math.inf, self._reached) if budget is None else budget
         self._counts: dict[Hashable, int] | None = None
@@ -243,7 +247,7 @@ class Admission:
             check_room(self._limit, len(self._slots), own, owners)
         except NoRoomError as full:
             self._reached.note(self._option, owner, "a request was refused")
-            why = f"Too many requests in flight: at most {self._limit} on this server"
+            why = f"Too many {self._what}: at most {self._limit} on this server"
             raise overloaded(full, why) from None
 
     def _check_table(self, table: InFlight, request_id: Hashable, whose: Owned) -> None:

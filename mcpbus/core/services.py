@@ -74,7 +74,9 @@ class Services:
         self.reached = ReachedLimits()
         self.budget = Budget(limits.memory_bytes, self.reached)
         self.admission = Admission(limits.max_requests, self.budget, reached=self.reached)
-        self.listens = Admission(limits.max_listens, self.budget, option="max_listens", reached=self.reached)
+        self.listens = Admission(
+            limits.max_listens, self.budget, option="max_listens", what="listens", reached=self.reached
+        )
         self.topics = Topics()
         self.parked_calls: ParkedCalls[Any] = ParkedCalls(
             sealer, limits.max_parked, limits.parked_timeout, self.reached

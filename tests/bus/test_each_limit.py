@@ -72,7 +72,9 @@ async def call_twice(stage):
 @reaches("max_listens", max_listens=1)
 async def listen_twice(stage):
     await listen(stage, toolsListChanged=True).begun()
-    assert (await listen(stage, toolsListChanged=True).ended()).status == 503
+    refused = await listen(stage, toolsListChanged=True).ended()
+    assert refused.status == 503
+    assert refused.messages[0]["error"]["message"] == "Too many listens: at most 1 on this server"
 
 
 @reaches("max_requests_per_session", max_requests_per_session=1)

@@ -79,9 +79,11 @@ async def test_a_call_that_is_cancelled_before_it_becomes_a_task_is_not_said_to_
 async def test_a_task_that_does_not_end_in_time_fails_and_says_so(autojump_clock):
     async with tasking(limits={"task_ttl": 60.0}) as stage:
         async with stage.bus.connect(capabilities=DECLARED) as client:
-            tasks = [await begin(client), await begin(client, "ask"), await begin(client, "stubborn")]
+            tasks = [await begin(client, name) for name in ("hold", "ask", "stubborn", "ask_apart")]
             hold, stubborn = stage.jobs
             await trio.sleep(61)
+            late = {"inputResponses": {"a": accept("Ann")}}
+            await client.request("tasks/update", tasks[3] | late)
             for task in tasks:
                 seen = await look(client, task)
                 assert (seen["status"], seen["error"]["code"]) == ("failed", -32603)
@@ -93,7 +95,7 @@ async def test_a_task_that_does_not_end_in_time_fails_and_says_so(autojump_clock
             assert (await look(client, tasks[2]))["status"] == "failed"
             assert stage.bus.tasks.running == 0
             await trio.sleep(60)
-            assert [await gone(client, task) for task in tasks] == [True] * 3
+            assert [await gone(client, task) for task in tasks] == [True] * 4
         await stage.assert_nothing_is_left()
 
 

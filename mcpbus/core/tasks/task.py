@@ -16,7 +16,7 @@ import mcpbus_actors
 import msgspec
 from mcpbus_actors import Address, Cell, Failed, Outcome, StopReason, Succeeded, TaskEnded, Timer
 
-from mcpbus.core.call import Call, Silence
+from mcpbus.core.call import Call
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.signals import Finished
@@ -306,7 +306,6 @@ class TaskActor:
 
     def _ended(self, reason: StopReason) -> None:
         if self._call is not None:
-            self._call.carrier = Silence(Reason.FINISHED)
             self._call.cancel()
         self._tasks.leave(self._task)
         system = self._tasks.bus.system

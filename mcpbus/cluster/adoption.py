@@ -119,6 +119,7 @@ class Adoptions:
 
     def _restore(self, session: Session, record: SessionRecord, result: bytes) -> None:
         """Have a session be as it was, and hear of what may have changed while nobody had it."""
+        session.streams.inherit()
         session.threshold.level = record.level
         for uri in record.subscriptions:
             session.subscribe(uri)

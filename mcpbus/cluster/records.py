@@ -221,13 +221,15 @@ class Records:
                 entry.due = True
                 await trio.sleep(DIRECTORY_SECONDS)
 
-    def drop(self, session: Session) -> None:
+    def drop(self, session: Session) -> bool:
         """See `SessionRecords`."""
         entry = self._entries.pop(session.id, None)
-        if entry is not None:
-            self._leaving[session.id] = entry
-            self._writes.opened()
-            self._nursery.start_soon(self._remove, session.id, entry)
+        if entry is None:
+            return False
+        self._leaving[session.id] = entry
+        self._writes.opened()
+        self._nursery.start_soon(self._remove, session.id, entry)
+        return True
 
     async def _remove(self, name: str, entry: _Entry) -> None:
         try:

@@ -172,6 +172,10 @@ class ResumableStreams(Generic[T]):
             self._live[name] = self._live.pop(log.name)
             log.name = name
 
+    def inherit(self) -> None:
+        """Know that the store may have something of the session, of another process's streams."""
+        self._used = True
+
     def ended(self, log: EventLog, *, complete: bool) -> None:
         """Note that a stream has ended, and whether its log has all that it had to say."""
         self._live.pop(log.name, None)

@@ -58,8 +58,8 @@ class SessionRecords(Protocol):
     def note(self, session: Session, /) -> None:
         """Keep what is known of a session that is kept already, as soon as that can be. Raises nothing."""
 
-    def drop(self, session: Session, /) -> None:
-        """Forget a session, if it is kept. Raises nothing."""
+    def drop(self, session: Session, /) -> bool:
+        """Forget a session, and return whether it was kept: if not, another process has it. Raises nothing."""
 
     def stash_of(self, session: Session, /) -> SessionStash | None:
         """Return where what is held for a session's client is kept; None if the session is not kept."""
@@ -294,11 +294,11 @@ class Hub(Services):
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""
         registered = self._sessions.pop(session.id, None) is not None
-        if self.records is not None and not self.system.closed:
-            self.records.drop(session)  # else it has not ended: this process has, and out of order
+        # Else it has not ended: this process has, and out of order.
+        ended = not self.system.closed and (self.records is None or self.records.drop(session))
         self.shares.leave(session)
         self.topics.remove(session.address, uris=session.subscriptions)
-        if session.streams.close() and self._forgetting is not None and not self.system.closed:
+        if session.streams.close() and ended and self._forgetting is not None:
             self._forgetting.add(session.id)
         farewell = self.backend.farewell(session) if registered else None
         if farewell is not None and not self.system.closed:

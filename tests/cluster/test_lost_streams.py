@@ -1,10 +1,12 @@
 """Streams of processes that have ended: who comes back to one gets what it missed, and hears that its call is lost."""
 
+import attrs
 import pytest
 import trio
 from several import at, kill, open_buses, quiet
 from test_forwarding import CHANGED, make, text
 
+from mcpbus.cluster.directory import Ownership
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory
 
@@ -104,3 +106,32 @@ async def test_an_id_that_is_too_long_is_in_no_name(autojump_clock):
         assert len(stream.event_ids[0]) < 30
         await kill(buses[0], directory)
         assert (await come_back(at(session, probes[1]), stream.event_ids[-1])).status == 400
+
+
+async def test_events_of_a_session_are_forgotten_when_it_ends_in_whatever_process(autojump_clock):
+    directory, store = MemoryDirectory(), MemoryEventStore()
+    async with open_buses(make, directory=directory, stores=[store] * 2) as (buses, probes):
+        session = await probes[0].initialize("2025-11-25")
+        await ask(session, "count").ended()
+        await kill(buses[0], directory)
+        session = at(session, probes[1])
+        await session.request("ping").ended()
+        assert len(store) > 0
+        await session.delete().ended()
+        await quiet(buses)
+        assert len(store) == 0
+
+
+async def test_who_has_lost_a_session_leaves_its_events_to_who_has_it(autojump_clock):
+    directory, store = MemoryDirectory(), MemoryEventStore()
+    async with open_buses(make, directory=directory, stores=[store] * 2) as (buses, probes):
+        session = await probes[0].initialize("2025-11-25")
+        stream = await ask(session, "count").ended()
+        (lost,) = buses[0].sessions.values()
+        kept = directory._kept[session.id]
+        taken = Ownership(session.id, buses[1].node.home, 2)
+        directory._kept[session.id] = attrs.evolve(kept, ownership=taken)
+        await session.request("logging/setLevel", {"level": "error"}).ended()
+        await quiet(buses)
+        assert lost.id not in buses[0].sessions
+        assert text((await come_back(session, stream.event_ids[1])).messages[-1]) == "counted"

@@ -39,6 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
     probe.DEFAULT_SHELL = config.getoption("--shell")
     if config.getoption("--forward-all"):
         forward_all()
+    config.addinivalue_line(
+        "markers",
+        "at_home(why): is about what is at the client's own process, and not run with --forward-all",
+    )
     for trick in TRICKS:
         config.addinivalue_line("markers", f"{trick}: is about {trick} itself, and not run without it")
     trick = config.getoption("--without")
@@ -50,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     trick = config.getoption("--without")
     if trick is not None:
         items[:] = [item for item in items if item.get_closest_marker(trick) is None]
+    if config.getoption("--forward-all"):
+        items[:] = [item for item in items if item.get_closest_marker("at_home") is None]
 
 
 def take_out_dormancy() -> None:

@@ -17,6 +17,7 @@ from mcpbus.core.parked_calls import ParkedCall, ParkedCalls
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.request_state import Binding, Sealer
+from mcpbus.testing import settle
 
 OLD, NEW, OTHER = "o" * 32, "n" * 32, "x" * 32
 
@@ -311,6 +312,7 @@ async def test_a_state_that_does_not_fit_is_refused_and_nothing_happens(how, sen
         it.server.add_prompt(lambda: "a prompt", name="ask")
         first = {"arguments": {"subject": "x"}}
         result = (await it.ask(params=first).reply())["result"]
+        await settle(it.bus)
         before = it.bus.statistics()
         call = await send(it, result).ended()
         assert (call.status, call.messages[0]["error"]["code"]) == (400, -32602)
@@ -394,8 +396,9 @@ async def test_a_state_is_good_for_whoever_is_equal_to_its_owner_and_for_nobody_
 async def test_an_expired_state_is_refused(autojump_clock, monkeypatch):
     async with interviewed(greet, limits={"parked_timeout": 60}) as it:
         result = (await it.ask().reply())["result"]
-        now = it.server.sealer.now()
-        monkeypatch.setattr(it.server.sealer, "now", lambda: now + 61)
+        sealer = it.bus.parked_calls.sealer
+        now = sealer.now()
+        monkeypatch.setattr(sealer, "now", lambda: now + 61)
         call = await it.ask(params=retry(result, ANSWER)).ended()
         assert (call.status, call.messages[0]["error"]["code"], it.outcomes) == (400, -32602, [])
 

@@ -115,6 +115,7 @@ async def test_a_stream_is_opened_once_it_is_known_for_whom(autojump_clock):
     ],
     ids=["raises", "not latin"],
 )
+@pytest.mark.at_home("what is raised for a client of another process ends nothing here")
 async def test_a_fault_of_whoever_is_asked_is_reported(fault, reported, seconds, autojump_clock):
     async def authenticate(head):
         if seconds:

@@ -82,6 +82,7 @@ async def test_a_request_that_crashes_is_answered_with_an_internal_error(
 ):
     async with staged() as stage:
         others = await neighbours(stage)
+        session = await stage.probe.initialize() if era == "legacy" else None
         crash(actor, message)
         if era.startswith("shared"):
             async with (
@@ -96,8 +97,7 @@ async def test_a_request_that_crashes_is_answered_with_an_internal_error(
                 assert "BoomError" not in str(caught.value)
                 assert (await client.call_tool("quick"))["content"]
         else:
-            if era == "legacy":
-                session = await stage.probe.initialize()
+            if session is not None:
                 post = session.request("tools/call", tool("victim"))
             else:
                 post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
@@ -142,6 +142,7 @@ async def test_a_request_that_crashes_when_it_has_been_answered_is_not_answered_
             victim.finish()
             await post.ended()
         assert ["result" in message for message in post.messages] == [False, True]
+        await stage.quiet()
         assert stage.books() == ({}, {})
         stage.probe.disconnect()
         await stage.assert_nothing_is_left()

@@ -54,6 +54,7 @@ async def test_a_handler_that_does_not_wait_has_no_actor(era, autojump_clock):
 
 
 @pytest.mark.dormancy
+@pytest.mark.at_home("what is said to another process goes over a stream")
 @ERAS
 async def test_a_handler_that_waits_and_says_nothing_has_neither_actor_nor_stream(
     era, pytestconfig, autojump_clock
@@ -260,6 +261,7 @@ async def test_progress_that_does_not_increase_is_not_sent(era, autojump_clock):
         else:
             post = stage.probe.request("tools/call", params)
         await post.ended()
+        await stage.quiet()
         assert [message["params"]["progress"] for message in post.messages[:-1]] == [0, 2, 3]
         stale = Reason.NOT_INCREASING
         assert [receipt.fate.reason for receipt in receipts] == [None, stale, None, stale, None]

@@ -10,8 +10,15 @@ request may go to any replica, and a `tools/call` is answered even where no `ini
 2026-07-28 need no sessions at all.
 
 Here two servers that share nothing stand behind a load balancer, which sends each connection to the next of them.
+
+Where sessions are wanted, ``--workers`` has several processes serve as one: each request comes to any of them, and is served by the one
+that has its session. In the third act that one is killed between two calls, and another one goes on with the session.
 """
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -33,11 +40,21 @@ async def place_order(item: str, ctx: Context) -> str:
     return f"{item}: ordered at {ctx.bus.name}"
 
 
-def make_replica(name: str) -> Server:
-    """Make one replica: a server of its own, with the tool that all of them have."""
+async def process() -> int:
+    """Say which process has the session."""
+    return os.getpid()
+
+
+def make_replica(name: str = "replicas") -> Server:
+    """Make one replica: a server of its own, with the tools that all of them have."""
     server = Server(name)
     server.add_tool(place_order)
+    server.add_tool(process)
     return server
+
+
+server = make_replica()
+"""What each process of the third act serves."""
 
 
 @asynccontextmanager
@@ -108,12 +125,70 @@ async def demonstrate(show: Show, *, sessions: str = "stateless") -> list[Step]:
         return await script(f"http://127.0.0.1:{port}/mcp", show)
 
 
+@asynccontextmanager
+async def serving_together(count: int) -> AsyncIterator[str]:
+    """Serve with several processes that share their sockets, and yield the URL once all of them serve."""
+    target = "mcpbus.examples.replicas:server"
+    command = [
+        sys.executable,
+        "-m",
+        "mcpbus",
+        "serve",
+        target,
+        "--workers",
+        str(count),
+        "--bind",
+        "127.0.0.1:0",
+    ]
+    keeper = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE)
+    assert keeper.stderr is not None  # noqa: S101 - it is a pipe
+    try:
+        said = b""
+        while b"workers (Ctrl-C" not in said:
+            data = await keeper.stderr.receive_some()
+            if not data:
+                raise RuntimeError(said.decode())
+            said += data
+        yield said.decode().split(" is served at ")[1].split()[0]
+    finally:
+        keeper.terminate()
+        with trio.CancelScope(shield=True):
+            await keeper.wait()
+            await keeper.stderr.aclose()
+
+
+async def outlive(show: Show) -> list[Step]:
+    """Place orders in one session, and kill the process that has it in between."""
+    steps: list[Step] = []
+
+    async def order(item: str) -> None:
+        step = Step("tools/call", await client.call("place_order", {"item": item}))
+        show(f"{step.what}: {step.answer.status} {_brief(step.answer.messages[-1])}")
+        steps.append(step)
+
+    async with serving_together(2) as url:
+        client = HttpClient(url)
+        show(f"initialize: {(await client.initialize()).status}")
+        await order("a book")
+        owner = (await client.call("process")).text
+        os.kill(int(owner), signal.SIGKILL)
+        heir = await client.call("process")
+        while "error" in heir.messages[-1]:  # it was on its way to the one that was being killed
+            heir = await client.call("process")
+        show(f"process {owner} has the session, and is killed; now {heir.text} has it")
+        await order("a pen")
+    return steps
+
+
 async def compare(show: Show) -> None:
-    """Show the same script with sessions, which is the failure, and without."""
+    """Show the same script with sessions, which is the failure, and without; and sessions that outlive their process."""
     show("with sessions:")
     await demonstrate(show, sessions="sessionful")
     show("stateless:")
     await demonstrate(show)
+    if hasattr(signal, "SIGKILL"):
+        show("with sessions, by several processes that serve as one:")
+        await outlive(show)
 
 
 if __name__ == "__main__":

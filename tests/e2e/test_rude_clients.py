@@ -106,6 +106,7 @@ async def test_a_modern_request_that_has_said_nothing_is_cancelled_too(how):
         assert (await served.quiet()).requests == 0
 
 
+@pytest.mark.at_home("it counts the actors of a request whose client is connected here")
 @pytest.mark.parametrize("how", BREAKS)
 async def test_a_legacy_request_runs_on_when_its_client_breaks_off(how):
     server = make_server()

@@ -1,5 +1,8 @@
 """Failure 2: behind a load balancer, any replica answers any request."""
 
+import signal
+
+import pytest
 import trio
 
 from mcpbus.examples import replicas
@@ -37,3 +40,15 @@ async def test_with_sessions_the_script_does_meet_the_failure():
     with trio.fail_after(10):
         steps = await replicas.demonstrate(lambda _: None, sessions="sessionful")
     assert 404 in [step.answer.status for step in steps]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="workers need Unix sockets")
+async def test_a_session_outlives_the_process_that_has_it():
+    shown = []
+    with trio.fail_after(60):
+        steps = await replicas.outlive(shown.append)
+    assert [step.answer.status for step in steps] == [200, 200]
+    assert [step.answer.text for step in steps] == [
+        f"a {what}: ordered at replicas" for what in ("book", "pen")
+    ]
+    assert "is killed" in shown[2]

@@ -56,6 +56,7 @@ class Runner:
     Attributes:
         middleware: As given.
         inline: True runs every plain function on the trio thread, for tests: deterministic, under any clock.
+        overrides: What is called instead of functions that others depend on, for tests.
     """
 
     def __init__(self, threads: int = 40, middleware: Sequence[Middleware] = ()) -> None:
@@ -63,6 +64,7 @@ class Runner:
         if threads < 1:
             raise ValueError(f"threads is at least 1, not {threads}")
         self.inline = False
+        self.overrides: Mapping[Any, Callable[..., Any]] = {}
         self._threads = threads
         self.middleware = tuple(middleware)
         self._middleware = tuple(reversed(middleware))
@@ -123,6 +125,8 @@ class Runner:
         arguments = _with_context(function, invocation.arguments, invocation.context)
         run = partial(function.signature.function, **arguments)
         plan, asynchronous = function.signature.dependencies, function.signature.asynchronous
+        if plan is not None and self.overrides:
+            plan = plan.replacing(self.overrides)
         if plan is not None and (asynchronous or not plan.runs_within(function.thread)):
             return self._call_depending(plan, function, call, run, invocation.context)
         if asynchronous:

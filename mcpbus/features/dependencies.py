@@ -58,6 +58,20 @@ class Plan(msgspec.Struct, frozen=True):
     """In the order in which they are called."""
     needs: Mapping[str, int]
     """The numbers of the steps that fill the function's own parameters."""
+    dependencies: Mapping[str, Dependency]
+    """Of the function: what it was made of."""
+    owner: str
+    """What messages call the function."""
+    providers: frozenset[Hashable]
+    """All that is called, as it was written."""
+
+    def replacing(self, others: Mapping[Any, Callable[..., Any]]) -> "Plan":
+        """Return the plan with other providers in the place of some.
+
+        Raises:
+            RegistrationError: As for `make_plan`.
+        """
+        return self if self.providers.isdisjoint(others) else _plan(self.dependencies, self.owner, others)
 
     @property
     def opens(self) -> bool:
@@ -98,11 +112,15 @@ def make_plan(dependencies: Mapping[str, Dependency], owner: str) -> Plan | None
     Raises:
         RegistrationError: a provider takes what nobody fills, or depends on itself.
     """
-    if not dependencies:
-        return None
+    return _plan(dependencies, owner, {}) if dependencies else None
+
+
+def _plan(
+    dependencies: Mapping[str, Dependency], owner: str, others: Mapping[Any, Callable[..., Any]]
+) -> Plan:
     steps: dict[Hashable, Step] = {}
-    needs = {name: _add(dependency, steps, (), owner) for name, dependency in dependencies.items()}
-    return Plan(tuple(steps.values()), needs)
+    needs = {name: _add(dependency, steps, (), owner, others) for name, dependency in dependencies.items()}
+    return Plan(tuple(steps.values()), needs, dependencies, owner, frozenset(steps))
 
 
 def _add(
@@ -110,10 +128,11 @@ def _add(
     steps: dict[Hashable, Step],
     above: tuple[Hashable, ...],
     owner: str,
+    others: Mapping[Any, Callable[..., Any]],
 ) -> int:
     """Add a provider to the steps, after all that it needs itself, unless it is there; return its number."""
-    provider = dependency.provider
-    key = _key(provider)
+    key = _key(dependency.provider)
+    provider = others.get(key, dependency.provider)
     owner = f"{owner}, {_name(provider)!r}"
     if key in above:
         raise RegistrationError(f"{owner}: depends on itself")
@@ -130,7 +149,7 @@ def _add(
                 check_context(annotation, owner, asynchronous=asynchronous)
                 context = given.name
             elif found is not None:
-                needs[given.name] = _add(found, steps, (*above, key), owner)
+                needs[given.name] = _add(found, steps, (*above, key), owner, others)
             else:
                 check_nearly_context(annotation, given.name, owner)
                 _check_filled(given, owner)

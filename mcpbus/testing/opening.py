@@ -1,12 +1,14 @@
 """Servers opened for a test, and clients in the same process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 from mcpbus_actors.testing import settle as _settle
 
+from mcpbus.features.dependencies import Plan
+from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.revisions import LATEST
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from mcpbus.core.limits import Limits
     from mcpbus.core.stores.protocol import EventStore, TaskStore
     from mcpbus.server import Server
+
+Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 @asynccontextmanager
@@ -27,6 +31,7 @@ async def open_bus(
     task_store: "TaskStore | None" = None,
     drain_seconds: float = 5.0,
     cluster: "Cluster | None" = None,
+    overrides: Overrides | None = None,
 ) -> AsyncIterator["Bus"]:
     """Open a server as `Server.open` does, with its plain functions run on the trio thread, all by trio's clock.
 
@@ -37,8 +42,16 @@ async def open_bus(
         task_store: Keeps tasks.
         drain_seconds: How long requests may go on when the block ends, in seconds of trio's clock.
         cluster: The others that serve the same, such as those of a `MemoryDirectory`.
+        overrides: What is called instead of functions that `Depends` names, until the block ends; it may itself depend on others.
+
+    Raises:
+        RegistrationError: Nothing depends on such a function, or what is called instead takes what nobody fills.
     """
-    inline, server.runner.inline = server.runner.inline, True
+    overrides = overrides or {}
+    _check_overrides(server, overrides)
+    runner = server.runner
+    before = runner.inline, runner.overrides
+    runner.inline, runner.overrides = True, overrides
     try:
         opening = server.open(
             limits=limits,
@@ -51,12 +64,17 @@ async def open_bus(
             bus.clock = trio.current_time
             yield bus
     finally:
-        server.runner.inline = inline
+        runner.inline, runner.overrides = before
 
 
 @asynccontextmanager
 async def open_client(
-    server: "Server", *, revision: str = LATEST.name, principal: object = None, limits: "Limits | None" = None
+    server: "Server",
+    *,
+    revision: str = LATEST.name,
+    principal: object = None,
+    limits: "Limits | None" = None,
+    overrides: Overrides | None = None,
 ) -> AsyncIterator["Client"]:
     """Open a server, and connect one client to it in process.
 
@@ -65,16 +83,36 @@ async def open_client(
         revision: The protocol revision that the client speaks.
         principal: Who the client is.
         limits: What clients may use.
+        overrides: As for `open_bus`.
 
     Raises:
         ExceptionGroup: Whatever the block raises comes in one, as out of any nursery; expect an exception inside
             the block. A revision that there is not is a ValueError, a refused handshake a ProtocolError.
     """
     async with AsyncExitStack() as stack:
-        bus = await stack.enter_async_context(open_bus(server, limits=limits))
+        bus = await stack.enter_async_context(open_bus(server, limits=limits, overrides=overrides))
         yield await stack.enter_async_context(bus.connect(revision=revision, principal=principal))
 
 
 async def settle(bus: "Bus") -> None:
     """Wait until nothing more happens on a bus unless time passes or a client acts."""
     await _settle(bus.system)
+
+
+def _check_overrides(server: "Server", overrides: Overrides) -> None:
+    plans = [*_plans(server)] if overrides else ()
+    for provider in overrides:
+        if not any(provider in plan.providers for plan in plans):
+            raise RegistrationError(f"overrides: nothing of {server.name!r} depends on {provider!r}")
+    for plan in plans:
+        plan.replacing(overrides)
+
+
+def _plans(server: "Server") -> Iterator[Plan]:
+    features = server.features
+    registries: tuple[Any, ...] = (features.tools, features.resources, features.templates, features.prompts)
+    registered = [item for registry in registries for item in registry.registered().values()]
+    for item in (*registered, *features.completers.values()):
+        plan = item.function.signature.dependencies
+        if plan is not None:
+            yield plan

@@ -39,6 +39,7 @@ def test_the_tests_in_a_block_are_run():
     assert {name for name in namespace if name.startswith("test_")} == {
         "test_forecast",
         "test_progress_comes_on_the_answer",
+        "test_count",
     }
 
 

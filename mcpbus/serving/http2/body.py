@@ -1,8 +1,15 @@
 """The body of one HTTP/2 request: what has come, and nobody has taken yet."""
 
-from collections.abc import Callable
+from typing import Protocol
 
 import trio
+
+
+class Connection(Protocol):
+    """From where it comes."""
+
+    def open_window(self, stream_id: int, size: int, /) -> None:
+        """Let the client send as much more of a body."""
 
 
 class Body:
@@ -11,17 +18,19 @@ class Body:
     The stream's window is opened by what is taken, so that no more than a window lies here.
 
     Args:
-        taken: Opens the window by so many bytes.
+        connection: Its connection. Not the request, which would then know itself through its body, and be collected late.
+        stream_id: Its stream.
 
     Attributes:
         ended: Whether all of it has come.
         gone: Whether nothing more will: the stream or the connection has gone.
     """
 
-    __slots__ = ("_come", "_data", "_taken", "ended", "gone")
+    __slots__ = ("_come", "_connection", "_data", "_stream_id", "ended", "gone")
 
-    def __init__(self, taken: Callable[[int], None]) -> None:
-        self._taken = taken
+    def __init__(self, connection: Connection, stream_id: int) -> None:
+        self._connection = connection
+        self._stream_id = stream_id
         self._data = bytearray()
         self._come: trio.lowlevel.ParkingLot | None = None  # once somebody waits
         self.ended = False
@@ -53,7 +62,7 @@ class Body:
         data = bytes(self._data)
         self._data.clear()
         if data and not self.over:
-            self._taken(len(data))
+            self._connection.open_window(self._stream_id, len(data))
         return data
 
     async def more(self) -> None:

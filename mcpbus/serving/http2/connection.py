@@ -23,7 +23,7 @@ from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http1.reactor import Reactor
+from mcpbus.serving.http1.reactor import Pace, Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import GONE, ConnectionWriter
@@ -111,6 +111,7 @@ class Http2Connection:
         self._unread = 0  # how much of it at most
         self._over = False
         self._in_turn = False
+        self._pace = Pace()  # of its turns, in each of which many requests may be served
         self._scope: trio.CancelScope = trio.CancelScope()
         self._turn_is_due = True  # whatever comes: the server speaks first
 
@@ -250,14 +251,16 @@ class Http2Connection:
         reactor, eager = self._reactor, None
         if reactor is None or not self._readiness.watched:
             return None  # it was due before that
+        reactor.pace = self._pace
+        if self._pace.slow:
+            reactor.write_first()
         try:
             data = self._receive_now()
             if data is not None:
                 self._take_data(data)
                 eager = None if self._over else self._take_turn(reactor.scope)
-        except Exception as failure:  # noqa: BLE001 - it is this connection's, whose own task is to raise it
-            self._readiness.forget()
-            self._nursery.start_soon(_raise, failure)
+        except Exception as failure:  # noqa: BLE001 - it is this connection's
+            self._fail_soon(failure)
             return None
         if not self._over and (self._turn_is_due or self._writer.unsent is not None):
             self._readiness.forget()
@@ -305,8 +308,23 @@ class Http2Connection:
             self._in_turn = False
             self._turn_is_due = eager is not None or taken == _MOST_IN_TURN
             self._wait_for_rest()
-            self._writer.flush_now()
+            if self._reactor is None:
+                self._writer.flush_now()
+            else:
+                self._reactor.write_soon(self)
         return eager
+
+    def write_now(self) -> None:
+        """Write what was said in a turn. See `mcpbus.serving.write_coalescer.Writer`."""
+        try:
+            self._writer.flush_now()
+        except Exception as failure:  # noqa: BLE001 - as it may be another one's turn
+            self._fail_soon(failure)
+
+    def _fail_soon(self, failure: Exception) -> None:
+        """Have the connection's own task raise what is its fault alone."""
+        self._readiness.forget()
+        self._nursery.start_soon(_raise, failure)
 
     def _wait_for_rest(self) -> None:
         """Set bounds to how long what has begun to come may take."""
@@ -465,6 +483,11 @@ class Http2Connection:
         """Have what was said written: at the end of the turn, or see `ConnectionWriter.flush`."""
         if not self._in_turn:
             self._writer.flush()
+
+    def open_window(self, stream_id: int, size: int) -> None:
+        """Let the client send as much more of a body."""
+        self._protocol.open_window(stream_id, size)
+        self.flush()
 
     def write_later(self, writer: Http2ResponseWriter) -> None:
         """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""

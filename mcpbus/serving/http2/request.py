@@ -43,6 +43,9 @@ class Connection(Protocol):
     def flush(self) -> None:
         """Have what was said written: now, or with what is said in the same turn."""
 
+    def open_window(self, stream_id: int, size: int, /) -> None:
+        """Let the client send as much more of a body."""
+
     def write_later(self, writer: Http2ResponseWriter, /) -> None:
         """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""
 
@@ -126,7 +129,7 @@ class Http2Request:
         self.head = read.judged
         self.peer = connection.peer
         self.host = None
-        self.body = Body(self._open_window)
+        self.body = Body(connection, stream_id)
         self.waits_for_body = False
         self.started = False
         self.gone = False
@@ -204,10 +207,6 @@ class Http2Request:
         """Note that so much more of the body has come."""
         if self.waits_for_body and self.expires < math.inf:
             self.wake_at(self.endpoint.limits.body_pace.go_on(self.expires, trio.current_time(), size))
-
-    def _open_window(self, size: int) -> None:
-        self._connection.sending.protocol.open_window(self.stream_id, size)
-        self._connection.flush()
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`."""

@@ -251,15 +251,15 @@ def environment():
 
 
 @asynccontextmanager
-async def program(*arguments, **options):
-    """Run Python with these arguments, beside this file, until the block ends."""
+async def program(*arguments, seconds=DEADLINE, **options):
+    """Run Python with these arguments, beside this file, until the block ends, which it has to in so many seconds."""
     command = [sys.executable, *map(str, arguments)]
     pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
     options = pipes | {"env": environment(), "cwd": Path(__file__).parent} | options
     async with trio.open_nursery() as nursery:
         process = await nursery.start(_start, command, options)
         try:
-            with trio.fail_after(DEADLINE):
+            with trio.fail_after(seconds):
                 yield process
         finally:
             process.kill()

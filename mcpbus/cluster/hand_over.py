@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import trio
 
@@ -10,6 +11,9 @@ from mcpbus.cluster.records import Records
 from mcpbus.core.hub import Hub
 from mcpbus.core.open_count import OpenCount
 from mcpbus.core.session import Hurry, Leave, Left, Session
+
+_AT_ONCE: Final = 64
+"""Sessions of which the directory is told at once: it has its time for each, of which none is to be spent on waiting for others."""
 
 
 class HandOver:
@@ -31,6 +35,7 @@ class HandOver:
         self._nursery = nursery
         self._gone: dict[str, trio.Event] = {}
         self._going = OpenCount()
+        self._at_once = trio.Semaphore(_AT_ONCE)
         self._relayed: set[ForwardedRequest] = set()
 
     def is_leaving(self, name: str) -> bool:
@@ -56,11 +61,17 @@ class HandOver:
         self.begun = True
         for forwarded in self._relayed:
             forwarded.reconnect()
-        for session in [*self._bus.sessions.values()]:
+        idle: list[Session] = []
+        for session in self._bus.sessions.values():
             if session.id not in self._gone and self._bus.records_of(session) is not None:
                 self._gone[session.id] = trio.Event()
                 self._going.opened()
-                self._nursery.start_soon(self._hand_over, session)
+                if session.in_flight or session.listening:
+                    self._nursery.start_soon(self._hand_over, session)
+                else:
+                    idle.append(session)
+        for first in range(min(len(idle), _AT_ONCE)):
+            self._nursery.start_soon(self._hand_over, *idle[first::_AT_ONCE])
 
     def hurry(self) -> None:
         """See `Successors`."""
@@ -72,13 +83,18 @@ class HandOver:
         """See `Successors`."""
         await self._going.wait_none()
 
-    async def _hand_over(self, session: Session) -> None:
+    async def _hand_over(self, *sessions: Session) -> None:
+        for session in sessions:
+            await self._hand_one_over(session)
+
+    async def _hand_one_over(self, session: Session) -> None:
         try:
             silent = trio.Event()
             await session.in_flight.wait_idle()
             session.address.tell(Leave(silent.set))
             await silent.wait()
-            await self._records.release(session)
+            async with self._at_once:
+                await self._records.release(session)
             session.address.tell(Left())
         finally:
             self._gone[session.id].set()

@@ -1,5 +1,6 @@
 """Processes of one machine, each with a Unix socket in a folder that they have in common, named by its home."""
 
+import os
 import shutil
 import socket
 import time
@@ -84,12 +85,19 @@ class SocketFolder:
     async def release(self, ownership: Ownership) -> None:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
-        folder = self.records / released_home(ownership.home)
-        folder.mkdir(exist_ok=True)
+        free = released_home(ownership.home)
+        if not self._move(ownership.name, ownership.home, free):
+            (self.records / free).mkdir(exist_ok=True)
+            if not self._move(ownership.name, ownership.home, free):
+                raise FencedError
+
+    def _move(self, name: str, home: str, to: str) -> bool:
+        """Move a session's file, and return whether it was there, and the folder to which it goes."""
         try:
-            self._place(ownership).rename(folder / ownership.name)
+            os.rename(f"{self.records}/{home}/{name}", f"{self.records}/{to}/{name}")  # noqa: PTH104 - many at a time
         except FileNotFoundError:
-            raise FencedError from None
+            return False
+        return True
 
     async def look(self, name: str) -> Kept | None:
         """See `Directory`."""

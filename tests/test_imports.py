@@ -31,9 +31,11 @@ NEEDLESS = {
     *("h2", "h11", "hpack", "httptools", "hypercorn", "wsproto"),  # HTTP
     *("cryptography", "jsonschema_rs", "docstring_parser", "joserfc", "httpx2", "uritemplate"),
     *(
+        "anyio",
         "asyncio",
         "click",
         "concurrent.futures",
+        "coredis",
         "difflib",
         "http",
         "json",

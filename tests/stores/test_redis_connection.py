@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import pytest
 import trio
@@ -124,11 +124,45 @@ async def test_a_password_that_is_missing_or_wrong_is_said_at_once_and_never_sho
             assert await redis.call("PING") == b"PONG"
 
 
+def hello(version):
+    return b"%%3\r\n+version\r\n+%b\r\n+proto\r\n:3\r\n+id\r\n:1\r\n" % version
+
+
+@asynccontextmanager
+async def fake(serve):
+    """Yield the URL of a server that has each connection to it served by `serve`."""
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, [listener])
+        yield f"redis://127.0.0.1:{listener.socket.getsockname()[1]}/0"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_on_which_nothing_comes_is_given_up_by_who_is_cancelled_as_well():
+    """As by a breaker, which has a deadline of its own."""
+    connections = []
+
+    async def serve(stream):
+        connections.append(stream)
+        for answer in (hello(b"7.0.0"), b"+PONG\r\n"):
+            await stream.receive_some()
+            await stream.send_all(answer)
+        await trio.sleep_forever()
+
+    async with fake(serve) as url:
+        with connection(url, timeout=5) as redis:
+            assert await redis.call("PING") == b"PONG"
+            with trio.move_on_after(0.3), suppress(RedisDownError):
+                await redis.call("PING", within=0.4)
+            assert await redis.call("PING") == b"PONG"
+    assert len(connections) == 2
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
         (
-            b"%3\r\n+version\r\n+6.0.16\r\n+proto\r\n:3\r\n+id\r\n:1\r\n",
+            hello(b"6.0.16"),
             "of version 6.0.16, and 6.2 is the oldest",
         ),
         (b"-ERR unknown command `HELLO`, with args\r\n", "older than version 6.2"),
@@ -140,17 +174,13 @@ async def test_an_old_engine_is_refused_with_its_version(answer, why):
         await stream.send_all(answer)
         await trio.sleep_forever()
 
-    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listener.socket.getsockname()[1]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, serve, [listener])
+    async with fake(serve) as url:
         with (
-            connection(f"redis://127.0.0.1:{port}/0", timeout=60) as redis,
+            connection(url, timeout=60) as redis,
             trio.fail_after(5),
             pytest.raises(RedisDownError, match=why),
         ):
             await redis.call("PING")
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_connection_that_is_closed_is_used_no_more(shared_engine):

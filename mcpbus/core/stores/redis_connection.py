@@ -144,8 +144,13 @@ class RedisConnection:
         with trio.move_on_after(seconds):
             while True:
                 connection = await self._connected()
+                began = trio.current_time()
                 try:
                     return await send(connection)
+                except trio.Cancelled:
+                    if trio.current_time() - began >= seconds / 2:
+                        connection.invalidate()  # the network may be dead, and say nothing
+                    raise
                 except (BusyLoadingError, ReadOnlyError) as error:  # another one may take its place
                     self._failure = RedisDownError(f"{self._where} cannot be used now: {error}")
                     connection.invalidate()
@@ -155,7 +160,6 @@ class RedisConnection:
                     connection.invalidate()
                 connection = None
         if connection is not None:
-            connection.invalidate()  # the network may be dead, and say nothing
             raise RedisDownError(f"{self._where} did not answer within {seconds:g} s")
         raise self._failure or RedisDownError(f"{self._where} could not be reached within {seconds:g} s")
 

@@ -31,21 +31,23 @@ class _Fields(dict[bytes, Values]):
     """Fields by their names in lower case, of which some are not looked at before one is asked for that is not there.
 
     Attributes:
-        late: Gives those.
+        late: Gives those; None once they are among the others.
     """
 
     __slots__ = ("late",)
 
-    late: Callable[[], Sequence[tuple[bytes, bytes]]]
+    late: Callable[[], Sequence[tuple[bytes, bytes]]] | None
 
     def __missing__(self, name: bytes) -> Values | None:
         """Enter them, and return what the one says that is asked for; None if it is not among them."""
-        late, self.late = self.late(), tuple
-        found = dict(late)
-        if len(found) == len(late):
+        if self.late is None:
+            return None
+        fields, self.late = self.late(), None
+        found = dict(fields)
+        if len(found) == len(fields):
             self.update(found)
         else:
-            _enter(self, late)
+            _enter(self, fields)
         return self.get(name)
 
 

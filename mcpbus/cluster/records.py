@@ -261,7 +261,11 @@ class Records:
 
 async def _close(session: Session) -> None:
     await trio.lowlevel.checkpoint()
-    session.address.tell(Close("Another process has taken this session over; ask again"))
+    session.address.tell(
+        Close(
+            "Another process has taken this session over while this was under way; whether it had an effect is not known"
+        )
+    )
 
 
 def _describe(session: Session) -> SessionRecord:

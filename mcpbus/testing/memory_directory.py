@@ -119,13 +119,14 @@ class MemoryDirectory:
         self._rounds = {key: used for key, used in self._rounds.items() if used[1] > now}
         return self._rounds.setdefault(name, (user, now + seconds))[0] == user
 
-    async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:  # noqa: ARG002 - they are here
+    async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
         homes = {kept.ownership.home for kept in self._kept.values()}
         left = self._orphans.left(homes.difference(self._living), seconds)
         self._kept = {name: kept for name, kept in self._kept.items() if kept.ownership.home not in left}
-        return ()
+        kept = {each.ownership for each in self._kept.values()}
+        return [session.name for session in sessions if session not in kept]
 
     async def listen(
         self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

@@ -5,6 +5,7 @@ in order; and when it is killed, they see that and end by themselves. SIGHUP rep
 """
 
 import logging
+import os
 import secrets
 import shutil
 import signal
@@ -90,6 +91,7 @@ class _Keeper:
         self._ready = 0
         self._stopping = trio.Event()
         self._wanted = trio.Event()
+        self._at_terminal = _has_terminal()
 
     async def run(self) -> None:
         """Keep the workers until a signal comes, or they cannot begin."""
@@ -111,7 +113,7 @@ class _Keeper:
                     worker.kill()
                 shutil.rmtree(self._folder, ignore_errors=True)
                 end_by(signum)
-            elif signum == signal.SIGHUP:
+            elif signum == signal.SIGHUP and self._at_terminal == _has_terminal():
                 self._wanted.set()
             else:
                 self._stop()
@@ -204,6 +206,15 @@ class _Keeper:
         before.terminate()
         await before.ended.wait()
         return True
+
+
+def _has_terminal() -> bool:
+    """Whether the process belongs to a terminal; that it does no longer is also told by SIGHUP, and ends it."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _signals() -> list[signal.Signals]:

@@ -136,6 +136,31 @@ def test_an_address_that_cannot_be_listened_on_is_said_before_anything_is_starte
         workers.run_workers(2, ServeOptions(bind="192.0.2.1:1"))
 
 
+def test_the_end_of_its_terminal_is_its_end(tmp_path):
+    keeper = f"""
+import fcntl, sys, termios
+from mcpbus import ServeOptions, workers
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.orig_argv = [sys.executable, "-c", {BEGIN + "ready()" + chr(10) + "time.sleep(60)"!r}]
+workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
+"""
+    terminal, its_end = os.openpty()
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), its_end)
+    environment = os.environ | {"STARTED": str(tmp_path / "started")}
+    command = [sys.executable, "-c", keeper]
+    with subprocess.Popen(command, **pipes, env=environment, start_new_session=True) as process:
+        os.close(its_end)
+        said = b""
+        while b"is served at" not in said:
+            said += os.read(terminal, 1024)
+        os.close(terminal)
+        try:
+            process.wait(10)
+        finally:
+            process.kill()
+    assert len((tmp_path / "started").read_text().split()) == 1
+
+
 def test_a_second_signal_does_not_wait(tmp_path):
     # In a process of its own, which that signal ends.
     holds_on = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nready()\nprint(0, flush=True)\ntime.sleep(60)"

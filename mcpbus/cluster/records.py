@@ -190,14 +190,14 @@ class Records:
         if entry is None:
             entry = _Entry(Ownership(session.id, self._home), created=False)
             self._entries[session.id] = entry
-        async with entry.lock:
-            entry.due = False
-            try:
-                with self.asking():
+        try:
+            with self.asking():  # and waiting for who asks it already
+                async with entry.lock:
+                    entry.due = False
                     await self._write(entry, _encode(_describe(session)))
-            except FencedError:
-                self._lose(session)
-                raise Overloaded("Another process has this session now; try again") from None
+        except FencedError:
+            self._lose(session)
+            raise Overloaded("Another process has this session now; try again") from None
 
     async def _write(self, entry: _Entry, record: bytes) -> None:
         if entry.created:

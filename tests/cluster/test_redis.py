@@ -1,6 +1,7 @@
 """Replicas that find each other in Redis or Valkey: real ones, over real sockets."""
 
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -347,6 +348,37 @@ async def test_links_may_be_encrypted(shared_engine, namespace, nursery, tls_pai
         with trio.fail_after(5):
             assert not (await stream.receive_some()).startswith(b"\0\0")
     nursery.cancel_scope.cancel()
+
+
+async def test_a_stranger_on_the_port_of_links_is_sent_away(replicas):
+    directory, home = replicas.buses[0].node._cluster.directory, replicas.buses[0].node.home
+    found = await directory._redis.call("GET", f"{directory._prefix}:r:{home}")
+    place = Place.parse(found.decode())
+    async with await trio.open_tcp_stream(place.host, place.port) as stream:
+        await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
+        with trio.fail_after(2), suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+    session = await replicas.probes[0].initialize()
+    assert text(await call(at(session, replicas.probes[1]), "echo", text="hello").reply()) == "hello"
+
+
+async def test_a_redis_that_stands_still_holds_nobody_up_for_long(namespace, nursery):
+    with engine() as server:
+        replicas = Replicas(server.url, namespace)
+        await nursery.start(replicas.run)
+        session = await replicas.probes[0].initialize()
+        server.pause()
+        began = trio.current_time()
+        assert (await session.request("logging/setLevel", {"level": "error"}).ended()).status == 503
+        assert trio.current_time() - began < 1.5
+        assert text(await call(session, "echo", text="on").reply()) == "on"
+        server.go_on()
+        with trio.fail_after(5):
+            asked = session.request("logging/setLevel", {"level": "error"})
+            while (await asked.ended()).status != 200:
+                asked = session.request("logging/setLevel", {"level": "error"})
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 # proc(5), /proc/PID/stat: counted from behind the command's name, which may hold anything.
-_PROCESS_GROUP = 2
+_SESSION = 3  # a server begins one, and keeps it, whatever groups its processes make
 # The clock of a process (clock_getcpuclockid(3)) is its id and this kind, as the kernel's linux/posix-timers.h makes it.
 _KIND_BITS, _SCHEDULED = 3, 2
 
@@ -27,7 +27,7 @@ def _members(group: int) -> list[Path]:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it has just ended
-            if int(fields[_PROCESS_GROUP]) == group:
+            if int(fields[_SESSION]) == group:
                 found.append(entry)
     return found
 

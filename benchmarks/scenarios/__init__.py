@@ -9,6 +9,7 @@ from benchmarks.scenarios.latency import Latency
 from benchmarks.scenarios.memory import IdleGets, IdleListens, IdleSessions
 from benchmarks.scenarios.mix import Mix
 from benchmarks.scenarios.parts import PARTS
+from benchmarks.scenarios.replicas import Replicas
 from benchmarks.scenarios.resume import Resume
 from benchmarks.scenarios.scenario import Scenario
 from benchmarks.scenarios.session_bytes import SessionBytes
@@ -30,6 +31,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Storm(),
     Stalled(),
     Resume(),
+    Replicas(),
     InProcess(),
     SessionBytes(),
     FirstToken(),

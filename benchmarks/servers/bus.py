@@ -43,6 +43,12 @@ async def echo(text: str) -> str:
 
 
 @server.tool
+async def process() -> str:
+    """Say which process this is."""
+    return str(os.getpid())
+
+
+@server.tool
 async def chatter(count: int, ctx: Context) -> str:
     """Report progress as often as asked for."""
     for number in range(1, count + 1):
@@ -70,6 +76,8 @@ def main(shell: str, port: int) -> None:
         app: Any = {"limits": LIMITS, "event_store": store}
         if shell == "asgi":
             trio.run(serve_plain, server.asgi(**app), port)
+        elif "BENCH_WORKERS" in os.environ:
+            server.run(bind=f"{HOST}:{port}", workers=int(os.environ["BENCH_WORKERS"]), **app)
         else:
             served = partial(server.serve, bind=f"{HOST}:{port}", **app)
             trio.run(until_signalled, "bench", served)

@@ -11,6 +11,7 @@ DEV := $(VENV)/.dev
 NODE := $(VENV)/.node
 BENCH := $(VENV)/.bench
 DOCS := $(VENV)/.docs
+OVER_A_LINK := tests/bus tests/features
 BOTH_SHELLS := $(addprefix tests/,asking auth bus e2e examples tasks transport)
 SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
@@ -33,6 +34,8 @@ ifeq ($(ARGS),)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	@echo "What depends on how HTTP is read, once more through ASGI ..."
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --shell=asgi $(BOTH_SHELLS)
+	@echo "What a client can tell, once more with each request served over a link ..."
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --forward-all $(OVER_A_LINK)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif

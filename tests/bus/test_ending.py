@@ -238,6 +238,7 @@ async def test_a_shared_channel_that_the_server_closes_answers_its_requests_firs
 # -- drain ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
 async def test_a_drain_ends_listens_with_their_result_and_lets_requests_finish(autojump_clock):
     async with staged() as stage:
         listen = stage.probe.request(
@@ -285,6 +286,7 @@ async def test_a_drain_answers_what_does_not_finish_in_time_with_an_error(autoju
         await stage.assert_nothing_is_left()
 
 
+@pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
 async def test_a_session_is_idle_once_a_drain_has_ended_its_get(autojump_clock):
     async with staged(limits={"idle_timeout": 100, "abandoned_timeout": 10_000}) as stage:
         listening, busy = [await stage.probe.initialize() for _ in range(2)]
@@ -333,6 +335,7 @@ async def test_a_bus_that_was_drained_is_not_drained_once_more_when_it_closes(au
         outside.cancel_scope.cancel()
 
 
+@pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
 @pytest.mark.parametrize("finishes", [True, False])
 @pytest.mark.parametrize("attempt", range(8))  # the scheduler chooses who runs first
 async def test_what_a_closing_bus_still_says_reaches_its_clients(attempt, finishes, autojump_clock):

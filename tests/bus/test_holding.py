@@ -167,7 +167,7 @@ async def test_a_client_without_sessions_is_told_of_no_change(autojump_clock):
         call.finish()
         await post.ended()
         assert methods(post) == ["notifications/message", 1]
-        assert said.fate == DELIVERED
+        assert await said.settled() == DELIVERED
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
@@ -367,6 +367,7 @@ async def test_an_initialize_that_is_one_request_too_many_leaves_no_session_behi
         assert second.status == 503
         assert len(stage.bus.shares) == 1
         assert (await first.ended()).status == 200
+        await stage.quiet()
         assert (stage.bus.statistics().sessions, stage.bus.statistics().actors) == (1, 1)
 
 

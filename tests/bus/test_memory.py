@@ -13,6 +13,8 @@ from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.testing import open_bus, open_probe, settle
 from mcpbus.transports.duplex import Channel
 
+pytestmark = pytest.mark.at_home("both ends of a link would share one budget, and all would count twice")
+
 
 def speaker():
     server = Server("s", version="1")

@@ -72,6 +72,7 @@ async def test_a_call_from_another_thread_is_refused_and_changes_nothing(name, a
         session.add_tool(own)
         session.disable(names=["hold"])
         await client.request("resources/subscribe", {"uri": "res://a/b"}).reply()
+        await stage.quiet()
         before = state(stage, session)
         call = CALLS[name]
         with pytest.raises(RuntimeError, match=rf"{name}\(\) .* trio\.from_thread\.run_sync\({name}"):

@@ -646,6 +646,7 @@ async def test_what_outlives_a_call_that_ended_while_it_was_parked_is_told_that_
             assert len(told) == 1
 
 
+@pytest.mark.eagerness
 @pytest.mark.parametrize("end", [Channel.end, Channel.close])
 async def test_who_asks_in_what_came_after_the_end_of_its_channel_is_told_so_at_once(end, autojump_clock):
     meta = {

@@ -11,6 +11,7 @@ from several import at, quiet
 from test_adoption import INITIALIZE
 from test_forwarding import call, make, text
 
+import mcpbus.cluster
 from mcpbus import Server
 from mcpbus.cluster import Redis, TlsPair
 from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
@@ -430,3 +431,8 @@ def test_a_place_is_a_host_and_perhaps_a_port():
 
 def test_the_url_with_its_password_is_not_shown():
     assert "secret" not in repr(Redis("redis://:secret@r"))
+
+
+def test_what_is_not_there_is_said_not_to_be():
+    with pytest.raises(AttributeError, match="has no attribute 'Reds'"):
+        mcpbus.cluster.Reds  # noqa: B018

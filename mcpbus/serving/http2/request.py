@@ -7,8 +7,7 @@ from typing import Any, Protocol, Self
 
 import trio
 
-from mcpbus.core.budget import Account
-from mcpbus.core.receipt import DELIVERED, LOST, Receipt
+from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
@@ -19,6 +18,7 @@ from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head, encode_whole_head
 from mcpbus.serving.http2.head import RequestHead
+from mcpbus.serving.http2.held_answer import HeldAnswer
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
 from mcpbus.serving.options import ServeOptions
@@ -362,10 +362,10 @@ class Http2Request:
         try:
             if self._say_answer(answer):
                 return
-            reply = _Reply(self, answer)
+            reply = HeldAnswer(answer, self.endpoint)
             self.say_whole(answer, reply.sent)
             if self._outgoing.data:
-                reply.wait(len(self._outgoing.data))
+                reply.hold(len(self._outgoing.data), self.lose, self.peer)
         except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
             self.fail(failure)
 
@@ -504,32 +504,3 @@ class Http2Request:
         self.waits_for_body = False
         self.expires = math.inf
         self.body.leave()
-
-
-class _Reply:
-    """A whole answer on its way, which is entered in the books, and counted if it has to wait."""
-
-    __slots__ = ("_account", "_answer", "_receipt", "_request")
-
-    def __init__(self, request: Http2Request, answer: Answer) -> None:
-        self._request = request
-        self._answer = answer
-        self._account: Account | None = None
-        self._receipt: Receipt | None = None
-
-    def wait(self, size: int) -> None:
-        """Count it, and so many bytes of it, until it is sent; it may be given up meanwhile."""
-        request = self._request
-        self._receipt = request.endpoint.enter(self._answer)
-        self._account = request.endpoint.budget.account("an answer", request.lose, owner=request.peer)
-        self._account.hold(size)
-
-    def sent(self, whole: bool) -> None:
-        """Note what has become of it."""
-        fate = DELIVERED if whole else LOST
-        if self._account is None:
-            self._request.endpoint.record(self._answer, fate)
-            return
-        self._account.close()
-        if self._receipt is not None:
-            self._receipt.settle(fate)

@@ -27,6 +27,7 @@ from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub
 from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.core.session import Reconnect
+from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.http.headers import decode_mirrored
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.http.mirrored_headers import claims_modern
@@ -75,6 +76,7 @@ class Front(Endpoint):
         super().__init__(bus, options, response)
         self._node = node
         self._number = node.enter(self)
+        self._moved: BoundedCache[str, str] = BoundedCache()
 
     def respond(
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
@@ -171,7 +173,16 @@ class Front(Endpoint):
         home = self._node.names.home_of(name)
         if home == self._node.home and name not in {_session_of(head), _task_of(head)}:
             return None
-        return home  # a session or a task that began here may be elsewhere now
+        # A session or a task that began there, or here, may be elsewhere now.
+        moved = None if home is None else self._moved.get(name)
+        return home if moved is None or self._node.link(moved) is None else moved
+
+    def _note_home(self, head: Head, home: str) -> None:
+        """Remember which process has served a request, if that is not where its session began: the next one can be sent there."""
+        session = _session_of(head)
+        began = None if session is None else self._node.names.home_of(session)
+        if session is not None and began is not None and home not in {began, self._moved.get(session)}:
+            self._moved.keep(session, home, len(session))
 
     def _home_to_be(self, head: Head, body: bytes) -> str | None:
         """Return this process's home if a request is for a session of it that is about to be elsewhere, and can wait for that.
@@ -245,6 +256,7 @@ class Front(Endpoint):
             home, forwarded = elsewhere or home, None
             match relayed:
                 case Relayed.WHOLE:
+                    self._note_home(http.head, home)
                     return None
                 case Relayed.BEGUN:
                     http, attempts = _Begun(http), _ATTEMPTS

@@ -1,7 +1,7 @@
 """A short call that comes to another process than has its session: no task waits for it, and the books say what became of its answer."""
 
 import pytest
-from several import at, open_buses, quiet
+from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
 
 from mcpbus.cluster.frames import Kind
@@ -87,3 +87,20 @@ async def test_an_answer_that_finds_its_client_gone_is_lost(far, monkeypatch, au
     await call(session, "echo", text="hello").reply()
     await quiet(buses)
     assert buses[0].ledger.discarded[Reason.LOST] == before + 1
+
+
+async def test_a_session_that_has_moved_is_looked_for_once(in_a_task, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        *_, there = [bus.asgi() for bus in buses]
+        async with open_probe(there, shell="http2") as probe:
+            session = await probes[0].initialize()
+            await kill(buses[0], directory)
+            assert (await at(session, probes[1]).request("ping").ended()).status == 200
+            assert len(buses[1].sessions) == 1
+            in_a_task.clear()
+            for word in ("one", "two", "three"):
+                assert text(await call(at(session, probe), "echo", text=word).reply()) == word
+                await quiet(buses)
+            assert len(in_a_task) == 1
+            probe.disconnect()

@@ -13,6 +13,7 @@ BENCH := $(VENV)/.bench
 DOCS := $(VENV)/.docs
 OVER_A_LINK := tests/bus tests/features
 BOTH_SHELLS := $(addprefix tests/,asking auth bus e2e examples tasks transport)
+CONNECTED := $(addprefix tests/,asking features middleware tasks)
 SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
@@ -36,6 +37,8 @@ ifeq ($(ARGS),)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --shell=asgi $(BOTH_SHELLS)
 	@echo "What a client can tell, once more with each request served over a link ..."
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --forward-all $(OVER_A_LINK)
+	@echo "What has a client in process, once more over a WebSocket ..."
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --shell=websocket $(CONNECTED)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif

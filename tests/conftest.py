@@ -1,4 +1,4 @@
-"""Which HTTP shell the tests go through, mcpbus's own HTTP/1.1 or HTTP/2, or ASGI; and what they do without of what is only for speed."""
+"""Which shell the tests go through, mcpbus's own HTTP/1.1, HTTP/2 or WebSocket, or ASGI; and what they do without of what is only for speed."""
 
 import pytest
 import trio
@@ -10,6 +10,7 @@ from mcpbus.core.from_thread import FromThread
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.server import Server
 from mcpbus.testing import MemoryDirectory, probe
+from tests import over_websocket
 
 pytest_plugins = ["tests.engines", "tests.failing_actors", "tests.properties.tally"]
 
@@ -17,9 +18,10 @@ pytest_plugins = ["tests.engines", "tests.failing_actors", "tests.properties.tal
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--shell",
-        choices=["http1", "http2", "asgi"],
+        choices=["http1", "http2", "asgi", "websocket"],
         default="http1",
-        help="how requests reach the bus: in memory as HTTP/1.1, HTTP/2 or ASGI calls; over sockets the bus is called through ASGI for asgi",
+        help="how requests reach the bus: in memory as HTTP/1.1, HTTP/2 or ASGI calls; over sockets the bus is called through ASGI for asgi; "
+        "for websocket those of clients in process do over a WebSocket in memory, and what sends HTTP requests is skipped",
     )
     parser.addoption(
         "--without",
@@ -36,7 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    probe.DEFAULT_SHELL = config.getoption("--shell")
+    shell = config.getoption("--shell")
+    if shell == "websocket":
+        over_websocket.install()
+        config.pluginmanager.register(over_websocket)
+    else:
+        probe.DEFAULT_SHELL = shell
     if config.getoption("--forward-all"):
         forward_all()
     config.addinivalue_line(

@@ -39,10 +39,10 @@ async def test_a_result_is_kept_for_the_time_to_live_and_then_forgotten(autojump
 
 async def test_the_result_of_a_long_task_is_kept_as_long_and_the_client_is_told(autojump_clock, monkeypatch):
     """ttlMs counts from the creation and may change (SEP-2663, "Tasks")."""
-    offset = trio.current_time()
-    monkeypatch.setattr("time.time", lambda: 1_000_000 + trio.current_time() - offset)
     limits = {"task_ttl": 60.0}
     async with tasking(limits=limits) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        offset = trio.current_time()
+        monkeypatch.setattr("time.time", lambda: 1_000_000 + trio.current_time() - offset)
         task = await begin(client)
         job = await stage.job()
         await trio.sleep(50)

@@ -142,6 +142,11 @@ class WireClient:
         await self._until(lambda: self.accepted or self.over.is_set())
         return self
 
+    async def has_more_than(self, count):
+        """Wait until it has sent more messages than so many, or has closed the connection."""
+        while len(self.frames) <= count and not self.over.is_set():
+            await self._changed.wait()
+
     async def _until(self, condition):
         with trio.fail_after(60):
             while not condition():

@@ -26,7 +26,7 @@ ADA = types.ElicitResult(action="accept", content={"name": "Ada"})
 @asynccontextmanager
 async def workers(count):
     """Run the program, and yield its URL once all of its processes serve."""
-    command = [sys.executable, "-m", "tests.interop.workers_app", "127.0.0.1:0", str(count)]
+    command = [sys.executable, "-m", "tests.interop.interop_workers", "127.0.0.1:0", str(count)]
     process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, cwd=ROOT)
     try:
         said = b""

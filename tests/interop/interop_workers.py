@@ -1,4 +1,4 @@
-"""The server of the other tests, as a program with several processes: ``python -m tests.interop.workers_app ADDRESS COUNT``."""
+"""The server of the other tests, as a program with several processes: ``python -m tests.interop.interop_workers ADDRESS COUNT``."""
 
 import os
 import sys

@@ -9,9 +9,10 @@ from mcpbus.middleware.refusing import refusal
 
 
 class ResponseLimitingMiddleware:
-    """Lets no result out that is larger than so many bytes of JSON.
+    """Lets no result out that is larger than so many bytes, as the model gets it.
 
-    Text is cut, and says so at its end. Whatever else is too large is refused, with a sentence that tells the model how large.
+    A text counts as it is, in UTF-8, without what JSON needs to carry it. It is cut, and says so at its end. Whatever else counts as
+    the JSON that it becomes, and is refused if it is too large, with a sentence that tells the model how large.
 
     Args:
         max_size: How many bytes.

@@ -317,6 +317,12 @@ async def test_what_is_small_enough_is_let_out_as_it_is(autojump_clock):
         assert await text(client, "give") == f'["{"x" * 36}"]'
 
 
+async def test_a_text_counts_as_the_model_reads_it_and_not_as_json_carries_it(autojump_clock):
+    given = '"' * 30 + "\n" * 10
+    async with open_client(returning(given, ResponseLimitingMiddleware(40, " ..."))) as client:
+        assert await text(client, "give") == given
+
+
 async def test_a_question_is_no_result(autojump_clock):
     ask = InputRequired({"name": Elicit("What is your name?" * 9, {"type": "object", "properties": {}})})
     async with open_client(returning(ask, ResponseLimitingMiddleware(40))) as client:

@@ -10,7 +10,7 @@ import pytest
 
 from mcpbus import Context, ProtocolError, RegistrationError, Server
 from mcpbus.protocol.revisions import LATEST
-from mcpbus.testing import open_bus, open_client
+from mcpbus.testing import open_bus, open_client, open_probe
 
 PROGRAM = """
 import sys
@@ -129,3 +129,11 @@ async def test_a_state_that_nobody_can_have_sealed_is_refused(missing, autojump_
     async with open_client(server) as client:
         with pytest.raises(ProtocolError, match="it is not a state of this request"):
             await client.request("tools/call", {"name": "ask", "requestState": "Zm9yZ2Vk"})
+
+
+async def test_a_client_of_http2_says_what_to_install(monkeypatch, autojump_clock):
+    monkeypatch.delitem(sys.modules, "mcpbus.testing.over_http2", raising=False)
+    monkeypatch.setitem(sys.modules, "h2", None)
+    async with open_bus(Server("s")) as bus:
+        with pytest.raises(ImportError, match=r"'mcpbus-server\[http2\]'"):
+            await open_probe(bus.asgi(), shell="http2").__aenter__()

@@ -109,6 +109,7 @@ class Mount:
         self._middleware = tuple(middleware)
         self.prefix = prefix
         self._taken: dict[int, dict[str, tuple[str, Any]]] = {}
+        self._aside: dict[int, dict[str, Any]] = {}
         self._completers: set[tuple[str, str]] = set()
         self._check()
         self._sync()
@@ -162,6 +163,9 @@ class Mount:
         taken = self._taken.setdefault(id(above), {})
         there = {entry.key: entry.item for entry in below.entries()}
         gone = [key for key, (name, item) in taken.items() if there.get(name) is not item]
+        # What was put aside above stays so when it goes below, and comes back; not another one of its name.
+        aside = self._aside.setdefault(id(above), {})
+        aside.update((key, taken[key][1]) for key in above.aside(gone))
         for key in gone:
             del taken[key]
         kept = {name for name, _ in taken.values()}
@@ -179,6 +183,8 @@ class Mount:
                 continue
             taken[key] = (name, item)
         above.replace(gone, new)
+        back = [key for key in new if aside.pop(key, None) is taken[key][1]]
+        above.put_aside(back)
 
     def _tool(self, name: str, tool: Tool) -> Tool:
         check_name(name)

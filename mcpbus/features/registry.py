@@ -143,6 +143,10 @@ class Registry(Generic[T]):
         keys = tuple(keys)
         self._move(keys, self._entries, self._aside, self._hidden.union(keys))
 
+    def aside(self, keys: Iterable[str]) -> list[str]:
+        """Tell which of these are put aside."""
+        return [key for key in keys if key in self._aside]
+
     def bring_back(self, keys: Iterable[str]) -> None:
         """Put items that were put aside here back into their places."""
         keys = tuple(keys)

@@ -473,3 +473,22 @@ def test_scopes_need_somebody_who_asks_for_them_here_too():
     scoped.add_tool(lambda: None, name="secret", scopes=["secret"])
     with pytest.raises(RegistrationError, match="a mounted server has scopes="):
         main.mount(scoped, prefix="x")
+
+
+async def test_what_is_disabled_above_stays_so_when_it_goes_below_and_comes_back(autojump_clock):
+    main, below = Server("main"), weather()
+    main.mount(below, prefix="w")
+    main.disable(names=["w_now"])
+    async with open_client(main) as client:
+        below.disable(names=["now"])
+        below.enable(names=["now"])
+        assert await names(client, "tools") == []
+        main.enable(names=["w_now"])
+        assert await names(client, "tools") == ["w_now"]
+        below.disable(names=["now"])
+        below.enable(names=["now"])
+        assert await names(client, "tools") == ["w_now"]
+        main.disable(names=["w_now"])
+        below.remove_tool("now")
+        below.add_tool(lambda: "x", name="now")
+        assert await names(client, "tools") == ["w_now"], "another one of its name"

@@ -1,7 +1,7 @@
 """Tokens that say themselves whose they are, and are signed (RFC 7519, RFC 9068)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from joserfc.errors import JoseError
@@ -9,7 +9,7 @@ from joserfc.jwk import Key
 from joserfc.jws import JWSRegistry
 
 from mcpbus.auth.addresses import canonical, read_address
-from mcpbus.auth.keys import Keys
+from mcpbus.auth.keys import Algorithm, Keys
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.signed import SignedToken, read_signed
 from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, Verified
@@ -20,13 +20,6 @@ ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
 
 _PUBLIC: Final = frozenset({*ALGORITHMS, "RS384", "RS512", "PS384", "PS512", "ES512"})
 _MOST_TRIED: Final = 8
-
-
-class _Algorithm(Protocol):
-    """An algorithm of joserfc."""
-
-    def check_key(self, key: Any) -> None: ...
-    def verify(self, msg: bytes, sig: bytes, key: Any) -> bool: ...
 
 
 class JwtVerifier:
@@ -82,7 +75,7 @@ class JwtVerifier:
         # Before anybody is asked for keys: with several issuers, each has its own.
         if read.claims.get("iss") != self.issuer:
             raise InvalidTokenError("it was issued by somebody else")
-        keys = await self._keys.find(lambda key: _fits(key, read.header.kid, algorithm))
+        keys = await self._keys.find(read.header.kid, algorithm)
         if not keys:
             raise InvalidTokenError("it is signed with a key that the issuer does not have")
         if not any(_is_signed(read, key, algorithm) for key in keys[:_MOST_TRIED]):
@@ -90,18 +83,7 @@ class JwtVerifier:
         return check_claims(read.claims, self.issuer, self._audience or (resource,), now)
 
 
-def _fits(key: Key, name: str | None, algorithm: _Algorithm) -> bool:
-    """Whether a key may be the one with which a token is signed: the named one, or one without a name."""
-    if name is not None and key.get("kid") not in {name, None}:
-        return False
-    try:
-        algorithm.check_key(key)
-    except JoseError:
-        return False
-    return True
-
-
-def _is_signed(token: SignedToken, key: Key, algorithm: _Algorithm) -> bool:
+def _is_signed(token: SignedToken, key: Key, algorithm: Algorithm) -> bool:
     try:
         return algorithm.verify(token.signed, token.signature, key)
     except (JoseError, ValueError, TypeError):

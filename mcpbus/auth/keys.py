@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 from joserfc.errors import JoseError
@@ -24,10 +24,25 @@ RETRY_SECONDS: Final = 5.0
 MOST_KEYS: Final = 64
 """Of one issuer; what it has more is not looked at."""
 
+_MOST_FOUND: Final = 64
+"""Names and algorithms for which it is remembered which keys may be meant."""
+
 _PUBLIC: Final[Mapping[str, type[RSAKey | ECKey | OKPKey]]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 _RSA_LENGTH: Final = 2048 // 6
 """Of a modulus in Base64, which is at least 2,048 bits long (RFC 7518, section 3.3)."""
 _log = logging.getLogger("mcpbus.auth")
+
+
+class Algorithm(Protocol):
+    """A way to sign, as joserfc has them."""
+
+    name: str
+
+    def check_key(self, key: Any) -> None:
+        """Raise a `JoseError` if a key is not of its kind."""
+
+    def verify(self, msg: bytes, sig: bytes, key: Any) -> bool:
+        """Whether a message is signed with a key."""
 
 
 class Keys:
@@ -47,16 +62,18 @@ class Keys:
 
     def _begin_anew(self) -> None:
         self._keys: Sequence[Key] | None = None
+        self._found: dict[tuple[str | None, str], Sequence[Key]] = {}
         self._fetched = -math.inf
         self._tried = -math.inf
         self._failure: UnavailableError | None = None
         self._arrived: trio.Event | None = None
 
-    async def find(self, fits: Callable[[Key], bool]) -> Sequence[Key]:
+    async def find(self, name: str | None, algorithm: Algorithm) -> Sequence[Key]:
         """Return those keys that may be meant; waits for the issuer only if none is known.
 
         Args:
-            fits: Whether a key may be meant.
+            name: The key's, if a token says it.
+            algorithm: With which it signs.
 
         Raises:
             UnavailableError: None is known, and the issuer cannot be asked for more.
@@ -65,7 +82,7 @@ class Keys:
         if run is not self._run:  # whose clock is another one
             self._run = run
             self._begin_anew()
-        found = self._known(fits)
+        found = self._known(name, algorithm)
         age = trio.current_time() - self._fetched
         if found:
             if age > FRESH_SECONDS and not self._waits():
@@ -75,15 +92,21 @@ class Keys:
             self._begin()
         if self._arrived is not None:
             await self._arrived.wait()
-            found = self._known(fits)
+            found = self._known(name, algorithm)
         if not found and self._failure is not None:
             raise UnavailableError(str(self._failure), self._failure.retry_after)
         return found
 
-    def _known(self, fits: Callable[[Key], bool]) -> Sequence[Key]:
+    def _known(self, name: str | None, algorithm: Algorithm) -> Sequence[Key]:
         if self._keys is None or trio.current_time() - self._fetched > STALE_SECONDS:
             return ()
-        return [key for key in self._keys if fits(key)]
+        asked = name, algorithm.name
+        found = self._found.get(asked)
+        if found is None:
+            found = [key for key in self._keys if _fits(key, name, algorithm)]
+            if found and len(self._found) < _MOST_FOUND:
+                self._found[asked] = found
+        return found
 
     def _waits(self) -> bool:
         """Whether the issuer is being asked, or is left alone for a while."""
@@ -98,6 +121,7 @@ class Keys:
     async def _fetch(self) -> None:
         try:
             self._keys = await self._ask()
+            self._found = {}
             self._fetched = trio.current_time()
             self._failure = None
         except UnavailableError as failure:
@@ -119,6 +143,17 @@ class Keys:
         if not isinstance(entries, list):
             raise UnavailableError(f"{address} has no keys")
         return [key for entry in entries[:MOST_KEYS] if (key := read_key(entry)) is not None]
+
+
+def _fits(key: Key, name: str | None, algorithm: Algorithm) -> bool:
+    """Whether a key may be the one with which a token is signed: the named one, or one without a name."""
+    if name is not None and key.get("kid") not in {name, None}:
+        return False
+    try:
+        algorithm.check_key(key)
+    except JoseError:
+        return False
+    return True
 
 
 def read_key(entry: Any) -> Key | None:

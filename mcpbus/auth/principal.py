@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import attrs
 
-_PLAIN: Final = (str, int, float)
-"""What most claims are; to ask whether they are a mapping takes longer."""
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+"""What most claims are, of which nothing can be changed."""
 
 
 def _freeze(value: Any) -> Any:
-    if isinstance(value, _PLAIN):
-        return value
     if isinstance(value, Mapping):
-        return MappingProxyType({key: _freeze(item) for key, item in value.items()})
+        return MappingProxyType(
+            {key: item if type(item) in _PLAIN else _freeze(item) for key, item in value.items()}
+        )
     return tuple(_freeze(item) for item in value) if isinstance(value, list | tuple) else value
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import attrs
+import msgspec
 
 from mcpbus.auth.principal import Principal
 
@@ -32,8 +32,7 @@ class UnavailableError(Exception):
         self.retry_after = retry_after
 
 
-@attrs.frozen
-class Verified:
+class Verified(msgspec.Struct, frozen=True):
     """What was found out about a token that is good.
 
     Attributes:

@@ -5,9 +5,10 @@ that a client brings back, the first task of a listen. Who serves it judges it, 
 it is only read, and what comes back is written.
 """
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 from urllib.parse import parse_qs
 
 import msgspec
@@ -17,14 +18,14 @@ from mcpbus_actors import EagerTask
 from mcpbus.cluster.directory import is_released, released_home
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
-from mcpbus.cluster.linked_request import Elsewhere
+from mcpbus.cluster.linked_request import Elsewhere, LinkedRequest
 from mcpbus.cluster.messages import Open, encode
 from mcpbus.cluster.node import Node
 from mcpbus.cluster.quick_relay import QuickRelay, RelayedAnswer
 from mcpbus.cluster.relay import Relayed, lost_answer, relay
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.hub import Hub
+from mcpbus.core.hub import Hub, SessionMovedError
 from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.core.session import Reconnect
 from mcpbus.protocol.bounded_cache import BoundedCache
@@ -106,13 +107,43 @@ class Front(Endpoint):
         else:
             super().record(answer, fate)
 
+    async def _ask_and_serve(
+        self,
+        serve: Callable[..., Answer | EagerTask | None],
+        head: Head,
+        body: bytes,
+        outlet: ReadyOutlet,
+    ) -> None:
+        await super()._ask_and_serve(partial(self._serve_unless_moved, serve), head, body, outlet)
+
+    def _serve_unless_moved(
+        self,
+        serve: Callable[..., Answer | EagerTask | None],
+        head: Head,
+        body: bytes,
+        principal: Any,
+        outlet: ReadyOutlet,
+    ) -> Answer | EagerTask | None:
+        """Serve a request, unless another process has its session since it was begun to ask who sends it."""
+        try:
+            return serve(head, body, principal, outlet)
+        except SessionMovedError:
+            if isinstance(outlet, LinkedRequest):
+                self._node.start(outlet.serve)
+            else:
+                outlet.answer_apart(partial(self._answer_apart, body=body, home=self._node.home))
+            return None
+
     async def serve(self, http: HttpRequest) -> Answer | None:
         """See `Endpoint.serve`."""
         head, body = http.head, b""
         home = self.home_of(head)
-        asks = head.verb == "POST" and (self._node.hand_over.begun or claims_modern(head.headers, None))
+        # A body that is read is there also for the next one who is asked.
+        asks = head.verb == "POST" and (
+            _session_of(head) is not None or self._node.hand_over.begun or claims_modern(head.headers, None)
+        )
         if home is None and not asks and not self._home_to_be(head, body):
-            return await super().serve(http)
+            return await self._serve_or_forward(http, body)
         if head.verb == "POST":
             content = self.exchange.judge_content(head)
             if isinstance(content, Answer):
@@ -126,14 +157,20 @@ class Front(Endpoint):
                 return await super().serve(http)
             body = read
         home = home or self.home_of(head, body) or self._home_to_be(head, body)
-        return await (super().serve(http) if home is None else self._forward(http, body, home))
+        if home is None:
+            return await self._serve_or_forward(http, body)
+        return await self._forward(http, body, home)
+
+    async def _serve_or_forward(self, http: HttpRequest, body: bytes) -> Answer | None:
+        try:
+            return await super().serve(http)
+        except SessionMovedError:
+            return await self._forward(http, body, self._node.home)
 
     def is_here(self, head: Head) -> bool:
         """See `mcpbus.cluster.linked_request.Served`."""
         session = _session_of(head)
-        return session is None or (
-            session in self._bus.sessions and not self._node.hand_over.is_leaving(session)
-        )
+        return session is None or (session in self._bus.sessions and not self._node.hand_over.has(session))
 
     def respond_here(
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool
@@ -143,13 +180,20 @@ class Front(Endpoint):
 
     async def serve_here(self, http: HttpRequest) -> Answer | Elsewhere | None:
         """Serve a request that another process has forwarded, unless its session is elsewhere; see `Endpoint.serve`."""
-        head, session = http.head, _session_of(http.head)
-        if session is not None and self._node.hand_over.is_leaving(session):
-            body = await http.read_body(self.max_body_bytes) or b""
-            http = _Read(http, body, http.host)
-            if self._home_to_be(head, body) is not None:
-                await self._node.hand_over.wait_gone(session)
-        if session is not None and session not in self._bus.sessions:
+        session = _session_of(http.head)
+        if session is None:
+            return await super().serve(http)
+        body = await http.read_body(self.max_body_bytes)
+        http = _Read(http, body, http.host)
+        if self._home_to_be(http.head, body or b"") is not None:
+            await self._node.hand_over.wait_gone(session)
+        for _ in range(_ATTEMPTS):
+            with suppress(SessionMovedError):
+                return await self._serve_if_here(http, session)
+        return answers.overload(_unreachable())
+
+    async def _serve_if_here(self, http: HttpRequest, session: str) -> Answer | Elsewhere | None:
+        if session not in self._bus.sessions:
             try:
                 owner = await self._find_owner(http, b"", self._node.home)
             except Overloaded as error:
@@ -190,7 +234,7 @@ class Front(Endpoint):
         What the client says to requests in flight cannot: they are still served here.
         """
         session = _session_of(head)
-        if session is None or not self._node.hand_over.is_leaving(session):
+        if session is None or not self._node.hand_over.has(session):
             return None
         if head.verb == "POST":
             try:
@@ -249,7 +293,9 @@ class Front(Endpoint):
                     if isinstance(owner, str):
                         home = self._next_home(owner, home, asked)
                         continue
-                    return _instead(http, owner or await super().serve(http))
+                    with suppress(SessionMovedError):
+                        return _instead(http, owner or await super().serve(http))
+                    continue
             except Overloaded as error:
                 return _instead(http, answers.overload(error))
             relayed, elsewhere = await self._relay(http, body, link)
@@ -264,8 +310,7 @@ class Front(Endpoint):
                     lost = lost_answer(http.head, body)
                     if lost is not None:
                         return lost
-        why = "The process that has this session, call or task cannot be reached"
-        return _instead(http, answers.overload(Overloaded(why)))
+        return _instead(http, answers.overload(_unreachable()))
 
     def _next_home(self, owner: str, ended: str, asked: list[str]) -> str:
         """Return who is to be asked next: who has a session, or who may take it over in the place of a process that ends."""
@@ -295,8 +340,12 @@ class Front(Endpoint):
             return None  # something else may have been named as well, and led here
         await self._node.adoptions.settled(session)
         await self._node.hand_over.wait_gone(session)
-        kept = None if session in self._bus.sessions else await self._node.look(session)
-        if kept is not None and self._may_adopt(kept.ownership.home, ended):
+        if session in self._bus.sessions:
+            return None
+        kept = await self._node.look(session)
+        if kept is None:
+            self._node.hand_over.forget(session)
+        elif self._may_adopt(kept.ownership.home, ended):
             principal, refused = await authorize(self._bus.backend, http.head, http.peer)
             if refused is not None:
                 return refused
@@ -316,7 +365,7 @@ class Front(Endpoint):
     def passes_on(self, head: Head) -> bool:
         """See `mcpbus.cluster.linked_request.Served`."""
         session = _session_of(head)
-        return head.verb == "GET" and session is not None and self._node.hand_over.is_leaving(session)
+        return head.verb == "GET" and session is not None and self._node.hand_over.has(session)
 
     async def passed_on(self, head: Head) -> Elsewhere:
         """See `mcpbus.cluster.linked_request.Served`."""
@@ -398,6 +447,10 @@ class _Begun(_Read):
 
     async def _go_on(self, headers: HeaderList) -> None:  # noqa: ARG002
         await trio.lowlevel.checkpoint()
+
+
+def _unreachable() -> Overloaded:
+    return Overloaded("The process that has this session, call or task cannot be reached")
 
 
 def _instead(http: HttpRequest, answer: Answer | None) -> Answer | None:

@@ -38,9 +38,13 @@ class HandOver:
         self._at_once = trio.Semaphore(_AT_ONCE)
         self._relayed: set[ForwardedRequest] = set()
 
-    def is_leaving(self, name: str) -> bool:
-        """Whether a session is handed over, or has been."""
+    def has(self, name: str) -> bool:
+        """See `Successors`."""
         return name in self._gone
+
+    def forget(self, name: str) -> None:
+        """Take note that a session has ended, which nobody has any more."""
+        self._gone.pop(name, None)
 
     async def wait_gone(self, name: str) -> None:
         """Wait until a session is handed over, if it is to be."""

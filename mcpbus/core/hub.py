@@ -45,6 +45,10 @@ _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
 
 
+class SessionMovedError(Exception):
+    """Another process goes on with a session, which was here when it was begun to look into a request for it."""
+
+
 class SessionRecords(Protocol):
     """Keeps what others need to go on with sessions over HTTP."""
 
@@ -90,6 +94,9 @@ class Successors(Protocol):
 
     async def wait_none(self) -> None:
         """Wait until all are handed over."""
+
+    def has(self, session_id: str, /) -> bool:
+        """Whether a session is theirs: it is handed over as soon as it has no request in flight, or has been."""
 
 
 class Hub(Services):
@@ -193,8 +200,15 @@ class Hub(Services):
         """Return the session of that id, if it is `principal`'s own; None is the answer for both faults.
 
         A session that is a connection has no requests over Streamable HTTP, whoever knows its id.
+
+        Raises:
+            SessionMovedError: Another process goes on with it.
         """
         session = self._sessions.get(session_id)
+        # With requests in flight it is still here, where their client answers and cancels.
+        busy = session is not None and session.in_flight
+        if self.successors is not None and not busy and self.successors.has(session_id):
+            raise SessionMovedError
         if (
             session is None
             or session.transport is TransportKind.DUPLEX

@@ -211,3 +211,85 @@ async def test_where_the_directory_is_away_they_are_kept_as_they_were(autojump_c
         await quiet(buses[1:])
         assert said(stream) == [1]
         assert SAID in {message["method"] for message in stream.messages}
+
+
+def make_asking(asked):
+    """A server that takes two seconds to find who sends a request, once `asked` is not empty; what comes then is noted there."""
+    server = make()
+
+    async def authenticate(_head):
+        if asked:
+            asked.append(server)
+            await trio.sleep(2)
+        return "ada"
+
+    server.authenticate = authenticate
+    return server
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["here", "over a link"])
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
+async def test_who_sends_a_request_is_still_being_asked_while_its_session_leaves(way, verb, autojump_clock):
+    directory, asked = MemoryDirectory(), []
+    async with open_buses(lambda: make_asking(asked), 3, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[way])
+        asked.append(None)
+        if verb == "POST":
+            waiting = session.request("ping")
+        else:
+            waiting = session.get() if verb == "GET" else session.delete()
+        await quiet(buses)
+        assert len(asked) == 2
+        await buses[0].drain(5)
+        assert not buses[0].sessions
+        if verb == "GET":
+            await waiting.begun()
+            say(next(bus for bus in buses if bus.sessions), 1)
+            await quiet(buses)
+            assert said(waiting) == [1]
+        else:
+            assert (await waiting.ended()).status == (200 if verb == "POST" else 204)
+            assert sum(len(bus.sessions) for bus in buses) == (verb == "POST")
+
+
+async def test_and_nobody_is_there_to_go_on_with_it(autojump_clock):
+    asked = []
+    async with open_buses(lambda: make_asking(asked), 1) as (buses, probes):
+        session = await probes[0].initialize()
+        asked.append(None)
+        waiting = session.request("ping")
+        await quiet(buses)
+        await buses[0].drain(5)
+        refused = await waiting.ended()
+        assert (refused.status, "retry-after" in refused.headers) == (503, True)
+
+
+async def test_and_it_ends_where_it_has_gone(autojump_clock):
+    directory, asked = MemoryDirectory(), []
+    async with open_buses(lambda: make_asking(asked), 2, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        asked.append(None)
+        waiting = session.request("ping")
+        await quiet(buses)
+        await buses[0].drain(0)
+        asked.clear()
+        assert (await at(session, probes[1]).delete().ended()).status == 204
+        assert (await waiting.ended()).status == 404
+
+
+async def test_and_the_directory_is_being_told_that_it_leaves(autojump_clock, monkeypatch):
+    directory, release, asked = MemoryDirectory(), MemoryDirectory.release, []
+
+    async def take_long(*told):
+        await trio.sleep(0.9)
+        await release(directory, *told)
+
+    monkeypatch.setattr(directory, "release", take_long)
+    async with open_buses(lambda: make_asking(asked), 2, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        asked.append(None)
+        waiting = call(session, "count")
+        await trio.sleep(1.5)
+        await buses[0].drain(5)
+        assert text(await waiting.reply()) == "counted"
+        assert [len(bus.sessions) for bus in buses] == [0, 1]

@@ -17,7 +17,9 @@ from mcpbus.serving.http2.head import RequestHead, check_field, read_head, read_
 _LENGTH: Final = b"content-length"
 _COOKIE: Final = b"cookie"
 _LOOKED_AT: Final = (LOOKED_AT - {_LENGTH}) | {b":method", b":scheme", b":authority", b":path"}
-_MOST_BLOCKS: Final = 32
+_MOST_BLOCKS: Final = 16
+_LONGEST_BLOCK: Final = 128
+"""How many blocks one connection remembers, and how long one may be: what comes again refers to the table, and is short."""
 
 
 class Heads:
@@ -130,7 +132,8 @@ class HeadReader:
         changes = self._decoder.changes
         fields, size = self._decode(block)
         head = self._heads.read(fields, size)
-        if self._decoder.changes == changes and len(block) <= LONGEST_REMEMBERED:
+        # A short block may stand for a long head, by what it refers to.
+        if len(block) <= _LONGEST_BLOCK and size <= LONGEST_RECALLED and self._decoder.changes == changes:
             if len(self._known) == _MOST_BLOCKS:
                 self._known.clear()
             self._known[block] = head

@@ -8,7 +8,8 @@ from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
 from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
 from mcpbus.serving.http2.settings import FIRST_WINDOW, LARGEST_WINDOW
 
-_MOST_RESETS_KNOWN: Final = 1024
+_MOST_RESETS_KNOWN: Final = 256
+"""More than twice as many as may be live, which is what can be reset before the client hears of it."""
 
 
 class Stream(msgspec.Struct, gc=False):

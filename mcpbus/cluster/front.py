@@ -491,7 +491,7 @@ def _read(body: bytes) -> _Params | None:
         return None
     try:
         return _decode_message(body).params
-    except msgspec.DecodeError:
+    except (UnicodeError, msgspec.DecodeError, RecursionError):
         return None  # whoever judges it says why
 
 

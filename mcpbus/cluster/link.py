@@ -32,7 +32,8 @@ _MOST_IN_TURN: Final = 32
 _LINGER_SECONDS: Final = 0.005
 """How long what nobody waits for is kept back, to go with something else."""
 
-LOST: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, FrameError, msgspec.DecodeError)
+_UNREADABLE: Final = (FrameError, msgspec.DecodeError, UnicodeError, RecursionError)
+LOST: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, *_UNREADABLE)
 """What ends a link."""
 
 
@@ -309,7 +310,7 @@ class Link:
                 eager = self._take(*ready.popleft())
                 if eager is not None:
                     break
-        except (FrameError, msgspec.DecodeError) as why:
+        except _UNREADABLE as why:
             self._end(why)
         finally:
             self._in_turn = False

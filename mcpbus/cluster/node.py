@@ -165,7 +165,7 @@ class Node:
             try:
                 with trio.move_on_after(_GREET_SECONDS):
                     link = await self._greet(stream, None)
-            except LOST as why:
+            except Exception as why:  # noqa: BLE001 - whatever a stranger says ends their connection alone
                 self._complaints.warn("a connection from no process of this server was closed: %s", why)
             finally:
                 self._strangers -= 1

@@ -41,6 +41,8 @@ class QuickStream:
             return bytes(await self._stream.receive_some(_READ_BYTES))
         while True:
             await trio.lowlevel.wait_readable(self._descriptor)
+            if self._descriptor is None:
+                raise trio.ClosedResourceError("the connection was closed as something came")
             try:
                 return os.read(self._descriptor, _READ_BYTES)
             except BlockingIOError:

@@ -48,5 +48,5 @@ def request_elsewhere(name: str, prefix: str, process: str) -> RequestId | None:
         return None
     try:
         return _decode_id(base64.urlsafe_b64decode(told + "=" * (-len(told) % 4)))
-    except (binascii.Error, msgspec.DecodeError):
+    except (binascii.Error, UnicodeError, msgspec.DecodeError, RecursionError):
         return None

@@ -288,6 +288,16 @@ async def test_what_is_wrong_is_refused_as_ever(autojump_clock):
         assert (await long.ended()).status == 413
 
 
+@pytest.mark.parametrize(
+    "params", [b'{"requestState":"\xff"}', b'{"x":' + b"[" * 5000 + b"]" * 5000 + b',"requestState":""}']
+)
+async def test_what_cannot_be_read_is_refused_as_ever(params, autojump_clock):
+    async with open_buses(make, 1) as (_, probes):
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + params + b"}"
+        fields = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        assert (await probes[0].send("POST", body, fields).ended()).status == 400
+
+
 async def never(_http):
     await trio.sleep_forever()
 

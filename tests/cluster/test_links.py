@@ -1,6 +1,7 @@
 """Links: who may have one, and what happens to requests when one is lost, or when who serves them has gone."""
 
 import os
+import socket
 from contextlib import suppress
 
 import pytest
@@ -13,8 +14,11 @@ from mcpbus.cluster import link, node
 from mcpbus.cluster.frames import FrameError, Kind, encode_frames
 from mcpbus.cluster.link import Incoming, greet
 from mcpbus.cluster.messages import Hello, encode
+from mcpbus.cluster.quick_stream import QuickStream
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
+NO_UTF8 = b"\x92\xa1\xff\xc4\x01n"
+"""An array of a string that is none, and of bytes."""
 GONE = "whether it had an effect is not known"
 
 
@@ -79,6 +83,7 @@ async def until_closed(stream):
         encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n" * 1000))),
         encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n"))) + encode_frames(Kind.PROOF, 0, b"x" * 32),
         encode_frames(Kind.HELLO, 0, b"\xff"),
+        encode_frames(Kind.HELLO, 0, NO_UTF8),
         b"",
     ],
 )
@@ -91,6 +96,35 @@ async def test_a_stranger_is_refused(said, autojump_clock):
             await until_closed(stream)
         session = at(await probes[0].initialize(), probes[1])
         assert (await session.request("ping").ended()).status == 200
+
+
+async def test_who_speaks_wrongly_loses_its_link_alone(autojump_clock):
+    async with open_buses(make) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        lost = buses[1].node.link(buses[0].node.home)
+        lost.send(Kind.CHANGED, 0, NO_UTF8)
+        await quiet(buses)
+        assert lost.closed
+        assert (await session.request("ping").ended()).status == 200
+
+
+async def test_who_is_dialled_and_speaks_wrongly_is_not_reached(autojump_clock):
+    ours, theirs = trio.testing.memory_stream_pair()
+    await theirs.send_all(encode_frames(Kind.HELLO, 0, NO_UTF8))
+    with pytest.raises(link.LOST):
+        await greet(ours, Incoming(ours), b"k", "here", "there")
+
+
+async def test_a_connection_that_is_closed_as_something_comes_is_closed(monkeypatch):
+    here, there = socket.socketpair()
+    stream = QuickStream(trio.SocketStream(trio.socket.from_stdlib_socket(here)))
+
+    async def close_before_it_returns(_):
+        await stream.close()
+
+    monkeypatch.setattr(trio.lowlevel, "wait_readable", close_before_it_returns)
+    with there, pytest.raises(trio.ClosedResourceError):
+        await stream.receive()
 
 
 async def test_strangers_are_few_at_once(autojump_clock):

@@ -1,5 +1,7 @@
 """Streams of processes that have ended: who comes back to one gets what it missed, and hears that its call is lost."""
 
+import base64
+
 import attrs
 import pytest
 import trio
@@ -80,7 +82,14 @@ async def test_the_session_itself_is_gone_on_with_on_its_get_stream(autojump_clo
 
 @pytest.mark.parametrize(
     "name",
-    ["rabcdefgh", "rabcdefgh" + "x" * 16, "rabcdefgh" + "x" * 16 + "!", "rabcdefgh" + "x" * 16 + "AAAA", "g"],
+    [
+        "rabcdefgh",
+        "rabcdefgh" + "x" * 16,
+        "rabcdefgh" + "x" * 16 + "!",
+        "rabcdefgh" + "x" * 16 + "AAAA",
+        "rabcdefgh" + "x" * 16 + base64.urlsafe_b64encode(b'"\xff"').decode(),
+        "g",
+    ],
 )
 async def test_what_names_no_request_is_as_unknown_as_ever(name, autojump_clock):
     async with open_buses(make, stores=[MemoryEventStore()] * 2) as (_, probes):

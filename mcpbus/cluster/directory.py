@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from mcpbus.cluster.names import new_home
+from mcpbus.core.lease import Lease
 
 Accept: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
 
@@ -82,12 +83,16 @@ class Directory(Protocol):
     same once more does no harm.
     """
 
-    async def listen(self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None]) -> None:
+    async def listen(
+        self, home: str, accept: Accept, lease: Lease, *, task_status: trio.TaskStatus[None]
+    ) -> None:
         """Enter a process, and call `accept` for each connection to it, in a task; until cancelled.
 
         Args:
             home: The process.
             accept: Serves a connection, to its end.
+            lease: Extended as long as it is known that what the process has is given to nobody else; not at all where that is not given
+                away while the process lives.
             task_status: Told once it can be dialled.
         """
 

@@ -26,6 +26,7 @@ from mcpbus.cluster.rounds import Rounds
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.complaints import Complaints
 from mcpbus.core.hub import Hub
+from mcpbus.core.lease import Lease
 from mcpbus.core.notification import Change
 from mcpbus.core.nursery import background
 from mcpbus.protocol.http.messages import Head
@@ -92,7 +93,8 @@ class Node:
         bus.rounds = Rounds(directory, self.records, bus.parked_calls.sealer, self._nursery)
         self.adoptions = Adoptions(directory, self.records, self.home, bus)
         self.hand_over = bus.successors = HandOver(self.records, bus, self._nursery)
-        await self._nursery.start(partial(directory.listen, self.home, self._accept))
+        bus.lease = Lease()
+        await self._nursery.start(partial(directory.listen, self.home, self._accept, bus.lease))
         await self._look()
         self._nursery.start_soon(self._keep_looking)
 

@@ -15,6 +15,7 @@ from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership,
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.tcp import Place, TlsPair
 from mcpbus.core.admission import Overloaded
+from mcpbus.core.lease import Lease
 from mcpbus.core.stores.redis_connection import RedisConnection, RedisError, Script, Value
 
 _KEY_BYTES: Final = 32
@@ -28,6 +29,9 @@ _RENEWALS: Final = 4
 _AT_ONCE: Final = 500
 _RENEW: Final = 0.3
 """Of its lease, after which a process renews that."""
+_MARGIN: Final = 0.1
+_LONGEST_MARGIN: Final = 0.5
+"""How much earlier than in Redis its lease lapses for a process: that part of it, and no more than so many seconds."""
 _REFILL: Final = 2
 """Leases after which all that live have put back what Redis had lost."""
 
@@ -68,6 +72,9 @@ class RedisDirectory:
         self._data_set: bytes | None = None
         self._found_data_set: bytes | None = None
         self._in_doubt = False
+        self._granted = Lease()
+        self._renewed_until = -math.inf
+        self._is_sure = True
         self._refilled_at = -math.inf
 
     async def common_key(self) -> bytes:
@@ -81,9 +88,15 @@ class RedisDirectory:
     # -- processes -------------------------------------------------------------------------------
 
     async def listen(
-        self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        home: str,
+        accept: Accept,
+        lease: Lease,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """See `Directory`."""
+        self._granted = lease
         listener = await tcp.listen(self._link)
         port = listener.socket.getsockname()[1]
         place = attrs.evolve(self._advertise, port=self._advertise.port or port)
@@ -92,6 +105,7 @@ class RedisDirectory:
         except RedisError as error:
             raise JoinError(str(error)) from error
         self._in_doubt = False
+        self._be_sure()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_renewing, home, place)
@@ -112,6 +126,7 @@ class RedisDirectory:
     async def _renew(self, home: str, place: Place) -> None:
         keys = [f"{self._prefix}:{name}" for name in (f"r:{home}", "R", "E")]
         milliseconds = round(self._lease * 1000)
+        asked_at = trio.current_time()
         was, data_set = await self._redis.run(
             scripts.LEASE, keys, [home, str(place), milliseconds, secrets.token_hex(8)]
         )
@@ -120,8 +135,19 @@ class RedisDirectory:
         if self._found_data_set not in {None, data_set}:
             self._refilled_at = trio.current_time() + _REFILL * self._lease
         self._found_data_set = data_set
-        if not was or data_set != self._data_set:
+        # It may also have lapsed, and been renewed by an earlier attempt whose answer did not come.
+        lapsed = not was or trio.current_time() > self._renewed_until
+        self._renewed_until = asked_at + self._lease - min(_MARGIN * self._lease, _LONGEST_MARGIN)
+        if lapsed or data_set != self._data_set:
             self._in_doubt = True
+            self._is_sure = False
+        elif self._is_sure:
+            self._be_sure()
+
+    def _be_sure(self) -> None:
+        """Have it be known that the sessions are the process's, for as long as it was renewed."""
+        self._is_sure = True
+        self._granted.extend(self._renewed_until)
 
     async def _leave(self, home: str) -> None:
         try:
@@ -242,6 +268,8 @@ class RedisDirectory:
             self._in_doubt = True  # until each was put back, or has been lost
         else:
             self._data_set = found
+            if not self._is_sure and not self._in_doubt:
+                self._be_sure()
         return doubtful
 
     async def _tend(self, sessions: Sequence[Ownership]) -> list[str]:

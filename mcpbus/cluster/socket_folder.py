@@ -15,6 +15,7 @@ import trio
 from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership, released_home
 from mcpbus.cluster.orphans import Orphans
 from mcpbus.cluster.used_rounds import UsedRounds
+from mcpbus.core.lease import Lease
 
 
 class _File(msgspec.Struct, array_like=True):
@@ -151,7 +152,12 @@ class SocketFolder:
         written.rename(place)
 
     async def listen(
-        self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        home: str,
+        accept: Accept,
+        lease: Lease,  # noqa: ARG002 - it never lapses
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """See `Directory`."""
         with trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:

@@ -12,6 +12,7 @@ from mcpbus_actors import Address, System
 from mcpbus.core.admission import Admission
 from mcpbus.core.budget import Budget
 from mcpbus.core.from_thread import FromThread
+from mcpbus.core.lease import Lease
 from mcpbus.core.limits import Limits
 from mcpbus.core.notification import LIST_CHANGED, Change, OutboundNotification
 from mcpbus.core.parked_calls import ParkedCalls
@@ -49,6 +50,7 @@ class Services:
         new_name: Names a session, a call or a task: unguessable, and where several processes serve, telling in which it is.
         process: Names this process among those that serve with it; None if there are no others.
         tell_elsewhere: Tells a change to the other processes that serve, if there are any.
+        lease: By which this process has its sessions; None if there are no others.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -84,6 +86,7 @@ class Services:
         self.new_name: Callable[[], str] = random_name
         self.process = process
         self.tell_elsewhere: Callable[[Change], object] | None = None
+        self.lease: Lease | None = None
 
     def seconds_left(self, principal: Any) -> float:
         """Return how long a client may go on listening, whose token expires perhaps."""

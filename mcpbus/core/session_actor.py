@@ -8,6 +8,7 @@ import trio
 from mcpbus_actors import Cell, Stopped, StopReason, Timer
 
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
+from mcpbus.core.lease import LeaseExtended
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal
 from mcpbus.core.pending_questions import Ask, Withdraw
@@ -100,6 +101,7 @@ class SessionActor:
         self._dropped = False
         self._store: SessionStash | None = None
         self._taking = False
+        self._withheld = False
         self._leaving: Leave | None = None
         self._passed_on: list[Stream] = []
         self._shared = shared
@@ -378,12 +380,26 @@ class SessionActor:
             way = absent(
                 message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER
             )
+        elif way is StreamKind.STANDALONE and self._withholds():
+            way = Hold.HOLD
         if isinstance(way, Reason):
             message.discard(way)
         elif way is Hold.HOLD or stream is None:
             self._hold(message)
         else:
             stream.send(message)
+
+    def _withholds(self) -> bool:
+        """Whether what is for the client waits, to which another process may be speaking."""
+        lease = self._session.bus.lease
+        if lease is not None and self._shared is None and not self._withheld and not lease.lasts:
+            self._withheld = True
+            lease.tell_extended(self._cell.address)
+        return self._withheld
+
+    def _lease_extended(self, _message: LeaseExtended) -> None:
+        self._withheld = False
+        self._flush()
 
     def _hold(self, message: OutboundMessage) -> None:
         full = self._open_stash().put(message, trio.current_time())
@@ -430,7 +446,7 @@ class SessionActor:
 
     def _flush(self) -> None:
         """Send what is held, where its stream is there now; what is in the store leaves that before."""
-        if not self._stash or self._taking or (self._get or self._shared) is None:
+        if not self._stash or self._taking or (self._get or self._shared) is None or self._withholds():
             return
         if self._store is not None and self._stash.stored:
             self._taking = True
@@ -458,6 +474,7 @@ class SessionActor:
         Stopped: _stream_stopped,
         Stored: _stored,
         Taken: _taken,
+        LeaseExtended: _lease_extended,
         Restore: _restore,
         Leave: _leave,
         Reconnect: _reconnect,

@@ -1,5 +1,6 @@
 """Several buses in one process that serve as one, with links in memory."""
 
+import math
 import secrets
 from collections.abc import Callable, Collection, Mapping
 
@@ -9,12 +10,14 @@ import trio.testing
 
 from mcpbus.cluster.directory import Accept, Cluster, FencedError, Held, Kept, Ownership, released_home
 from mcpbus.cluster.orphans import Orphans
+from mcpbus.core.lease import Lease
 
 
 class MemoryDirectory:
     """Knows buses of one process by their homes; a `Directory`.
 
-    What happens to links can be made to happen: `cut` ends them, and `unreachable` are homes that nobody can connect to.
+    What happens to links can be made to happen: `cut` ends them, and `unreachable` are homes that nobody can connect to. So can what happens
+    to a process that is cut off or stopped: `lapse` has it be taken for ended, and `renew` no longer.
 
     Attributes:
         unreachable: They are there, and cannot be dialled.
@@ -27,6 +30,8 @@ class MemoryDirectory:
         self._orphans = Orphans()
         self._key = secrets.token_bytes(32)
         self._living: dict[str, Callable[[trio.abc.Stream], None]] = {}
+        self._lapsed: dict[str, Callable[[trio.abc.Stream], None]] = {}
+        self._leases: dict[str, Lease] = {}
         self._connections: list[trio.abc.Stream] = []
 
     def cluster(self) -> Cluster:
@@ -38,6 +43,15 @@ class MemoryDirectory:
         connections, self._connections = self._connections, []
         for stream in connections:
             await trio.aclose_forcefully(stream)
+
+    def lapse(self, home: str) -> None:
+        """Have a process, which lives, be taken for ended: its lease was not renewed, and others may take its sessions over."""
+        self._lapsed[home] = self._living.pop(home)
+        self._leases[home].until = -math.inf
+
+    def renew(self, home: str) -> None:
+        """Have it be there again. It knows that of its sessions once it has asked whose they are."""
+        self._living[home] = self._lapsed.pop(home)
 
     async def create(self, ownership: Ownership, record: bytes) -> None:
         """See `Directory`."""
@@ -126,12 +140,25 @@ class MemoryDirectory:
         left = self._orphans.left(homes.difference(self._living), seconds)
         self._kept = {name: kept for name, kept in self._kept.items() if kept.ownership.home not in left}
         kept = {each.ownership for each in self._kept.values()}
-        return [session.name for session in sessions if session not in kept]
+        doubtful = [session.name for session in sessions if session not in kept]
+        if sessions and not doubtful:
+            self._confirm(next(iter(sessions)).home)
+        return doubtful
+
+    def _confirm(self, home: str) -> None:
+        if home in self._living:
+            self._leases[home].extend(math.inf)
 
     async def listen(
-        self, home: str, accept: Accept, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        home: str,
+        accept: Accept,
+        lease: Lease,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """See `Directory`."""
+        self._leases[home] = lease
         async with trio.open_nursery() as nursery:
             self._living[home] = lambda stream: nursery.start_soon(accept, stream)
             task_status.started()
@@ -139,6 +166,7 @@ class MemoryDirectory:
                 await trio.sleep_forever()
             finally:
                 self._living.pop(home, None)
+                self._lapsed.pop(home, None)
 
     async def homes(self) -> Collection[str]:
         """See `Directory`."""

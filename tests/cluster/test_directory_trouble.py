@@ -71,11 +71,11 @@ class TroubledDirectory(MemoryDirectory):
 
     async def pause(self, home, seconds):
         """Have a process be taken for ended for a while, though it serves who asks it."""
-        accept = self._living.pop(home, None)
-        if accept is not None:
+        if home in self._living:
+            self.lapse(home)
             await self.cut()
             await trio.sleep(seconds)
-            self._living[home] = accept
+            self.renew(home)
 
 
 class Patient(Client):

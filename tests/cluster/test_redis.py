@@ -17,6 +17,7 @@ from mcpbus.cluster import Redis, TlsPair
 from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
 from mcpbus.cluster.redis_directory import RedisDirectory
 from mcpbus.cluster.tcp import Place
+from mcpbus.core.lease import Lease
 from mcpbus.core.stores.redis_connection import RedisConnection
 from mcpbus.serving import ServingError
 from mcpbus.testing import open_bus, open_probe
@@ -54,7 +55,7 @@ async def test_who_has_a_lease_is_found_until_it_leaves(connection, namespace):
     directory = directory_of(connection, namespace)
     assert await directory.dial("home") is None
     async with trio.open_nursery() as nursery:
-        await nursery.start(directory.listen, "home", echo)
+        await nursery.start(directory.listen, "home", echo, Lease())
         assert await directory.homes() == ["home"]
         async with await directory.dial("home") as stream:
             await stream.send_all(b"hello")
@@ -74,6 +75,37 @@ async def test_a_lease_lapses_with_nobody_to_renew_it(connection, namespace):
 
 
 ONE = Ownership("s", "one")
+
+
+async def test_a_process_whose_lease_has_lapsed_is_sure_of_nothing_until_it_has_asked(connection, namespace):
+    directory, lease = directory_of(connection, namespace), Lease()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(directory.listen, "one", echo, lease)
+        await directory.create(ONE, b"it")
+        assert 0 < lease.until - trio.current_time() <= 0.9
+        first = lease.until
+        await trio.sleep(0.8)
+        assert lease.until > first
+        await connection.call("DEL", f"{{{namespace}}}:r:one")
+        await trio.sleep(1)
+        assert not lease.lasts
+        assert await directory.tend([ONE], 60) == []
+        assert lease.lasts
+        await trio.sleep(1)
+        assert lease.lasts
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_renewal_of_which_the_answer_came_too_late_is_none(connection, namespace):
+    directory, lease = directory_of(connection, namespace), Lease()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(directory.listen, "one", echo, lease)
+        directory._renewed_until = lease.until = trio.current_time() - 1
+        await trio.sleep(0.8)
+        assert not lease.lasts
+        assert await directory.tend([], 60) == []
+        assert lease.lasts
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_epoch_says_who_may_write(connection, namespace):

@@ -7,6 +7,7 @@ import trio
 
 from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
 from mcpbus.cluster.socket_folder import SocketFolder
+from mcpbus.core.lease import Lease
 from mcpbus.testing import MemoryDirectory
 
 
@@ -28,7 +29,7 @@ async def test_who_listens_is_found_until_it_ends(tmp_path, folder):
     assert await folder.homes() == []
     assert await folder.dial("home") is None
     async with trio.open_nursery() as nursery:
-        await nursery.start(folder.listen, "home", echo)
+        await nursery.start(folder.listen, "home", echo, Lease())
         assert await folder.homes() == ["home"]
         async with await folder.dial("home") as stream:
             await stream.send_all(b"hello")
@@ -86,7 +87,7 @@ async def test_a_round_that_nobody_can_bring_back_is_forgotten(folder, tmp_path)
 
 async def test_a_session_that_is_released_is_for_whoever_is_asked(directory):
     async with trio.open_nursery() as nursery:
-        await nursery.start(directory.listen, "one", echo)
+        await nursery.start(directory.listen, "one", echo, Lease())
         await directory.create(ONE, b"it")
         await directory.hold(ONE, {"1": Held(b"held", 60)}, ())
         await directory.release(ONE)
@@ -124,7 +125,7 @@ async def test_what_is_held_for_a_client_goes_with_its_session(directory, monkey
 async def test_what_an_ended_process_had_is_forgotten_in_time(directory, autojump_clock):
     await directory.create(ONE, b"it")
     async with trio.open_nursery() as nursery:
-        await nursery.start(directory.listen, "two", echo)
+        await nursery.start(directory.listen, "two", echo, Lease())
         await directory.create(OTHER, b"it")
         for _ in range(11):
             assert await directory.look("s") == Kept(ONE, b"it")

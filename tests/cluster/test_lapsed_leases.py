@@ -1,0 +1,87 @@
+"""A process that may have been taken for ended, though it lives: to clients whom another one may be speaking to it says nothing."""
+
+import pytest
+import trio
+from several import at, open_buses, quiet
+from test_adoption import only
+from test_forwarding import CHANGED, call, make, text
+from test_held import held, said, say
+
+from mcpbus.core.receipt import Fate
+from mcpbus.protocol.routes import Reason
+from mcpbus.testing import MemoryDirectory
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["here", "over a link"])
+async def test_what_is_said_meanwhile_is_sent_in_order_once_the_lease_lasts_again(way, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        stream = await at(await probes[0].initialize(), probes[way]).get().begun()
+        receipts = say(buses[0], 1)
+        await quiet(buses)
+        directory.lapse(buses[0].node.home)
+        receipts += say(buses[0], 2)
+        await trio.sleep(5)
+        receipts += [*say(buses[0], 3), *buses[0].tools_changed(), *buses[0].tools_changed()]
+        await trio.sleep(5)
+        assert said(stream) == [1]
+        directory.renew(buses[0].node.home)
+        receipts += say(buses[0], 4)
+        assert said(stream) == [1]
+        await trio.sleep(2)
+        receipts += say(buses[0], 5)
+        await quiet(buses)
+        assert said(stream) == [1, 2, 3, 4, 5]
+        assert [message["method"] for message in stream.messages].count(CHANGED) == 1
+        fates = [str(receipt.fate) for receipt in receipts]
+        assert (fates.count("delivered"), fates.count(str(Fate.discarded(Reason.SUPERSEDED)))) == (6, 1)
+        assert held(directory) == 0
+
+
+async def test_what_answers_a_request_does_not_wait(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        directory.lapse(buses[0].node.home)
+        counting = call(session, "count", token="t")
+        assert text(await counting.reply()) == "counted"
+        assert len(counting.messages) == 4
+
+
+async def test_a_get_stream_that_is_opened_meanwhile_waits_as_well(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        say(buses[0], 1)
+        directory.lapse(buses[0].node.home)
+        stream = await session.get().begun()
+        say(buses[0], 2)
+        await trio.sleep(5)
+        assert said(stream) == []
+        directory.renew(buses[0].node.home)
+        await trio.sleep(2)
+        assert said(stream) == [1, 2]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "afterwards"])
+async def test_where_another_process_has_the_session_that_one_speaks_to_its_client(before, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        stream = await session.get().begun()
+        directory.lapse(buses[0].node.home)
+        await directory.cut()
+        receipts = say(buses[0], 1) if before else []
+        await quiet(buses)
+        other = await at(session, probes[1]).get().begun()
+        receipts += [] if before else say(buses[0], 1)
+        say(buses[1], 2)
+        await trio.sleep(5)
+        directory.renew(buses[0].node.home)
+        await trio.sleep(2)
+        assert not buses[0].sessions
+        assert [receipt.fate for receipt in receipts] == [Fate.discarded(Reason.SESSION_ENDED)]
+        assert (await stream.ended()).complete
+        # What was kept until then is said by who has the session now.
+        assert (said(stream), said(other)) == ([], [1, 2] if before else [2])
+        assert only(buses[1]).listening

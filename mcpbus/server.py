@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -31,7 +31,7 @@ from mcpbus.features.definition import Definition, check_functions
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import sole_cause
 from mcpbus.features.keywords import check_keywords, check_lists
-from mcpbus.features.mounting import Mount, Prefix, read_prefix
+from mcpbus.features.mounting import Mount, read_prefix
 from mcpbus.features.tool import Visible
 from mcpbus.http_keywords import read_http_options
 from mcpbus.program import until_input_ends, until_signalled
@@ -39,6 +39,7 @@ from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.request_state import Sealer
+from mcpbus.reachable_buses import ReachableBuses
 from mcpbus.serving import ServeOptions, ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
@@ -54,8 +55,6 @@ Lifespan: TypeAlias = Callable[["Server[Any]"], AbstractAsyncContextManager[Stat
 
 LOADING: ContextVar[str | None] = ContextVar("mcpbus loading", default=None)
 """The file or module that the command line imports a server from, while it does."""
-
-_NOT_OPEN = "it is not open; server.run(), server.serve() and server.open() open it"
 
 
 class Server(Definition, Generic[StateT]):
@@ -139,9 +138,7 @@ class Server(Definition, Generic[StateT]):
         )
         self.lifespan = lifespan
         self.runner = Runner(threads, middleware)
-        self._opened = False
-        self._bus: Bus[StateT] | None = None
-        self._above: list[tuple[Server[Any], Prefix]] = []
+        self._buses = ReachableBuses(name)
         self._worker: Worker | None = None
 
     @property
@@ -153,11 +150,7 @@ class Server(Definition, Generic[StateT]):
         Raises:
             RuntimeError: It is not open.
         """
-        bus = self._find_bus()
-        if bus is None:
-            why = "its lifespan has not yielded yet" if self._is_open() else _NOT_OPEN
-            raise RuntimeError(f"server {self.name!r} has no bus: {why}")
-        return bus
+        return self._buses.nearest()
 
     def tools_changed(self) -> Broadcast:
         """Tell every client that the list of tools has changed, as `Bus.tools_changed`.
@@ -168,39 +161,19 @@ class Server(Definition, Generic[StateT]):
         Raises:
             RuntimeError: The server is not open, or this is not the thread that trio runs in.
         """
-        return self._tell(lambda bus, _prefixes: bus.tools_changed())
+        return self._buses.tell(lambda bus: bus.tools_changed())
 
     def prompts_changed(self) -> Broadcast:
         """Tell every client that the list of prompts has changed; see `tools_changed`."""
-        return self._tell(lambda bus, _prefixes: bus.prompts_changed())
+        return self._buses.tell(lambda bus: bus.prompts_changed())
 
     def resources_changed(self) -> Broadcast:
         """Tell every client that the list of resources or templates has changed; see `tools_changed`."""
-        return self._tell(lambda bus, _prefixes: bus.resources_changed())
+        return self._buses.tell(lambda bus: bus.resources_changed())
 
     def resource_updated(self, uri: str) -> Broadcast:
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed; see `tools_changed`."""
-        return self._tell(lambda bus, prefixes: bus.resource_updated(_uri_above(uri, prefixes)))
-
-    def _tell(self, tell: Callable[[Bus[Any], Sequence[Prefix]], Broadcast]) -> Broadcast:
-        if not self._is_open():
-            raise RuntimeError(f"server {self.name!r} has nobody to tell: {_NOT_OPEN}")
-        buses = [(server._bus, prefixes) for server, prefixes in self._ways_up()]  # noqa: SLF001 - its own kind
-        return Broadcast([receipt for bus, way in buses if bus is not None for receipt in tell(bus, way)])
-
-    def _ways_up(self) -> "Iterator[tuple[Server[Any], tuple[Prefix, ...]]]":
-        """Yield itself and the servers that it is mounted in, with the prefixes on the way."""
-        yield self, ()
-        for above, prefix in self._above:
-            for server, prefixes in above._ways_up():  # noqa: SLF001 - its own kind
-                yield server, (prefix, *prefixes)
-
-    def _is_open(self) -> bool:
-        return any(server._opened for server, _ in self._ways_up())  # noqa: SLF001 - its own kind
-
-    def _find_bus(self) -> Bus[Any] | None:
-        found = (server._bus for server, _ in self._ways_up())  # noqa: SLF001 - its own kind
-        return next((bus for bus in found if bus is not None), None)
+        return self._buses.resource_updated(uri)
 
     def mount(self, other: "Server[Any]", *, prefix: str | None = None) -> None:
         """Offer all that another server offers, now and later, beside what is one's own.
@@ -221,7 +194,7 @@ class Server(Definition, Generic[StateT]):
         """
         if not isinstance(other, Server):
             raise RegistrationError(f"server.mount() takes a mcpbus.Server, not {other!r}")
-        if self._is_open():
+        if self._buses.is_open():
             raise RuntimeError(f"server {self.name!r} is open: mount others before it is opened")
         if other is self or self in other.mounted() or other in self.mounted():
             raise RegistrationError(
@@ -230,7 +203,7 @@ class Server(Definition, Generic[StateT]):
         read = read_prefix(prefix)
         Mount(self.features, other.features, read, other, other.runner.middleware)
         self._mounted.append(other)
-        other._above.append((self, read))  # noqa: SLF001 - its own kind
+        other._buses.add_above(self._buses, read)  # noqa: SLF001 - its own kind
 
     def mounted(self) -> "list[Server[Any]]":
         """Return all servers that are mounted in it, and in these, and so on, each once."""
@@ -284,9 +257,9 @@ class Server(Definition, Generic[StateT]):
             )
         if limits is not None and not isinstance(limits, Limits):
             raise TypeError(f"limits is a Limits(...), not {limits!r}")
-        if self._opened:
+        if self._buses.opened:
             raise RuntimeError(f"server {self.name!r} is open already: attach all transports to its one bus")
-        self._opened = True
+        self._buses.opened = True
         try:
             async with (
                 self.lifespan_context() as state,
@@ -309,11 +282,11 @@ class Server(Definition, Generic[StateT]):
                 bus.node = node
                 if node is not None:
                     await node.join(bus)
-                self._bus = bus
+                self._buses.own = bus
                 yield bus
         finally:
-            self._opened = False
-            self._bus = None
+            self._buses.opened = False
+            self._buses.own = None
 
     def _sealer(self, cluster: "Cluster | None") -> Sealer:
         """What seals states; where several processes serve, all of them open what one has sealed."""
@@ -495,12 +468,6 @@ def _join(workers: int, options: dict[str, Any]) -> "Worker | None":
         return Worker.begin()
     listens = options.get("options") or ServeOptions()
     sys.exit(run_workers(workers, attrs.evolve(listens, bind=options.get("bind") or listens.bind)))
-
-
-def _uri_above(uri: str, prefixes: Sequence[Prefix]) -> str:
-    for prefix in prefixes:
-        uri = prefix.uri(uri)
-    return uri
 
 
 async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:

@@ -1,0 +1,86 @@
+"""By which buses a server reaches clients: by its own, and by those of the servers that it is mounted in."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+from mcpbus.bus import Bus
+from mcpbus.core.receipt import Broadcast
+from mcpbus.features.mounting import Prefix
+
+_Way: TypeAlias = tuple[Prefix, ...]
+"""The prefixes between a server and one above it, from below."""
+_NOT_OPEN: Final = "it is not open; server.run(), server.serve() and server.open() open it"
+
+
+class ReachableBuses:
+    """The buses by which one server reaches clients.
+
+    Args:
+        name: The server's, for messages.
+
+    Attributes:
+        opened: Whether the server itself is open, be it that its lifespan has not yielded yet.
+        own: Its own bus; None until its lifespan has yielded.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._above: list[tuple[ReachableBuses, Prefix]] = []
+        self.opened = False
+        self.own: Bus[Any] | None = None
+
+    def add_above(self, above: "ReachableBuses", prefix: Prefix) -> None:
+        """Note that the server is mounted in another one, whose buses reach clients of its too."""
+        self._above.append((above, prefix))
+
+    def is_open(self) -> bool:
+        """Whether the server is open, or one that it is mounted in."""
+        return any(buses.opened for buses, _ in self._ways_up())
+
+    def nearest(self) -> Bus[Any]:
+        """Return its own bus, or that of a server that it is mounted in.
+
+        Raises:
+            RuntimeError: There is none.
+        """
+        bus = next((bus for bus, _ in self._open()), None)
+        if bus is None:
+            why = "its lifespan has not yielded yet" if self.is_open() else _NOT_OPEN
+            raise RuntimeError(f"server {self._name!r} has no bus: {why}")
+        return bus
+
+    def tell(self, tell: Callable[[Bus[Any]], Broadcast]) -> Broadcast:
+        """Tell the clients of all of them.
+
+        Raises:
+            RuntimeError: The server is not open.
+        """
+        return self._tell(lambda bus, _way: tell(bus))
+
+    def resource_updated(self, uri: str) -> Broadcast:
+        """Tell the clients of all of them that a resource changed, by the URI that it has there; see `tell`."""
+        return self._tell(lambda bus, way: bus.resource_updated(_uri_above(uri, way)))
+
+    def _tell(self, tell: Callable[[Bus[Any], _Way], Broadcast]) -> Broadcast:
+        if not self.is_open():
+            raise RuntimeError(f"server {self._name!r} has nobody to tell: {_NOT_OPEN}")
+        return Broadcast([receipt for bus, way in self._open() for receipt in tell(bus, way)])
+
+    def _open(self) -> Iterator[tuple[Bus[Any], _Way]]:
+        """Yield the buses that are there, with the way to each."""
+        for buses, way in self._ways_up():
+            if buses.own is not None:
+                yield buses.own, way
+
+    def _ways_up(self) -> "Iterator[tuple[ReachableBuses, _Way]]":
+        """Yield the server's own and those of the servers that it is mounted in, and so on, with the way to each."""
+        yield self, ()
+        for above, prefix in self._above:
+            for buses, way in above._ways_up():  # noqa: SLF001 - its own kind
+                yield buses, (prefix, *way)
+
+
+def _uri_above(uri: str, way: Sequence[Prefix]) -> str:
+    for prefix in way:
+        uri = prefix.uri(uri)
+    return uri

@@ -6,6 +6,7 @@ from typing import Final
 
 import trio
 
+from mcpbus.cluster.chores import Chores
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.records import Records
 from mcpbus.core.hub import Hub
@@ -22,17 +23,17 @@ class HandOver:
     Args:
         records: The sessions, as they are kept.
         bus: Where they are.
-        nursery: Where it is waited for each.
+        chores: Where it is waited for each.
 
     Attributes:
         begun: Whether the process ends: it takes nothing over any more.
     """
 
-    def __init__(self, records: Records, bus: Hub, nursery: trio.Nursery) -> None:
+    def __init__(self, records: Records, bus: Hub, chores: Chores) -> None:
         self.begun = False
         self._records = records
         self._bus = bus
-        self._nursery = nursery
+        self._chores = chores
         self._gone: dict[str, trio.Event] = {}
         self._going = OpenCount()
         self._at_once = trio.Semaphore(_AT_ONCE)
@@ -71,11 +72,11 @@ class HandOver:
                 self._gone[session.id] = trio.Event()
                 self._going.opened()
                 if session.in_flight or session.listening:
-                    self._nursery.start_soon(self._hand_over, session)
+                    self._chores.start_soon(self._hand_over, session)
                 else:
                     idle.append(session)
         for first in range(min(len(idle), _AT_ONCE)):
-            self._nursery.start_soon(self._hand_over, *idle[first::_AT_ONCE])
+            self._chores.start_soon(self._hand_over, *idle[first::_AT_ONCE])
 
     def hurry(self) -> None:
         """See `Successors`."""

@@ -13,6 +13,7 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.cluster.adoption import Adoptions
+from mcpbus.cluster.chores import Chores
 from mcpbus.cluster.directory import Cluster, Kept
 from mcpbus.cluster.forwarded_heads import ForwardedHeads
 from mcpbus.cluster.frames import Kind
@@ -70,7 +71,8 @@ class Node:
     def __init__(self, cluster: Cluster, nursery: trio.Nursery) -> None:
         self.home = cluster.home
         self.names = Names(cluster.home, cluster.key)
-        self.records = Records(cluster.directory, cluster.home, nursery)
+        self._chores = Chores(nursery)
+        self.records = Records(cluster.directory, cluster.home, self._chores)
         self._cluster = cluster
         self._nursery = nursery
         self._bus: Hub | None = None
@@ -90,9 +92,9 @@ class Node:
         bus.tell_elsewhere = self._tell_elsewhere
         directory = self._cluster.directory
         bus.records = self.records
-        bus.rounds = Rounds(directory, self.records, bus.parked_calls.sealer, self._nursery)
+        bus.rounds = Rounds(directory, self.records, bus.parked_calls.sealer, self._chores)
         self.adoptions = Adoptions(directory, self.records, self.home, bus)
-        self.hand_over = bus.successors = HandOver(self.records, bus, self._nursery)
+        self.hand_over = bus.successors = HandOver(self.records, bus, self._chores)
         bus.lease = Lease()
         await self._nursery.start(partial(directory.listen, self.home, self._accept, bus.lease))
         await self._look()

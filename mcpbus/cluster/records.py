@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 import trio
 
+from mcpbus.cluster.chores import Chores
 from mcpbus.cluster.directory import Directory, FencedError, Held, Ownership
 from mcpbus.cluster.held_messages import HeldMessages, restore
 from mcpbus.core.admission import Overloaded
@@ -81,13 +82,13 @@ class Records:
     Args:
         directory: Keeps them.
         home: The process.
-        nursery: Where it is written what nobody waits for.
+        chores: Where it is written what nobody waits for.
     """
 
-    def __init__(self, directory: Directory, home: str, nursery: trio.Nursery) -> None:
+    def __init__(self, directory: Directory, home: str, chores: Chores) -> None:
         self._directory = directory
         self._home = home
-        self._nursery = nursery
+        self._chores = chores
         self._entries: dict[str, _Entry] = {}
         self._leaving: dict[str, _Entry] = {}
         self._writes = OpenCount()
@@ -139,7 +140,7 @@ class Records:
     def _write_soon(self, session: Session, entry: _Entry, held: HeldMessages) -> None:
         if not entry.writing and self._entries.get(session.id) is entry:
             entry.writing = True
-            self._nursery.start_soon(self._write_held, session, entry, held)
+            self._chores.start_soon(self._write_held, session, entry, held)
 
     async def _write_held(self, session: Session, entry: _Entry, held: HeldMessages) -> None:
         try:
@@ -211,7 +212,7 @@ class Records:
         entry = self._entries.get(session.id)
         if entry is not None and not entry.due:
             entry.due = True
-            self._nursery.start_soon(self._keep_soon, session, entry)
+            self._chores.start_soon(self._keep_soon, session, entry)
 
     async def _keep_soon(self, session: Session, entry: _Entry) -> None:
         while entry.due and self._entries.get(session.id) is entry:
@@ -228,7 +229,7 @@ class Records:
             return False
         self._leaving[session.id] = entry
         self._writes.opened()
-        self._nursery.start_soon(self._remove, session.id, entry)
+        self._chores.start_soon(self._remove, session.id, entry)
         return True
 
     async def _remove(self, name: str, entry: _Entry) -> None:
@@ -251,7 +252,7 @@ class Records:
     def _lose(self, session: Session) -> None:
         """Another process has a session: it ends here, and there is nothing to be forgotten."""
         if self._entries.pop(session.id, None) is not None:
-            self._nursery.start_soon(_close, session)  # once it is said to whoever asked for the write
+            self._chores.start_soon(_close, session)  # once it is said to whoever asked for the write
 
     async def settle(self) -> None:
         """Wait until it is forgotten what has ended, or the directory does not answer."""

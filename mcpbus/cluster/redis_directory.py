@@ -189,7 +189,7 @@ class RedisDirectory:
         """See `Directory`."""
         said: list[Value] = [len(held)]
         for name, each in held.items():
-            said += [name, max(1, round(each.seconds * 1000)), each.data]
+            said += [name, max(1, round(min(each.seconds, _LONGEST_SECONDS) * 1000)), each.data]
         if await self._write(scripts.HOLD, ownership, *said, *gone) == scripts.MISSING:
             await self._check_loss()
             raise OSError("Redis has lost the session, and is to be told of it before")

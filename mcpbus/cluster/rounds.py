@@ -3,8 +3,7 @@
 import secrets
 from contextlib import suppress
 
-import trio
-
+from mcpbus.cluster.chores import Chores
 from mcpbus.cluster.directory import Directory
 from mcpbus.cluster.records import Records
 from mcpbus.core.admission import Overloaded
@@ -18,14 +17,14 @@ class Rounds:
         directory: Knows which were used.
         records: How it is asked.
         sealer: Tells the time as states have it.
-        nursery: Where it is written what nobody waits for.
+        chores: Where it is written what nobody waits for.
     """
 
-    def __init__(self, directory: Directory, records: Records, sealer: Sealer, nursery: trio.Nursery) -> None:
+    def __init__(self, directory: Directory, records: Records, sealer: Sealer, chores: Chores) -> None:
         self._directory = directory
         self._records = records
         self._sealer = sealer
-        self._nursery = nursery
+        self._chores = chores
 
     async def use(self, state: RoundState) -> bool:
         """See `SharedRounds`."""
@@ -37,7 +36,7 @@ class Rounds:
 
     def note(self, state: RoundState) -> None:
         """See `SharedRounds`."""
-        self._nursery.start_soon(self._note, state)
+        self._chores.start_soon(self._note, state)
 
     async def _note(self, state: RoundState) -> None:
         with suppress(Overloaded):  # the log has it

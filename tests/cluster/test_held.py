@@ -123,6 +123,27 @@ async def test_where_the_directory_is_away_it_is_held_here(autojump_clock, monke
         assert {receipt.place for receipt in receipts} == {Place.KEPT}
 
 
+async def test_where_it_cannot_be_written_for_a_reason_that_was_not_foreseen_all_else_goes_on(
+    autojump_clock, monkeypatch, caplog
+):
+    directory = MemoryDirectory()
+
+    async def fail(*_):
+        raise LookupError("unforeseen")
+
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        monkeypatch.setattr(directory, "hold", fail)
+        (receipt,) = say(buses[0], 1)
+        await quiet(buses)
+        assert [str(record.exc_info[1]) for record in caplog.records] == ["unforeseen"]
+        assert (await session.request("ping").ended()).status == 200
+        monkeypatch.undo()
+        say(buses[0], 2)
+        await quiet(buses)
+        assert (receipt.place, held(directory)) == (Place.KEPT, 2)
+
+
 async def test_no_more_is_kept_than_is_held(autojump_clock):
     directory = MemoryDirectory()
     limits = Limits(held_items=2, held_timeout=60)

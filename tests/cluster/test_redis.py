@@ -1,5 +1,6 @@
 """Replicas that find each other in Redis or Valkey: real ones, over real sockets."""
 
+import math
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -211,6 +212,13 @@ async def test_what_waits_for_a_client_goes_with_its_session(connection, namespa
     assert [*(await directory.look("s")).held] == ["2"]
     await directory.remove(claimed.ownership)
     assert not await connection.call("EXISTS", f"{{{namespace}}}:h:s")
+
+
+async def test_what_may_wait_for_ever_waits_for_long(connection, namespace):
+    directory = directory_of(connection, namespace)
+    await directory.create(ONE, b"it")
+    await directory.hold(ONE, {"1": Held(b"it", math.inf)}, [])
+    assert (await directory.look("s")).held["1"].seconds > 1e8
 
 
 async def test_a_session_that_is_released_is_for_whoever_is_asked(connection, namespace):

@@ -58,7 +58,7 @@ class SocketFolder:
     async def create(self, ownership: Ownership, record: bytes) -> None:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
-        (self.records / ownership.home).mkdir(exist_ok=True)
+        self._make_folder(ownership.home)
         self._write(ownership, _File(record, {}))
 
     async def update(self, ownership: Ownership, record: bytes) -> None:
@@ -88,7 +88,7 @@ class SocketFolder:
         await trio.lowlevel.checkpoint()
         free = released_home(ownership.home)
         if not self._move(ownership.name, ownership.home, free):
-            (self.records / free).mkdir(exist_ok=True)
+            self._make_folder(free)
             if not self._move(ownership.name, ownership.home, free):
                 raise FencedError
 
@@ -104,7 +104,7 @@ class SocketFolder:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
         for _ in range(2):  # it may have gone from one place to another one meanwhile
-            for folder in self.records.iterdir():
+            for folder in self._folders():
                 with suppress(FileNotFoundError):
                     file, now = _decode((folder / name).read_bytes()), time.monotonic()
                     held = {each: Held(data, due - now) for each, (data, due) in file.held.items()}
@@ -113,7 +113,7 @@ class SocketFolder:
 
     async def claim(self, name: str, ended: str, home: str) -> Kept | None:
         """See `Directory`."""
-        (self.records / home).mkdir(exist_ok=True)
+        self._make_folder(home)
         with suppress(FileNotFoundError):
             (self.records / ended / name).rename(self.records / home / name)
         return await self.look(name)
@@ -125,11 +125,21 @@ class SocketFolder:
 
     async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:  # noqa: ARG002 - they are here
         """See `Directory`."""
-        kept = {folder.name for folder in self.records.iterdir()}
+        kept = {folder.name for folder in self._folders()}
         for home in self._orphans.left(kept.difference(await self.homes()), seconds):
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.records / home)
         return ()
+
+    def _folders(self) -> list[Path]:
+        try:
+            return list(self.records.iterdir())
+        except FileNotFoundError:  # a cleaner of temporary files has been here
+            return []
+
+    def _make_folder(self, home: str) -> None:
+        self.records.mkdir(mode=0o700, exist_ok=True)
+        (self.records / home).mkdir(exist_ok=True)
 
     def _place(self, ownership: Ownership) -> Path:
         return self.records / ownership.home / ownership.name

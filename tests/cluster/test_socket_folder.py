@@ -38,6 +38,17 @@ async def test_who_listens_is_found_until_it_ends(tmp_path, folder):
     assert await folder.dial("home") is None
 
 
+async def test_what_was_cleaned_up_is_unknown_and_made_again(folder):
+    folder.records.rmdir()
+    assert await folder.look("name") is None
+    assert await folder.tend([], 1) == ()
+    with pytest.raises(FencedError):
+        await folder.update(Ownership("name", "home"), b"")
+    await folder.create(Ownership("name", "home"), b"record")
+    assert (await folder.look("name")).record == b"record"
+    assert folder.records.stat().st_mode & 0o77 == 0
+
+
 @pytest.fixture(params=["in a folder", "in memory"])
 def directory(request, folder):
     return folder if request.param == "in a folder" else MemoryDirectory()

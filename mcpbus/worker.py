@@ -3,6 +3,8 @@
 import mmap
 import os
 import socket
+import stat
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ from mcpbus.serving.sharing import Board, Sharing
 VARIABLE: Final = "MCPBUS_WORKER_OF"
 """The environment variable that makes a process a worker: the process that keeps it, and the descriptor over which it speaks to it."""
 PING_SECONDS: Final = 1.0
+_ORPHAN: Final = "the process that keeps this worker has ended"
 SayWhere: TypeAlias = Callable[[str, Sequence[str]], Awaitable[None]]
 
 
@@ -31,7 +34,7 @@ class Orders(msgspec.Struct):
         key: What they have in common.
         folder: Where they listen for each other.
         records: Where they keep their sessions.
-        board: The file of the board.
+        board: The descriptor of the board's file.
         sockets: The descriptors on which it is to listen for clients.
     """
 
@@ -40,7 +43,7 @@ class Orders(msgspec.Struct):
     key: bytes
     folder: str
     records: str
-    board: str
+    board: int
     sockets: list[int]
 
 
@@ -57,9 +60,24 @@ class Ready(msgspec.Struct):
 
 
 def is_worker() -> bool:
-    """Whether this process was started as a worker."""
-    keeper, _, _ = os.environ.get(VARIABLE, "").partition(":")
-    return keeper == str(os.getppid())
+    """Whether this process was started as a worker.
+
+    Raises:
+        SystemExit: It was, and the process that kept it has ended.
+    """
+    keeper, _, descriptor = os.environ.get(VARIABLE, "").partition(":")
+    if keeper == str(os.getppid()):
+        return True
+    if descriptor and _is_socket(int(descriptor)):  # who has only the variable was started by a worker
+        sys.exit(_ORPHAN)
+    return False
+
+
+def _is_socket(descriptor: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
 
 
 class Worker:
@@ -81,18 +99,26 @@ class Worker:
             key=orders.key,
             home=orders.home,
         )
-        with Path(orders.board).open("r+b") as board:
-            counts = Board(mmap.mmap(board.fileno(), 0), orders.number)
+        counts = Board(mmap.mmap(orders.board, 0), orders.number)
+        os.close(orders.board)
         self.sharing = Sharing([socket.socket(fileno=number) for number in orders.sockets], counts)
 
     @classmethod
     def begin(cls) -> Self:
-        """Take the orders of a process that was started as a worker; what it starts itself is none."""
+        """Take the orders of a process that was started as a worker; what it starts itself is none.
+
+        Raises:
+            SystemExit: The process that keeps it has ended.
+        """
         _, _, descriptor = os.environ.pop(VARIABLE).partition(":")
         control = socket.socket(fileno=int(descriptor))
         control.set_inheritable(False)
         with control.makefile("rb") as lines:
-            orders = msgspec.json.decode(lines.readline(), type=Orders)
+            told = lines.readline()
+        if not told:
+            control.close()
+            sys.exit(_ORPHAN)
+        orders = msgspec.json.decode(told, type=Orders)
         for number in orders.sockets:
             os.set_inheritable(number, False)
         return cls(orders, control)
@@ -110,8 +136,9 @@ class Worker:
         ):
 
             async def say_where(name: str, urls: Sequence[str]) -> None:
-                await control.send_all(msgspec.json.encode(Ready(name, list(urls))) + b"\n")
-                nursery.start_soon(_ping, control)
+                with suppress(trio.BrokenResourceError):
+                    await control.send_all(msgspec.json.encode(Ready(name, list(urls))) + b"\n")
+                    nursery.start_soon(_ping, control)
 
             nursery.start_soon(_await_end, control, shutdown)
             yield say_where

@@ -3,11 +3,12 @@
 import logging
 import math
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final
 
 import msgspec
@@ -32,7 +33,7 @@ class WorkerProcess:
         ready: Whether it has begun to serve.
         begun: Set when it has, or has ended before.
         ended: To be set when nothing is left of it.
-        status: Its exit status.
+        status: Its exit status, if it could be started.
     """
 
     def __init__(self, orders: Orders, on_ready: Callable[[Ready], object]) -> None:
@@ -43,7 +44,7 @@ class WorkerProcess:
         self._orders = orders
         self._on_ready = on_ready
         self._process: trio.Process | None = None
-        self._terminated = False
+        self._told: signal.Signals | None = None
 
     @property
     def number(self) -> int:
@@ -58,40 +59,56 @@ class WorkerProcess:
     @property
     def why(self) -> str:
         """How it has ended."""
+        if self._process is None:
+            return "not started"
         return f"exit status {self.status}" if self.status >= 0 else f"signal {-self.status}"
 
     def terminate(self) -> None:
         """Have it end in order."""
-        self._terminated = True
-        if self._process is not None:
-            self._process.terminate()
+        self._tell(signal.SIGTERM)
 
     def kill(self) -> None:
         """Have it end at once."""
+        self._tell(signal.SIGKILL)
+
+    def _tell(self, signum: signal.Signals) -> None:
+        self._told = signum
         if self._process is not None:
-            self._process.kill()
+            self._process.send_signal(signum)
 
     async def run(self) -> None:
-        """Start it, and return when it has ended."""
+        """Start it, and return when it has ended, or could not be started."""
+        try:
+            process, ours = await self._open()
+        except OSError as error:
+            _log.error("a worker could not be started: %s", error)
+        else:
+            self._process = process
+            if self._told is not None:
+                process.send_signal(self._told)
+            async with (
+                trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as control,
+                trio.open_nursery() as nursery,
+            ):
+                nursery.start_soon(self._listen, process, control)
+                self.status = await process.wait()
+                nursery.cancel_scope.cancel()
+        self.begun.set()
+
+    async def _open(self) -> tuple[trio.Process, socket.socket]:
+        """Start it; returns it, and what leads to it."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            process = self._process = await trio.lowlevel.open_process(
+        with ExitStack() as unless_started, theirs:
+            unless_started.callback(ours.close)
+            process = await trio.lowlevel.open_process(
                 [sys.executable, *sys.orig_argv[1:]],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, VARIABLE: f"{os.getpid()}:{theirs.fileno()}"},
-                pass_fds=[theirs.fileno(), *self._orders.sockets],
+                pass_fds=[theirs.fileno(), self._orders.board, *self._orders.sockets],
                 process_group=0,  # Ctrl-C is for the process that keeps them, which tells them in order
             )
-        if self._terminated:
-            process.terminate()
-        async with (
-            trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as control,
-            trio.open_nursery() as nursery,
-        ):
-            nursery.start_soon(self._listen, process, control)
-            self.status = await process.wait()
-            nursery.cancel_scope.cancel()
-        self.begun.set()
+            unless_started.pop_all()
+        return process, ours
 
     async def _listen(self, process: trio.Process, control: trio.SocketStream) -> None:
         """Give it its orders, and kill it when it is not heard of any more."""

@@ -11,10 +11,11 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Final
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import BinaryIO, Final
 
 import trio
 
@@ -51,10 +52,24 @@ def run_workers(count: int, options: ServeOptions) -> int:
     """
     if not hasattr(socket, "AF_UNIX"):
         raise CannotListenError("there are no Unix sockets on this system, and so no workers: serve with one")
-    with log_aside(), TemporaryDirectory(prefix="mcpbus-") as folder, listening(options) as sockets:
-        keeper = _Keeper(count, Path(folder), sockets)
+    with log_aside(), _folder() as folder, TemporaryFile(dir=folder) as board, listening(options) as sockets:
+        keeper = _Keeper(count, folder, board, sockets)
         trio.run(keeper.run)
         return keeper.status
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """What the workers have in common, locked: systemd-tmpfiles leaves alone what is, however old."""
+    import fcntl  # noqa: PLC0415 - where there are no Unix sockets there is none
+
+    with TemporaryDirectory(prefix="mcpbus-") as folder:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield Path(folder)
+        finally:
+            os.close(descriptor)
 
 
 class _Place:
@@ -75,7 +90,13 @@ class _Keeper:
         status: The exit status.
     """
 
-    def __init__(self, count: int, folder: Path, sockets: Sequence[socket.socket]) -> None:
+    def __init__(
+        self,
+        count: int,
+        folder: Path,
+        board: BinaryIO,
+        sockets: Sequence[socket.socket],
+    ) -> None:
         self.status = 0
         self._count = count
         self._folder = folder
@@ -83,8 +104,9 @@ class _Keeper:
         (folder / "sessions").mkdir()
         # One more than there are, for who is about to take another one's place.
         self._free = [*range(count, -1, -1)]
-        self._board = folder / "board"
-        self._board.write_bytes(ABSENT.to_bytes(COUNT_BYTES, sys.byteorder) * (count + 1))
+        self._board = board.fileno()
+        for number in self._free:
+            self._note_absent(number)
         self._sockets = sockets
         self._key = secrets.token_bytes(32)
         self._running: set[WorkerProcess] = set()
@@ -151,7 +173,7 @@ class _Keeper:
         shared = [sock.fileno() for sock in self._sockets]
         links, sessions = self._folder / "links", self._folder / "sessions"
         orders = Orders(
-            self._free.pop(), new_home(), self._key, str(links), str(sessions), str(self._board), shared
+            self._free.pop(), new_home(), self._key, str(links), str(sessions), self._board, shared
         )
         worker = WorkerProcess(orders, self._take_ready)
         self._running.add(worker)
@@ -164,11 +186,12 @@ class _Keeper:
         finally:
             self._running.discard(worker)
             (self._folder / "links" / worker.home).unlink(missing_ok=True)
-            with self._board.open("r+b") as board:
-                board.seek(worker.number * COUNT_BYTES)
-                board.write(ABSENT.to_bytes(COUNT_BYTES, sys.byteorder))
+            self._note_absent(worker.number)
             self._free.append(worker.number)
             worker.ended.set()
+
+    def _note_absent(self, number: int) -> None:
+        os.pwrite(self._board, ABSENT.to_bytes(COUNT_BYTES, sys.byteorder), number * COUNT_BYTES)
 
     def _take_ready(self, ready: Ready) -> None:
         self._ready += 1

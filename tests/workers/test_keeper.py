@@ -1,17 +1,19 @@
 """The process that keeps workers: when it starts another one, when it gives up, whom it kills. These workers serve nothing."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
+import trio
 
 from mcpbus import ServeOptions, worker_process, workers
 from mcpbus.serving import CannotListenError
 
 BEGIN = """
-import json, os, signal, socket, sys, time
+import contextlib, json, os, signal, socket, sys, time
 keeper, _, number = os.environ["MCPBUS_WORKER_OF"].partition(":")
 assert int(keeper) == os.getppid()
 control = socket.socket(fileno=int(number))
@@ -21,6 +23,7 @@ for descriptor in orders["sockets"]:
 with open(os.environ["STARTED"], "a") as started:
     started.write(orders["home"] + chr(10))
 begun = len(open(os.environ["STARTED"]).readlines())
+folder = os.path.dirname(orders["folder"])
 def ready():
     control.sendall(json.dumps({"name": "it", "urls": ["http://there"]}).encode() + bytes([10]))
 def stop():
@@ -33,12 +36,14 @@ def stop():
 def keep(monkeypatch, tmp_path):
     """Keeps workers that do this when they have begun; returns the exit status, and how many there were."""
 
-    def keep(script, count=1):
-        monkeypatch.setenv("STARTED", str(tmp_path / "started"))
+    def keep(script, count=1, **options):
+        started = tmp_path / "started"
+        started.touch()
+        monkeypatch.setenv("STARTED", str(started))
         monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-I", "-S", "-c", BEGIN + script])
         monkeypatch.setattr(workers, "_FIRST_PAUSE", 0.01)
-        status = workers.run_workers(count, ServeOptions(bind="127.0.0.1:0"))
-        homes = (tmp_path / "started").read_text().split()
+        status = workers.run_workers(count, ServeOptions(bind="127.0.0.1:0", **options))
+        homes = started.read_text().split()
         assert len(set(homes)) == len(homes)
         return status, len(homes)
 
@@ -62,6 +67,47 @@ def test_one_that_is_killed_is_followed_by_another(keep, caplog):
 @pytest.mark.parametrize(("end", "status"), [("sys.exit(3)", 3), ("sys.exit()", 1), ("os.abort()", 1)])
 def test_one_that_never_begins_to_serve_ends_all(end, status, keep):
     assert keep(f"if orders['number']: time.sleep(10)\n{end}", count=2)[0] == status
+
+
+@pytest.mark.parametrize(("refused", "ended"), [(1, (1, 0)), (2, (0, 2))])
+def test_one_that_cannot_be_started_ends_no_others(refused, ended, keep, caplog, monkeypatch):
+    opened, open_process = [], trio.lowlevel.open_process
+
+    async def open_unless_refused(*args, **keywords):
+        opened.append(args)
+        if len(opened) == refused:
+            raise OSError(errno.EAGAIN, "no more processes")
+        return await open_process(*args, **keywords)
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", open_unless_refused)
+    assert keep("ready()\nif begun == 2: stop()\nsys.exit(7)") == ended
+    assert f"a worker could not be started: [Errno {errno.EAGAIN}] no more processes" in caplog.text
+    assert caplog.text.count("worker 0 has ended (not started)") == refused - 1
+
+
+def test_they_go_on_without_the_folder_that_they_have_in_common(keep):
+    script = """
+import shutil
+absent = os.pread(orders["board"], 99, 0) == 2 * bytes([255] * 4)
+os.pwrite(orders["board"], bytes(4), 4 * orders["number"])
+ready()
+if begun == 3 or begun == 2 and absent: stop()
+shutil.rmtree(folder)
+"""
+    assert keep(script) == (0, 2)
+
+
+def test_the_folder_is_locked_so_that_nobody_cleans_it_up(keep):
+    script = """
+import fcntl
+locked = os.open(folder, os.O_RDONLY)
+try:
+    fcntl.flock(locked, fcntl.LOCK_SH | fcntl.LOCK_NB)
+except BlockingIOError:
+    ready()
+    stop()
+"""
+    assert keep(script) == (0, 1)
 
 
 def test_one_that_says_nothing_any_more_is_killed(keep, caplog, monkeypatch):
@@ -115,19 +161,25 @@ time.sleep(10)
 
 def test_where_a_new_one_cannot_begin_the_others_go_on(keep, tmp_path, caplog):
     script = """
-if number == 2: sys.exit(3)
+if number == 2:
+    say(str(os.getpid()))
+    say("exit")
+    sys.exit(3)
 ready()
 if number == 1:
     wait_for("begin 0")
     for times in (1, 2):
         replace()
-        wait_for("begin 2", times)
+        wait_for("exit", times)
+        pid = int(open(path).read().split()[-2])
+        with contextlib.suppress(ProcessLookupError):
+            while True:
+                os.kill(pid, 0)
+                time.sleep(0.01)
     stop()
 time.sleep(10)
 """
     assert keep(REPLACED + script, count=2) == (0, 4)
-    log = (tmp_path / "started.log").read_text().split("\n")
-    assert log[2:4] == ["begin 2", "begin 2"]
     assert "could not begin to serve (exit status 3)" in caplog.text
 
 

@@ -20,6 +20,7 @@ from typing import BinaryIO, Final
 import trio
 
 from mcpbus.cluster.names import new_home
+from mcpbus.core.nursery import background
 from mcpbus.serving.errors import CannotListenError
 from mcpbus.serving.listening import listening
 from mcpbus.serving.options import ServeOptions
@@ -35,6 +36,8 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _STEADY_SECONDS: Final = 60.0
 """Who has served for as long is started again as if for the first time."""
+_SLOW_SECONDS: Final = 30.0
+"""Who has not begun to serve, or has not ended after its drain, for as long is spoken of; and the latter killed."""
 
 
 def run_workers(count: int, options: ServeOptions) -> int:
@@ -53,7 +56,7 @@ def run_workers(count: int, options: ServeOptions) -> int:
     if not hasattr(socket, "AF_UNIX"):
         raise CannotListenError("there are no Unix sockets on this system, and so no workers: serve with one")
     with log_aside(), _folder() as folder, TemporaryFile(dir=folder) as board, listening(options) as sockets:
-        keeper = _Keeper(count, folder, board, sockets)
+        keeper = _Keeper(count, folder, board, sockets, options.drain_seconds)
         trio.run(keeper.run)
         return keeper.status
 
@@ -96,6 +99,7 @@ class _Keeper:
         folder: Path,
         board: BinaryIO,
         sockets: Sequence[socket.socket],
+        drain_seconds: float,
     ) -> None:
         self.status = 0
         self._count = count
@@ -108,6 +112,7 @@ class _Keeper:
         for number in self._free:
             self._note_absent(number)
         self._sockets = sockets
+        self._drain_seconds = drain_seconds
         self._key = secrets.token_bytes(32)
         self._running: set[WorkerProcess] = set()
         self._ready = 0
@@ -217,7 +222,10 @@ class _Keeper:
         if self._stopping.is_set():
             return False
         successor = self._start(workers)
-        await successor.begun.wait()
+        async with background() as nursery:
+            nursery.start_soon(self._have_begin, successor)
+            await successor.begun.wait()
+            nursery.cancel_scope.cancel()
         if not successor.ready:
             if not self._stopping.is_set():
                 why = successor.why
@@ -227,8 +235,27 @@ class _Keeper:
             return False
         before, place.worker = place.worker, successor
         before.terminate()
+        with trio.move_on_after(self._drain_seconds + _SLOW_SECONDS):
+            await before.ended.wait()
+            return True
+        _log.error(
+            "worker %d has not ended %g s after its drain, and is killed", before.number, _SLOW_SECONDS
+        )
+        before.kill()
         await before.ended.wait()
         return True
+
+    async def _have_begin(self, successor: WorkerProcess) -> None:
+        """Tell of a worker that does not begin to serve, and kill it when the workers are to be replaced again."""
+        with trio.move_on_after(_SLOW_SECONDS):
+            await self._wanted.wait()
+        if not self._wanted.is_set():
+            _log.warning(
+                "a new worker has not begun to serve for %g s, and is waited for; SIGHUP starts another one instead",
+                _SLOW_SECONDS,
+            )
+            await self._wanted.wait()
+        successor.kill()
 
 
 def _has_terminal() -> bool:

@@ -183,6 +183,40 @@ time.sleep(10)
     assert "could not begin to serve (exit status 3)" in caplog.text
 
 
+def test_one_that_does_not_begin_is_killed_when_they_are_to_be_replaced_again(keep, caplog, monkeypatch):
+    monkeypatch.setattr(workers, "_SLOW_SECONDS", 0.0)
+    script = """
+if number == 1 and begun == 2: time.sleep(10)
+ready()
+if begun == 1:
+    replace()
+    wait_for("begin 1")
+    replace()
+    time.sleep(10)
+stop()
+"""
+    assert keep(REPLACED + script) == (0, 3)
+    assert "has not begun to serve for 0 s" in caplog.text
+    assert "could not begin to serve (signal 9)" in caplog.text
+
+
+def test_one_that_does_not_end_after_its_drain_is_killed(keep, caplog, monkeypatch):
+    monkeypatch.setattr(workers, "_SLOW_SECONDS", 0.0)
+    script = """
+ready()
+if begun == 1:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    replace()
+    time.sleep(10)
+if begun == 2:
+    replace()
+    time.sleep(10)
+stop()
+"""
+    assert keep(REPLACED + script, drain_seconds=0) == (0, 3)
+    assert "worker 0 has not ended 0 s after its drain, and is killed" in caplog.text
+
+
 def test_an_address_that_cannot_be_listened_on_is_said_before_anything_is_started():
     with pytest.raises(CannotListenError):
         workers.run_workers(2, ServeOptions(bind="192.0.2.1:1"))

@@ -195,3 +195,15 @@ def test_a_file_is_used_again_after_trio_has_ended(between, file):
         go_on.set()
         assert told.wait(DEADLINE)
     assert trio.run(use)
+
+
+@pytest.mark.parametrize("ask", [SqliteFile.run, lambda file, kept: file.run_together(kept, "a")])
+async def test_a_thread_that_ends_early_has_done_nothing_that_anybody_believes(file, monkeypatch, ask):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(sqlite_file, "groupby", fail)
+    with pytest.raises(sqlite3.OperationalError, match="ended early"):
+        await ask(file, Kept())
+    monkeypatch.undo()
+    assert await file.run(lambda: "done") == "done"

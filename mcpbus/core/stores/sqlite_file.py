@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 _MOST_AT_ONCE: Final = 64
 """How many things one thread does. Those that come later wait for it."""
+_CUT_SHORT: Final = "the thread that was to do it ended early"
 
 
 @attrs.define(eq=False)
@@ -31,14 +32,15 @@ class _Job:
         item: What it is given.
         task: Who waits; None if that was cancelled.
         result: What was returned.
-        error: What was raised, if anything was.
+        error: What was raised, if anything was. A thread that ends before it has noted what came of all its jobs, for want of
+            memory perhaps, leaves the others with an error.
     """
 
     function: Callable[[Sequence[Any]], Any]
     item: Any
     task: trio.lowlevel.Task | None
     result: Any = None
-    error: BaseException | None = None
+    error: BaseException | None = attrs.field(factory=lambda: sqlite3.OperationalError(_CUT_SHORT))
 
     def take(self, result: Any, error: BaseException | None) -> None:
         """Note what came of it."""

@@ -315,6 +315,17 @@ def test_a_request_after_the_announcement_of_the_end_is_refused_and_one_before_g
     assert [frame.stream_id for frame in server.frames if isinstance(frame, HeadersFrame)] == [1]
 
 
+def test_no_goodbye_promises_more_than_the_one_before_it():
+    server = Server()
+    server.hear(OPEN)
+    server.protocol.announce_end()
+    server.hear(headers(3))
+    server.protocol.end()
+    server.hear()
+    goodbyes = [frame for frame in server.frames if isinstance(frame, GoAwayFrame)]
+    assert [frame.last_stream_id for frame in goodbyes] == [1, 1]
+
+
 def test_what_comes_for_a_stream_that_was_answered_and_reset_opens_the_windows_again():
     """Its client may still be sending a body that nobody wants; the connection's window is everybody's."""
     server = Server()

@@ -93,6 +93,7 @@ class Protocol:
         "_fragments",
         "_frames",
         "_heads",
+        "_last_served",
         "_longest_block",
         "_streams",
         "_unopened",
@@ -113,6 +114,7 @@ class Protocol:
         self._longest_block = 2 * heads.longest
         self._streams = Streams()
         self._unopened = 0
+        self._last_served: int | None = None  # once that was said: it may not grow again (section 6.8)
         self.leaving = False
         self.closed = False
         settings = {ENABLE_PUSH: 0, MAX_CONCURRENT_STREAMS: MOST_STREAMS, MAX_HEADER_LIST_SIZE: heads.longest}
@@ -378,13 +380,15 @@ class Protocol:
         """Tell the client that requests are not begun any more; those that are under way go on."""
         if not self.leaving and not self.closed:
             self.leaving = True
-            self._writer.say_goodbye(self._streams.highest, ErrorCode.NO_ERROR)
+            self._last_served = self._streams.highest
+            self._writer.say_goodbye(self._last_served, ErrorCode.NO_ERROR)
 
     def end(self, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
         """End the connection, and say so, unless that was done."""
         if not self.closed:
             self.closed = True
-            self._writer.say_goodbye(self._streams.highest, code)
+            served = self._streams.highest if self._last_served is None else self._last_served
+            self._writer.say_goodbye(served, code)
 
     @property
     def says(self) -> bool:

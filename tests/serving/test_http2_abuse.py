@@ -164,6 +164,24 @@ async def test_resets_one_by_one_end_it_too():
         assert counters.abusive == 1
 
 
+async def test_requests_that_are_refused_because_an_application_does_not_leave_end_it_too():
+    never = trio.Event()
+
+    async def stays(scope, receive, send):
+        assert scope["type"] == "http"
+        await never.wait()
+
+    counters = Counters()
+    async with serving(stays, counters=counters) as served:
+        peer = await Http2(await served.connect(), lenient=True).start()
+        left = [frame for n in ids(200) for frame in (head(peer, n), RstStreamFrame(n))]
+        assert await flood(peer, [*left, *[head(peer, n) for n in ids(MANY)[200:]]]) == (
+            ErrorCodes.ENHANCE_YOUR_CALM
+        )
+        assert counters.abusive == 1
+        assert counters.refused > 0
+
+
 async def test_a_window_that_is_opened_byte_by_byte_is_abuse():
     app, counters = Waiting(), Counters()
     async with serving(app, counters=counters) as served:

@@ -195,6 +195,7 @@ class Http2Connection:
     def _fail(self, fault: ConnectionFault) -> None:
         """End a connection that the client has broken; it has to read why."""
         self._owner.blame(fault)
+        self._protocol.end(fault.code)
         self._lingering = True
         self._unread = self.options.unread_body_bytes
         self._linger_until = trio.current_time() + self.options.unread_body_seconds

@@ -420,6 +420,17 @@ async def test_a_client_that_waits_to_be_told_is_told_to_go_on(autojump_clock):
         await client.until_stream(stream_id, h2.events.InformationalResponseReceived)
 
 
+@pytest.mark.parametrize(("sends", "waits"), [(b"", False), (b" ", True)])
+async def test_a_client_that_waits_to_be_told_and_is_refused_is_not_waited_for(sends, waits, autojump_clock):
+    """Unless it has not waited after all."""
+    async with connected(http={"max_body_bytes": 1000}) as client:
+        stream_id = await client.post("echo", ("content-length", "1001"), ("expect", "100-continue"))
+        if sends:
+            await client.send_data(stream_id, sends)
+        assert await client.answered(stream_id) == "413"
+        assert (trio.current_time() >= ServeOptions().unread_body_seconds) is waits
+
+
 async def test_a_long_answer_does_not_keep_a_short_one_waiting(autojump_clock):
     async with connected() as client:
         client.acknowledges = False

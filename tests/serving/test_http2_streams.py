@@ -7,7 +7,7 @@ import h2.events
 import pytest
 import trio
 import trio.testing
-from peers import Http2, hello, receive_all, respond, serving
+from peers import Http2, head_of, hello, receive_all, respond, serving
 
 from mcpbus.serving import Counters, acceptor
 from mcpbus.serving.http1.readiness import Readiness
@@ -84,6 +84,23 @@ async def test_an_answer_without_a_body_has_none_whatever_is_said(method, status
         stream_id = await peer.request(method)
         await peer.until_stream(stream_id, h2.events.StreamEnded)
         assert (peer.status(stream_id), peer.bodies[stream_id]) == (str(status), b"")
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_client_that_waits_to_be_told_is_told_to_go_on_or_refused_at_once(reads):
+    async def app(scope, receive, send):
+        assert scope["type"] == "http"
+        body = (await receive())["body"] if reads else b"no"
+        await respond(send, body)
+
+    async with serving(app, unread_body_seconds=60) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id = await peer.request(headers=head_of("POST", "/", ("expect", "100-continue")), end=False)
+        if reads:
+            await peer.until_stream(stream_id, h2.events.InformationalResponseReceived)
+            await peer.send_data(stream_id, b"yes", end=True)
+        await peer.until_stream(stream_id, h2.events.StreamEnded)
+        assert peer.bodies[stream_id] == (b"yes" if reads else b"no")
 
 
 async def test_the_end_of_the_connection_wakes_a_blocked_send():

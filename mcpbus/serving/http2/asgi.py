@@ -44,6 +44,7 @@ class Http2Exchange:
 
     async def read(self) -> tuple[bytes, bool]:
         """See `Exchange`."""
+        self._request.invite()
         body = self._request.body
         await body.more()
         return body.take(), body.ended
@@ -70,7 +71,7 @@ class Http2Exchange:
         request = self._request
         assert self._length is not None  # noqa: S101 - a body comes after its head
         data = self._length.take(data, more=more)
-        early = not more and not request.body.over
+        early = not more and request.is_early
         try:
             if data or more or early:
                 await request.wait_sent(partial(request.say, data, last=not more and not early))

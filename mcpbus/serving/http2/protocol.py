@@ -322,6 +322,11 @@ class Protocol:
         stream = self._streams.live.get(stream_id)
         return stream is not None and not stream.heard and not self.closed
 
+    def has_sent(self, stream_id: int) -> bool:
+        """Whether something of a stream's body has come."""
+        stream = self._streams.live.get(stream_id)
+        return stream is not None and stream.received > 0
+
     def room(self, stream_id: int) -> int:
         """How many bytes the next frame of a stream may have."""
         return self._streams.room(self._streams.live[stream_id])

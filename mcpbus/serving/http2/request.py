@@ -94,6 +94,7 @@ class Http2Request:
         "_connection",
         "_ended",
         "_failed",
+        "_invited",
         "_left",
         "_outgoing",
         "_unsaid",
@@ -141,6 +142,7 @@ class Http2Request:
         self._unsaid: list[tuple[bytes, bytes]] | None = None  # a head that waits for what comes after it
         self._ended = False
         self._failed = False
+        self._invited = False  # whether a client that waits for it was told to send the body
         self._waiting: trio.Event | None = None
         self._left: trio.lowlevel.ParkingLot | None = None  # once somebody waits
 
@@ -213,8 +215,7 @@ class Http2Request:
         body, length = self.body, self.read.length
         if length is not None and length > limit:
             return None
-        if self.read.expects and not body and not body.over:
-            self.say_early(100)
+        self.invite()
         endpoint = self.endpoint
         pace = endpoint.limits.body_pace
         until = pace.begin(trio.current_time())
@@ -225,6 +226,12 @@ class Http2Request:
                 until = pace.go_on(until, trio.current_time(), len(piece))
                 unfinished.add(piece)
             return await unfinished.whole() if len(unfinished) <= limit else None
+
+    def invite(self) -> None:
+        """Have a client send the body that waits until it is told to."""
+        if self.read.expects and not (self._invited or self.started or self.body or self.body.over):
+            self._invited = True
+            self.say_early(100)
 
     async def _read_piece(self, until: float) -> bytes:
         with trio.CancelScope(deadline=until):
@@ -238,6 +245,14 @@ class Http2Request:
         return piece
 
     # -- its answer ------------------------------------------------------------------------------
+
+    @property
+    def is_early(self) -> bool:
+        """Whether the client sends the body still, and does not wait until it is told to (RFC 9110, section 10.1.1)."""
+        if self.body.over:
+            return False
+        protocol = self._connection.sending.protocol
+        return not self.read.expects or self._invited or protocol.has_sent(self.stream_id)
 
     def say_early(self, status: int) -> None:
         """Say that the answer will come."""
@@ -420,7 +435,7 @@ class Http2Request:
         fields = list(reply.headers)
         if self.facts is not None:
             fields += self.facts.cors
-        early = not self.body.over
+        early = self.is_early
         await self.wait_sent(partial(self._say_whole, reply.status, fields, reply.body, last=not early))
         if early:
             await self.say_end()

@@ -10,6 +10,7 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.jsonrpc import Response, Undecodable, decode
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.duplex import Channel
@@ -43,6 +44,7 @@ class _LoggedEndpoint:
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
     ) -> Answer | EagerTask | None:
         line = _Line(head, self._origin(head, outlet.peer))
+        line.read(body)
         result = self._endpoint.respond(head, body, _LoggedOutlet(outlet, line), cleared=cleared)
         return line.answered(result) if isinstance(result, Answer) else result
 
@@ -79,12 +81,24 @@ class _Line:
         peer: From where it came.
     """
 
-    __slots__ = ("_began", "_head", "_peer")
+    __slots__ = ("_began", "_head", "_method", "_peer")
 
     def __init__(self, head: Head, peer: Peer) -> None:
         self._head = head
         self._peer = peer
+        self._method = head.headers.get(b"mcp-method")
         self._began = time.perf_counter()
+
+    def read(self, body: bytes) -> None:
+        """Take the method from the body, where the head does not say it."""
+        if not body or self._method is not None:
+            return
+        try:
+            message = decode(body)
+        except Undecodable:
+            return
+        if not isinstance(message, Response):
+            self._method = message.method
 
     def answered(self, answer: Answer) -> Answer:
         """Write the line of a whole answer, and return that."""
@@ -104,7 +118,7 @@ class _Line:
             self._peer,
             plain(head.verb),
             plain(head.path),
-            plain(head.headers.get(b"mcp-method") or "-"),
+            plain(self._method or "-"),
             status,
             what,
             (time.perf_counter() - self._began) * 1000,
@@ -183,6 +197,11 @@ class _LoggedRequest:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._http, name)
+
+    async def read_body(self, limit: int) -> bytes | None:
+        body = await self._http.read_body(limit)
+        self._line.read(body or b"")
+        return body
 
     async def answer(self, reply: Answer) -> None:
         await self._http.answer(self._line.answered(reply))

@@ -132,6 +132,9 @@ async def test_the_access_log_has_a_line_for_each_answer(lines, autojump_clock):
         for tool in ("echo", "wait", "chat", "missing"):
             await probe.request("tools/call", {"name": tool, "_meta": {"progressToken": 1}}).ended()
         session = await probe.initialize("2025-11-25")
+        await session.request("tools/call", {"name": "echo"}).ended()
+        await session.request("tools/call", {"name": "chat", "_meta": {"progressToken": 1}}).ended()
+        await session.request("tools/call", {"name": "echo", "arguments": {"text": "x" * 100_000}}).ended()
         stream = session.get()
         await stream.begun()
         await session.delete().ended()
@@ -144,10 +147,35 @@ async def test_the_access_log_has_a_line_for_each_answer(lines, autojump_clock):
         "127.0.0.1 POST /mcp tools/call: 200, N bytes",
         "127.0.0.1 POST /mcp tools/call: 200, stream",
         "127.0.0.1 POST /mcp tools/call: 400, N bytes",
-        "127.0.0.1 POST /mcp -: 200, N bytes",
-        "127.0.0.1 POST /mcp -: 202, N bytes",
+        "127.0.0.1 POST /mcp initialize: 200, N bytes",
+        "127.0.0.1 POST /mcp notifications/initialized: 202, N bytes",
+        "127.0.0.1 POST /mcp tools/call: 200, N bytes",
+        "127.0.0.1 POST /mcp tools/call: 200, stream",
+        "127.0.0.1 POST /mcp tools/call: 200, N bytes",
         "127.0.0.1 GET /mcp -: 200, stream",
         "127.0.0.1 DELETE /mcp -: 204, N bytes",
         "127.0.0.1 GET /sse -: 200, stream",
         "127.0.0.1 GET /healthz -: 200, N bytes",
     ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"{}",
+        b"nonsense",
+        b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
+        b'{"jsonrpc":"2.0","id":1,"result":{}}',
+    ],
+)
+async def test_the_access_log_names_no_method_where_none_is_said(said, lines, autojump_clock):
+    async with open_bus(make_server()) as bus, open_probe(bus.asgi(access_log=True)) as probe:
+        answer = await probe.send("POST", said, headers=JSON).ended()
+    assert f"127.0.0.1 POST /mcp -: {answer.status}, " in lines()[-1]
+
+
+async def test_a_method_in_a_body_steers_no_terminal(lines, autojump_clock):
+    async with open_bus(make_server()) as bus, open_probe(bus.asgi(access_log=True)) as probe:
+        body = msgspec.json.encode({"jsonrpc": "2.0", "method": "\x1b[2J"})
+        await probe.send("POST", body, headers=JSON).ended()
+    assert r"POST /mcp '\x1b[2J': " in lines()[-1]

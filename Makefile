@@ -54,6 +54,10 @@ soak: $(DEV) ## Have clients of all transports come and go, with faults, and see
 
 conformance: $(NODE) ## Run the official conformance suite (ARGS=2026-07-28 for one revision)
 	@$(BIN)/python -m tests.conformance.run $(ARGS)
+ifeq ($(ARGS),)
+	@echo "Once more with each request served over a link ..."
+	@$(BIN)/python -m tests.conformance.run --forward-all
+endif
 
 interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, and issuers (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest tests/typescript tests/issuers $(ARGS)

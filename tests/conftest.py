@@ -4,13 +4,11 @@ import pytest
 import trio
 from mcpbus_actors import EagerTask, LazyActor, Leader
 
-from mcpbus.cluster.front import Front
-from mcpbus.cluster.node import Node
 from mcpbus.core.from_thread import FromThread
 from mcpbus.dispatch.backend import FeaturesBackend
-from mcpbus.server import Server
-from mcpbus.testing import MemoryDirectory, probe
+from mcpbus.testing import probe
 from tests import over_websocket
+from tests.forwarding import forward_all
 
 pytest_plugins = ["tests.engines", "tests.failing_actors", "tests.properties.tally"]
 
@@ -108,21 +106,6 @@ def take_out_leadership() -> None:
                 await eager.finish()
 
     Leader._lead = take_once
-
-
-def forward_all() -> None:
-    """Have each server be one of several, alone, and forward to itself what it would serve."""
-    opening = Server.open
-
-    def open_one_of_several(server, *, cluster=None, **options):
-        return opening(server, cluster=cluster or MemoryDirectory().cluster(), **options)
-
-    Server.open = open_one_of_several
-    itself = "the process itself, over a link"
-    Front.home_of = lambda *_: itself
-    link, reach = Node.link, Node.reach
-    Node.link = lambda node, home: link(node, node.home if home is itself else home)
-    Node.reach = lambda node, home: reach(node, node.home if home is itself else home)
 
 
 def take_out_posting() -> None:

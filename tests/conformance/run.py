@@ -15,6 +15,7 @@ import click
 import trio
 
 from mcpbus.stores import MemoryEventStore
+from tests import forwarding
 from tests.conformance.everything import make_server
 from tests.conformance.suite_outcome import Scenario, read_scenario, table
 from tests.npm import NODE, NotInstalledError, install
@@ -75,8 +76,15 @@ async def _serve(task_status: trio.TaskStatus[list[str]]) -> None:
 
 @click.command()
 @click.argument("revisions", nargs=-1, type=click.Choice(list(SELECTIONS)))
-def main(revisions: tuple[str, ...]) -> None:
+@click.option(
+    "--forward-all",
+    is_flag=True,
+    help="Have each request served over a link, as one that has come to another process.",
+)
+def main(revisions: tuple[str, ...], *, forward_all: bool) -> None:
     """Run the conformance suite at REVISIONS, all of them if none is named, and fail if anything is wrong."""
+    if forward_all:
+        forwarding.forward_all()
     try:
         found = {revision: judge(revision) for revision in revisions or SELECTIONS}
     except (CannotRunError, NotInstalledError) as error:

@@ -14,11 +14,11 @@ from mcpbus import DELIVERED, Reason
 pytestmark = TOLERATED
 
 
-async def quiet(bus, actors=0):
-    """Wait until so many actors are left, and return what the bus then counts."""
-    while bus.statistics().actors > actors:
+async def quiet(bus, actors=0, requests=0):
+    """Wait until so many actors and requests are left, and return what the bus then counts."""
+    while (counted := bus.statistics()).actors > actors or counted.requests > requests:
         await trio.lowlevel.checkpoint()
-    return bus.statistics()
+    return counted
 
 
 @pytest.mark.parametrize(("mode", "revision"), [("auto", MODERN), ("legacy", LEGACY[-1]), (MODERN, MODERN)])
@@ -110,8 +110,8 @@ async def test_a_client_that_is_cancelled_leaves_without_a_word(revision, left):
             await call.running.wait()
             nursery.cancel_scope.cancel()
         # What stays are the session, the request and its call; the streams go.
-        assert (await quiet(server.bus, actors=3 if any(left) else 0)).requests == left[1]
-        assert len(server.bus.sessions) == left[0]
+        counted = await quiet(server.bus, actors=3 if any(left) else 0, requests=left[1])
+        assert (counted.sessions, counted.requests) == left
 
 
 async def test_a_drain_ends_a_listen_with_its_result():

@@ -45,6 +45,7 @@ from mcpbus.core.signals import (
     InputEnded,
     PassOn,
     Purge,
+    Recall,
     Reported,
     Supersede,
 )
@@ -94,7 +95,8 @@ class SessionActor:
         self._directory = directory
         self._limits = limits
         self._get: Stream | None = None
-        self._older: Stream | None = None  # has not returned yet what it had, when a newer one took its place
+        # Has not returned yet what it had, when a newer one took its place, or when that was recalled.
+        self._older: Stream | None = None
         self._newer: Outbox | None = (
             None  # what was said since then, or while what is held is taken out of the store
         )
@@ -258,7 +260,7 @@ class SessionActor:
             self._get.address.tell(Finish())
 
     def _returned(self, message: Returned) -> None:
-        if self._get is message.stream:
+        if self._get is message.stream and not message.goes_on:
             self._get = None
             self._session.listening = False
             self._dropped = True
@@ -363,6 +365,7 @@ class SessionActor:
 
     def _send(self, message: OutboundMessage) -> None:
         way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.transport)
+        withheld = way is StreamKind.STANDALONE and self._withholds()
         if self._newer is not None and way is StreamKind.STANDALONE:
             full = self._newer.put(message)
             if full is not None:
@@ -380,7 +383,7 @@ class SessionActor:
             way = absent(
                 message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER
             )
-        elif way is StreamKind.STANDALONE and self._withholds():
+        elif withheld:
             way = Hold.HOLD
         if isinstance(way, Reason):
             message.discard(way)
@@ -395,6 +398,11 @@ class SessionActor:
         if lease is not None and self._shared is None and not self._withheld and not lease.lasts:
             self._withheld = True
             lease.tell_extended(self._cell.address)
+            if self._get is not None and self._older is None:
+                # What its client has not taken yet waits as well.
+                self._older = self._get
+                self._collect()
+                self._get.address.tell(Recall())
         return self._withheld
 
     def _lease_extended(self, _message: LeaseExtended) -> None:

@@ -136,6 +136,10 @@ class Supersede(msgspec.Struct, frozen=True):
     """A newer stream takes this one's place: return what waits now, and end the connection."""
 
 
+class Recall(msgspec.Struct, frozen=True):
+    """Return to the session what waits for the client; the stream goes on."""
+
+
 class PassOn(msgspec.Struct, frozen=True):
     """Another process goes on with this stream: return what waits now, and end once what is being written is."""
 

@@ -20,7 +20,7 @@ from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal, receipts_of
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate, settle_all
-from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, PassOn, Purge, Supersede
+from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, PassOn, Purge, Recall, Supersede
 from mcpbus.core.writer import Cancellable, Detached, TakeOver, Writer
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason, StreamKind, StreamState, absent
@@ -29,17 +29,19 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """Told to the session by a GET stream that has ended, and before that by one that a newer one takes the place of.
+    """Told to the session by a GET stream that has ended, before that by one that a newer one takes the place of, and by one that is told to.
 
     Attributes:
         stream: The stream.
         waiting: What nobody took from its outbox, in order; still pending.
         lost: What was being written when the connection ended; settled.
+        goes_on: Whether more may be sent to the stream.
     """
 
     stream: "Stream"
     waiting: list[OutboundMessage]
     lost: Sequence[OutboundMessage]
+    goes_on: bool = False
 
 
 class _Finish(msgspec.Struct, frozen=True):
@@ -145,10 +147,12 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         self._wake(True)
         self._writer = None  # they know each other, and should not wait for the garbage collector
 
-    def _return(self, waiting: list[OutboundMessage], lost: Sequence[OutboundMessage]) -> None:
+    def _return(
+        self, waiting: list[OutboundMessage], lost: Sequence[OutboundMessage], *, goes_on: bool = False
+    ) -> None:
         """Give what this stream does not send any more back to the session that it belongs to."""
         if self.returns_to is not None and not self.returns_to.stopped:
-            self.returns_to.tell(Returned(self, waiting, lost))
+            self.returns_to.tell(Returned(self, waiting, lost, goes_on))
         else:
             for message in waiting:
                 message.discard(Reason.SESSION_ENDED)
@@ -401,13 +405,17 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         self._return_waiting()
         self._stop_if_done()
 
-    def _return_waiting(self) -> None:
+    def _recall(self, _message: Recall) -> None:
+        self._return_waiting(goes_on=True)
+        self._stop_if_done()
+
+    def _return_waiting(self, *, goes_on: bool = False) -> None:
         # At once, and not when the connection has let go: what is said from now on has to wait for it.
         waiting = self.outbox.remove()
         if self.account is not None:
             self.count()
-        self._return(waiting, ())
-        self.finishing = True
+        self._return(waiting, (), goes_on=goes_on)
+        self.finishing = self.finishing or not goes_on
 
     def _cut_off(self, _message: Cut) -> None:
         self._purge(Purge(lambda _: True, Reason.OVERFLOW))
@@ -441,6 +449,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         Cut: _cut_off,
         Supersede: _supersede,
         PassOn: _pass_on,
+        Recall: _recall,
         Purge: _purge,
         CloseConnection: _close_connection,
         TakeOver: _take_over,

@@ -85,3 +85,32 @@ async def test_where_another_process_has_the_session_that_one_speaks_to_its_clie
         # What was kept until then is said by who has the session now.
         assert (said(stream), said(other)) == ([], [1, 2] if before else [2])
         assert only(buses[1]).listening
+
+
+@pytest.mark.parametrize("returns", [False, True], ids=["it reads on", "it comes back"])
+async def test_what_a_client_has_not_taken_yet_waits_as_well(returns, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        stream = await session.get().begun()
+        await quiet(buses)
+        stream.stall()
+        say(buses[0], 1)
+        await quiet(buses)
+        say(buses[0], 2, 3)
+        await quiet(buses)
+        directory.lapse(buses[0].node.home)
+        say(buses[0], 4)
+        await quiet(buses)
+        if returns:
+            stream.disconnect()
+            stream = await session.get().begun()
+        else:
+            stream.resume()
+        say(buses[0], 5)
+        await trio.sleep(3)
+        before = [] if returns else [1]
+        assert said(stream) == before
+        directory.renew(buses[0].node.home)
+        await trio.sleep(2)
+        assert said(stream) == [*before, 2, 3, 4, 5]

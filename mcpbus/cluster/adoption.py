@@ -66,11 +66,15 @@ class Adoptions:
             Overloaded: There is no room for it; or the directory does not answer.
         """
         name = kept.ownership.name
-        if decode_record(kept.record).principal != digest_of(principal):
+        try:
+            record = decode_record(kept.record)
+            transport = TransportKind[record.transport]
+        except (msgspec.DecodeError, UnicodeError, KeyError) as error:
+            _log.warning("what another version has kept of a session cannot be read: %r", error)
             return None
-        session = self._bus.open_session(
-            TransportKind[decode_record(kept.record).transport], principal, peer, name
-        )
+        if record.principal != digest_of(principal):
+            return None
+        session = self._bus.open_session(transport, principal, peer, name)
         claimed = None
         done = self._going_on[name] = trio.Event()
         try:
@@ -92,12 +96,24 @@ class Adoptions:
                 session.address.tell(Close(None))
         if claimed is not None and claimed.ownership.home == self._home:
             self._records.enter(claimed.ownership)
-            self._records.restore(session, claimed.held)  # before anything newer is held for it
-            await self._register(session, decode_record(claimed.record))
+            await self._go_on(session, claimed)
         return claimed
 
+    async def _go_on(self, session: Session, claimed: Kept) -> None:
+        """Have a session that is this process's now be here as it was; where that fails it ends."""
+        goes_on = False
+        try:
+            self._records.restore(session, claimed.held)  # before anything newer is held for it
+            await self._register(session, decode_record(claimed.record))
+            goes_on = True
+        except Exception:  # noqa: BLE001 - the author's own code, or what another version has written
+            _log.exception("a session of a process that has ended could not be taken over, and ends")
+        finally:
+            if not goes_on:
+                session.address.tell(Close(None))
+
     async def _register(self, session: Session, record: SessionRecord) -> None:
-        """Make the handshake; where that fails the session ends."""
+        """Make the handshake."""
         said = {
             "protocolVersion": record.revision,
             "capabilities": record.client_capabilities,
@@ -105,17 +121,8 @@ class Adoptions:
         }
         params = msgspec.convert(said, InitializeParams)
         registration = Registration(self._bus, session, params, REVISIONS[record.revision])
-        prepared = False
-        try:
-            await registration.prepare()
-            prepared = True
-        except Exception:  # noqa: BLE001 - the author's own code
-            _log.exception("a session of a process that has ended could not be taken over, and ends")
-        finally:
-            if not prepared:
-                registration.abandon()
-        if prepared:
-            self._restore(session, record, registration.complete())
+        await registration.prepare()
+        self._restore(session, record, registration.complete())
 
     def _restore(self, session: Session, record: SessionRecord, result: bytes) -> None:
         """Have a session be as it was, and hear of what may have changed while nobody had it."""

@@ -308,8 +308,9 @@ class Hub(Services):
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""
         registered = self._sessions.pop(session.id, None) is not None
-        # Else it has not ended: this process has, and out of order.
-        ended = not self.system.closed and (self.records is None or self.records.drop(session))
+        # Else it has not ended: this process has, and out of order, or before it could hand it over.
+        alone = self.successors is None
+        ended = not self.system.closed and (alone if self.records is None else self.records.drop(session))
         self.shares.leave(session)
         self.topics.remove(session.address, uris=session.subscriptions)
         if session.streams.close() and ended and self._forgetting is not None:

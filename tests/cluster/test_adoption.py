@@ -1,5 +1,7 @@
 """Sessions of a process that has ended: whichever process is asked for one goes on with it."""
 
+import attrs
+import msgspec
 import pytest
 import trio
 from several import at, kill, open_buses, quiet
@@ -7,7 +9,9 @@ from test_forwarding import CHANGED, UPDATED, call, make, text
 
 from mcpbus import Limits
 from mcpbus.cluster import node
-from mcpbus.cluster.directory import Kept, Ownership
+from mcpbus.cluster.directory import Held, Kept, Ownership
+from mcpbus.cluster.messages import encode
+from mcpbus.cluster.records import decode_record
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
 INITIALIZE = {
@@ -180,6 +184,47 @@ async def test_a_session_that_cannot_be_prepared_ends(autojump_clock, caplog):
         assert "could not be taken over" in caplog.text
         assert not directory._kept
         assert [bus.statistics().actors for bus in buses[1:]] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("record", "held"),
+    [
+        ({"revision": "2099-01-01"}, {}),
+        ({}, {"first": Held(b"", 60)}),
+        ({}, {"1": Held(b"\xff", 60)}),
+        ({}, {"1": Held(encode(["NEWER", "notifications/said", b"{}"]), 60)}),
+    ],
+)
+async def test_what_another_version_has_kept_of_a_session_ends_it(record, held, autojump_clock, caplog):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        await quiet(buses)
+        kept = directory._kept[session.id]
+        changed = encode(msgspec.structs.replace(decode_record(kept.record), **record))
+        directory._kept[session.id] = attrs.evolve(kept, record=changed, held=held)
+        await kill(buses[0], directory)
+        for _ in range(2):
+            assert (await session.request("ping").ended()).status == 404
+        await quiet(buses)
+        assert buses[1].statistics().actors == 0
+        assert "could not be taken over" in caplog.text
+        assert not directory._kept
+
+
+@pytest.mark.parametrize("record", [{"subscriptions": None}, {"transport": "NEWER"}])
+async def test_what_cannot_be_read_of_a_session_is_no_session(record, autojump_clock, caplog):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        await quiet(buses)
+        kept = directory._kept[session.id]
+        changed = encode(msgspec.structs.replace(decode_record(kept.record), **record))
+        directory._kept[session.id] = attrs.evolve(kept, record=changed)
+        await kill(buses[0], directory)
+        assert (await session.request("ping").ended()).status == 404
+        assert buses[1].statistics().actors == 0
+        assert "cannot be read" in caplog.text
 
 
 async def test_a_session_for_which_there_is_no_room_waits(autojump_clock):

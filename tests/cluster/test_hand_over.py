@@ -9,6 +9,7 @@ from test_held import SAID, held, said, say
 
 from mcpbus import Limits
 from mcpbus.core.receipt import MOVED, Place
+from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory
 
 
@@ -211,6 +212,21 @@ async def test_where_the_directory_is_away_they_are_kept_as_they_were(autojump_c
         await quiet(buses[1:])
         assert said(stream) == [1]
         assert SAID in {message["method"] for message in stream.messages}
+
+
+async def test_and_so_are_their_events(autojump_clock, monkeypatch):
+    directory, store = MemoryDirectory(), MemoryEventStore()
+
+    async def fail(*_):
+        raise OSError("away")
+
+    async with open_buses(make, directory=directory, stores=[store] * 2) as (buses, probes):
+        session = await probes[0].initialize("2025-11-25")
+        await call(session, "count", token=1).ended()
+        monkeypatch.setattr(directory, "release", fail)
+        await buses[0].drain(5)
+        await quiet(buses)
+        assert len(store) > 0
 
 
 def make_asking(asked):

@@ -116,8 +116,8 @@ class Adoptions:
         """Make the handshake."""
         said = {
             "protocolVersion": record.revision,
-            "capabilities": record.client_capabilities,
-            "clientInfo": record.client_info,
+            "capabilities": msgspec.json.decode(record.client_capabilities),
+            "clientInfo": msgspec.json.decode(record.client_info),
         }
         params = msgspec.convert(said, InitializeParams)
         registration = Registration(self._bus, session, params, REVISIONS[record.revision])

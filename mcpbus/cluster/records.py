@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import trio
@@ -28,7 +28,7 @@ class SessionRecord(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         transport: How its client is connected.
         revision: The revision that it negotiated.
-        client_info: What the client said of itself.
+        client_info: What the client said of itself, in JSON, whose numbers are larger than those of this encoding.
         client_capabilities: Likewise.
         principal: A digest of whose it is.
         initialized: Whether the client has sent that.
@@ -38,8 +38,8 @@ class SessionRecord(msgspec.Struct, array_like=True, frozen=True):
 
     transport: str
     revision: str
-    client_info: dict[str, Any]
-    client_capabilities: dict[str, Any]
+    client_info: bytes
+    client_capabilities: bytes
     principal: bytes
     initialized: bool
     level: LogLevel | None
@@ -275,8 +275,8 @@ def _describe(session: Session) -> SessionRecord:
     return SessionRecord(
         session.transport.name,
         session.revision.name,
-        session.client_info,
-        session.client_capabilities,
+        msgspec.json.encode(session.client_info),
+        msgspec.json.encode(session.client_capabilities),
         digest_of(session.principal),
         session.stage is Stage.READY,
         session.threshold.level,

@@ -33,8 +33,9 @@ def only(bus):
 
 async def test_a_session_goes_on_elsewhere_as_it_was(autojump_clock):
     directory = MemoryDirectory()
+    capabilities = {"roots": {}, "experimental": {"large": {"number": 1 << 100}}}
     async with open_buses(make, directory=directory) as (buses, probes):
-        session = await probes[0].initialize("2025-06-18", capabilities={"roots": {}})
+        session = await probes[0].initialize("2025-06-18", capabilities=capabilities)
         await session.request("logging/setLevel", {"level": "error"}).ended()
         for uri in ("res://one", "res://two"):
             await session.request("resources/subscribe", {"uri": uri}).ended()
@@ -44,7 +45,7 @@ async def test_a_session_goes_on_elsewhere_as_it_was(autojump_clock):
         assert text(await call(session, "echo", text="on").reply()) == "on"
         taken = only(buses[1])
         assert (taken.id, taken.revision.name, taken.stage.value) == (session.id, "2025-06-18", "ready")
-        assert (taken.client_info["name"], taken.client_capabilities) == ("mcpbus test client", {"roots": {}})
+        assert (taken.client_info["name"], taken.client_capabilities) == ("mcpbus test client", capabilities)
         assert (taken.log_level.value, taken.subscriptions) == ("error", {"res://one"})
 
 

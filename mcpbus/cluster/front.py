@@ -34,7 +34,7 @@ from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import SESSION_HEADER
-from mcpbus.protocol.jsonrpc import Request, Undecodable, decode
+from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable, decode
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
@@ -231,14 +231,15 @@ class Front(Endpoint):
     def _home_to_be(self, head: Head, body: bytes) -> str | None:
         """Return this process's home if a request is for a session of it that is about to be elsewhere, and can wait for that.
 
-        What the client says to requests in flight cannot: they are still served here.
+        What the client says to requests in flight cannot: they are still served here. That it is initialized is for who has it next.
         """
         session = _session_of(head)
         if session is None or not self._node.hand_over.has(session):
             return None
         if head.verb == "POST":
             try:
-                waits = isinstance(decode(body), Request)
+                message = decode(body)
+                waits = isinstance(message, Request) or _is_initialized(message)
             except Undecodable:
                 waits = False  # whoever judges it says why
         else:
@@ -498,6 +499,10 @@ def _read(body: bytes) -> _Params | None:
 def _listened(params: _Params | None) -> str | None:
     """Return the first task of a listen."""
     return None if params is None else next(iter(params.notifications.task_ids), None)
+
+
+def _is_initialized(message: object) -> bool:
+    return isinstance(message, Notification) and message.method == "notifications/initialized"
 
 
 def _session_of(head: Head) -> str | None:

@@ -26,6 +26,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Message).decode
 
 
+_AT_ONCE: Final = 500
+"""Messages that the directory is told at once to keep no longer; while it is away there are ever more."""
+
+
 class HeldMessages:
     """Keeps what is held for one session; a `mcpbus.core.session.SessionStash`.
 
@@ -107,12 +111,15 @@ class HeldMessages:
         self._unwritten, self._gone, self._taking = {}, set(), False
         now = trio.current_time()
         held = {name: Held(data, due - now) for name, (data, due) in unwritten.items()}
-        written = False
+        names, written = [*gone], False
         try:
+            while len(names) > _AT_ONCE:
+                await asking(self._directory.take(self._ownership, names[:_AT_ONCE]))
+                del names[:_AT_ONCE]
             if held:
-                await asking(self._directory.hold(self._ownership, held, gone))
-            elif gone:
-                await asking(self._directory.take(self._ownership, gone))
+                await asking(self._directory.hold(self._ownership, held, names))
+            elif names:
+                await asking(self._directory.take(self._ownership, names))
             written = True
         finally:
             if not written:  # perhaps it was nevertheless

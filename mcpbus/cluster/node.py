@@ -15,6 +15,7 @@ from mcpbus_actors import EagerTask
 from mcpbus.cluster.adoption import Adoptions
 from mcpbus.cluster.chores import Chores
 from mcpbus.cluster.directory import Cluster, Kept
+from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.forwarded_heads import ForwardedHeads
 from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.hand_over import HandOver
@@ -86,7 +87,11 @@ class Node:
         self._complaints = Complaints(_log)
 
     async def join(self, bus: Hub) -> None:
-        """Serve a bus together with the others; returns when it is linked to all that are there."""
+        """Serve a bus together with the others; returns when it is linked to all that are there.
+
+        Raises:
+            JoinError: The others cannot be found.
+        """
         self._bus = bus
         bus.new_name = self.names.new
         bus.tell_elsewhere = self._tell_elsewhere
@@ -97,7 +102,10 @@ class Node:
         self.hand_over = bus.successors = HandOver(self.records, bus, self._chores)
         bus.lease = Lease()
         await self._nursery.start(partial(directory.listen, self.home, self._accept, bus.lease))
-        await self._look()
+        try:
+            await self._look()
+        except OSError as error:
+            raise JoinError(str(error)) from error
         self._nursery.start_soon(self._keep_looking)
 
     def enter(self, endpoint: Served) -> int:

@@ -309,3 +309,20 @@ async def test_and_the_directory_is_being_told_that_it_leaves(autojump_clock, mo
         await buses[0].drain(5)
         assert text(await waiting.reply()) == "counted"
         assert [len(bus.sessions) for bus in buses] == [0, 1]
+
+
+async def test_who_says_that_it_is_initialized_as_its_session_leaves_has_said_so(autojump_clock, monkeypatch):
+    directory, release = MemoryDirectory(), MemoryDirectory.release
+
+    async def take_long(*told):
+        await trio.sleep(0.9)
+        await release(directory, *told)
+
+    monkeypatch.setattr(directory, "release", take_long)
+    async with open_buses(make, directory=directory) as (buses, probes), trio.open_nursery() as nursery:
+        session = await probes[0].initialize(initialized=False)
+        nursery.start_soon(buses[0].drain, 5)
+        await trio.sleep(0.3)
+        assert (await session.notify("notifications/initialized").ended()).status == 202
+        await quiet(buses[1:])
+        assert only(buses[1]).stage.value == "ready"

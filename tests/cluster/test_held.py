@@ -87,6 +87,26 @@ async def test_it_leaves_the_directory_before_it_is_sent(done, autojump_clock, m
         assert (said(stream), held(directory)) == ([1, 2], 0)
 
 
+async def test_the_directory_is_told_of_many_in_parts(autojump_clock, monkeypatch):
+    directory, take, taken = MemoryDirectory(), MemoryDirectory.take, []
+
+    async def note(ownership, names):
+        taken.append(len(names))
+        await take(directory, ownership, names)
+
+    limits = Limits(held_items=2000, outbox_items=2000)
+    async with open_buses(make, directory=directory, limits=limits) as (buses, probes):
+        session = await probes[0].initialize()
+        say(buses[0], *range(1100))
+        await quiet(buses)
+        assert held(directory) == 1100
+        monkeypatch.setattr(directory, "take", note)
+        stream = await session.get().begun()
+        await quiet(buses)
+        assert (said(stream), held(directory)) == ([*range(1100)], 0)
+        assert taken == [500, 500, 100]
+
+
 async def test_also_where_it_was_not_said_that_it_is_there(autojump_clock, monkeypatch):
     directory, hold = MemoryDirectory(), MemoryDirectory.hold
 

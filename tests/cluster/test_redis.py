@@ -19,7 +19,7 @@ from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
 from mcpbus.cluster.redis_directory import RedisDirectory
 from mcpbus.cluster.tcp import Place
 from mcpbus.core.lease import Lease
-from mcpbus.core.stores.redis_connection import RedisConnection
+from mcpbus.core.stores.redis_connection import RedisConnection, RedisRefusalError
 from mcpbus.serving import ServingError
 from mcpbus.testing import open_bus, open_probe
 from tests.engines import engine
@@ -437,6 +437,16 @@ async def test_who_cannot_join_says_why_in_one_line(redis, said, monkeypatch):
         async with server.open(cluster=redis):
             pass
     assert "\n" not in str(raised.value)
+
+
+async def test_who_cannot_find_the_others_says_why_in_one_line(shared_engine, namespace, monkeypatch):
+    async def fail(_):
+        raise RedisRefusalError("NOPERM this user may not")
+
+    monkeypatch.setattr(RedisDirectory, "homes", fail)
+    with pytest.raises(ServingError, match=r"^NOPERM this user may not$"):
+        async with Server("alone").open(cluster=Redis(shared_engine.url, namespace=namespace, link=LOOPBACK)):
+            pass
 
 
 async def test_a_place_that_is_taken_is_told(shared_engine, namespace):

@@ -26,6 +26,7 @@ from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.context import ClientInfo, Context
 from mcpbus.core.limits import Limits
 from mcpbus.core.receipt import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
+from mcpbus.core.remote_session import RemoteSession
 from mcpbus.core.session import Session
 from mcpbus.core.statistics import Statistics
 from mcpbus.core.sync_bus import SyncBus
@@ -107,6 +108,7 @@ __all__ = [
     "Reason",
     "Receipt",
     "RegistrationError",
+    "RemoteSession",
     "ResourceLink",
     "ResourceNotFoundError",
     "Root",

@@ -46,6 +46,10 @@ class Kind(enum.IntEnum):
     """Another process has the session of a request, and what is to be said next is for it to say."""
     RECONNECT = 13
     """The client of a GET stream is to open another one, since the process to which it is connected ends."""
+    TELL = 14
+    """What is to be said to the client of a session; a channel begins with it. ELSEWHERE, with the same, where the session is not there."""
+    TOLD = 15
+    """What became of that."""
 
 
 class FrameError(Exception):

@@ -25,6 +25,8 @@ _GREETING_BYTES: Final = 256
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of messages that are on their way in one direction."""
 _CHANNELS: Final = 1 << 32
+_OPENING: Final = frozenset({Kind.OPEN, Kind.TELL})
+"""The kinds of message with which a channel begins."""
 _PINGS: Final = 6
 """How often each end says that it is there, in the time after which it would be given up."""
 _MOST_IN_TURN: Final = 32
@@ -55,6 +57,9 @@ class Service(Protocol):
 
     def changed(self, payload: bytes, /) -> None:
         """Take note of a change."""
+
+    def tell(self, link: "Link", channel: int, payload: bytes, /) -> None:
+        """Say something to the client of a session, and tell over the channel what became of it. No schedule point."""
 
     def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task that goes on when the link is lost."""
@@ -233,14 +238,14 @@ class Link:
         else:
             self.send(kind, channel)
 
-    def open(self, channel: Channel, payload: bytes) -> int:
-        """Have a request served, and return the number of its channel."""
+    def open(self, channel: Channel, payload: bytes, kind: Kind = Kind.OPEN) -> int:
+        """Have a request served, or something told, and return the number of its channel."""
         number = self._last
         while (number := (number + 2) % _CHANNELS) in self._channels:
             pass
         self._last = number
         self.enter(number, channel)
-        self.send(Kind.OPEN, number, payload)
+        self.send(kind, number, payload)
         return number
 
     def enter(self, number: int, channel: Channel) -> None:
@@ -318,12 +323,14 @@ class Link:
         return eager
 
     def _take(self, kind: int, number: int, payload: bytes) -> EagerTask | None:
-        if number in self._channels and kind != Kind.OPEN:
-            self._channels[number].take(kind, payload)
-        elif kind == Kind.OPEN:
+        if kind in _OPENING:
             if number in self._channels or number % 2 == self._parity:
                 raise FrameError(f"channel {number} is not for the other end to open")
-            return self._service.opened(self, number, payload)
+            if kind == Kind.OPEN:
+                return self._service.opened(self, number, payload)
+            self._service.tell(self, number, payload)
+        elif number in self._channels:
+            self._channels[number].take(kind, payload)
         elif kind == Kind.CHANGED:
             self._service.changed(payload)
         return None

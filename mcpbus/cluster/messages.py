@@ -4,6 +4,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.routes import Kind
+
 Fields: TypeAlias = list[tuple[bytes, bytes]]
 
 
@@ -74,6 +77,33 @@ class Said(msgspec.Struct, array_like=True, frozen=True):
     more: bool
 
 
+class Tell(msgspec.Struct, array_like=True, frozen=True):
+    """What is to be said to the client of a session.
+
+    Attributes:
+        session: The session.
+        kind: What it is; None if nothing is, and the session is to end.
+        method: Its method.
+        data: The encoded JSON-RPC notification.
+        level: The level of a log line.
+        uri: The resource that was updated.
+    """
+
+    session: str
+    kind: Kind | None
+    method: str
+    data: bytes
+    level: LogLevel | None
+    uri: str | None
+
+
+class Told(msgspec.Struct, array_like=True, frozen=True):
+    """What became of it; see `mcpbus.core.receipt.Fate`. In words, so that newer processes can have more of them."""
+
+    verdict: str
+    reason: str | None
+
+
 encode = msgspec.msgpack.Encoder().encode
 decode_hello = msgspec.msgpack.Decoder(Hello).decode
 decode_open = msgspec.msgpack.Decoder(Open).decode
@@ -81,3 +111,5 @@ decode_head = msgspec.msgpack.Decoder(ForwardedHead).decode
 decode_answered = msgspec.msgpack.Decoder(Answered).decode
 decode_started = msgspec.msgpack.Decoder(Started).decode
 decode_said = msgspec.msgpack.Decoder(Said).decode
+decode_tell = msgspec.msgpack.Decoder(Tell).decode
+decode_told = msgspec.msgpack.Decoder(Told).decode

@@ -24,6 +24,7 @@ from mcpbus.cluster.linked_request import LinkedRequest, Served
 from mcpbus.cluster.messages import decode_open, encode
 from mcpbus.cluster.names import Names
 from mcpbus.cluster.records import Records
+from mcpbus.cluster.remote_sessions import RemoteSessions
 from mcpbus.cluster.rounds import Rounds
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.complaints import Complaints
@@ -63,11 +64,13 @@ class Node:
         records: Its sessions, as they are kept.
         adoptions: The sessions of processes that have ended, which it takes over.
         hand_over: Its own, once it ends itself.
+        remote_sessions: Those of the others, to which this one may say something.
         heads: Writes and reads what is forwarded.
     """
 
     adoptions: Adoptions
     hand_over: HandOver
+    remote_sessions: RemoteSessions
 
     def __init__(self, cluster: Cluster, nursery: trio.Nursery) -> None:
         self.home = cluster.home
@@ -100,6 +103,9 @@ class Node:
         bus.rounds = Rounds(directory, self.records, bus.parked_calls.sealer, self._chores)
         self.adoptions = Adoptions(directory, self.records, self.home, bus)
         self.hand_over = bus.successors = HandOver(self.records, bus, self._chores)
+        self.remote_sessions = bus.remote_sessions = RemoteSessions(
+            self, self.names, bus, self._cluster.patience
+        )
         bus.lease = Lease()
         await self._nursery.start(partial(directory.listen, self.home, self._accept, bus.lease))
         try:
@@ -286,6 +292,10 @@ class Node:
         if not homes:
             raise Overloaded("The server is shutting down")
         return random.choice(homes)  # noqa: S311 - it is no secret
+
+    def tell(self, link: Link, channel: int, payload: bytes) -> None:
+        """See `mcpbus.cluster.link.Service`."""
+        self.remote_sessions.tell(link, channel, payload)
 
     # -- changes ---------------------------------------------------------------------------------
 

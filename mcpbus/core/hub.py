@@ -21,6 +21,7 @@ from mcpbus.core.notification import RESOURCE_UPDATED, Change
 from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
+from mcpbus.core.remote_session import RemoteSession
 from mcpbus.core.services import Services
 from mcpbus.core.session import Close, EndGet, Left, Session, SessionStash
 from mcpbus.core.session_actor import SessionActor
@@ -99,6 +100,13 @@ class Successors(Protocol):
         """Whether a session is theirs: it is handed over as soon as it has no request in flight, or has been."""
 
 
+class RemoteSessions(Protocol):
+    """The sessions over HTTP that other processes have."""
+
+    async def find(self, session_id: str, principal: object, /) -> Session | RemoteSession | None:
+        """See `Hub.find_anywhere`; the session is not here, or about to be."""
+
+
 class Hub(Services):
     """An opened server, to which every transport attaches. Made by `open_hub`.
 
@@ -114,6 +122,7 @@ class Hub(Services):
         successors: Other processes, which go on with its sessions when this one ends; None if there are none.
         records: Keeps what other processes need to go on with sessions, should this one end; None if there are none.
         rounds: Knows the rounds that others have used; None likewise.
+        remote_sessions: Those that others have; None likewise.
     """
 
     def __init__(
@@ -146,6 +155,7 @@ class Hub(Services):
         self.records: SessionRecords | None = None
         self.successors: Successors | None = None
         self.rounds: SharedRounds | None = None
+        self.remote_sessions: RemoteSessions | None = None
         self._drained = False
 
     # -- telling clients -------------------------------------------------------------------------
@@ -209,6 +219,10 @@ class Hub(Services):
         busy = session is not None and session.in_flight
         if self.successors is not None and not busy and self.successors.has(session_id):
             raise SessionMovedError
+        return self._find_here(session_id, principal)
+
+    def _find_here(self, session_id: str, principal: object) -> Session | None:
+        session = self._sessions.get(session_id)
         if (
             session is None
             or session.transport is TransportKind.DUPLEX
@@ -216,6 +230,24 @@ class Hub(Services):
         ):
             return None
         return session
+
+    async def find_anywhere(self, session_id: str, principal: object) -> Session | RemoteSession | None:
+        """Return the session of that id in whichever process has it, as `find_session` does for this one.
+
+        Args:
+            session_id: The `Session.id` of a session of Streamable HTTP.
+            principal: Whose it is: whom `authenticate` found.
+
+        Returns:
+            The session if this process has it; what speaks to it if another one has; None if nobody has, or it is somebody else's.
+
+        Raises:
+            Overloaded: It cannot be known now who has it.
+        """
+        await trio.lowlevel.checkpoint()
+        if session_id in self._sessions or self.remote_sessions is None:
+            return self._find_here(session_id, principal)
+        return await self.remote_sessions.find(session_id, principal)
 
     def open_session(
         self, transport: TransportKind, principal: object, peer: Peer, name: str | None = None

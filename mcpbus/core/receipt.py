@@ -75,6 +75,8 @@ class Place(IdentityEnum):
     """In the outbox of its stream."""
     WRITING = "writing"
     """Taken by the stream's writer; the write has not returned."""
+    AWAY = "away"
+    """On its way to the process that has its session, or there, which tells its fate."""
 
 
 # The members that are named for every message; before Python 3.12 each look-up by a class's name is a search.

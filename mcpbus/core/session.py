@@ -276,7 +276,7 @@ class Session(SessionFeatures, Asking):
             TypeError: `data` is not JSON.
         """
         self.bus.check_thread("session.log")
-        return self._say(notification.log(self.bus.ledger, Kind.SESSION_LOG, level, data, logger))
+        return self.say(notification.log(self.bus.ledger, Kind.SESSION_LOG, level, data, logger))
 
     def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension that no request caused.
@@ -292,7 +292,7 @@ class Session(SessionFeatures, Asking):
             TypeError: `params` is not JSON.
         """
         self.bus.check_thread("session.notify")
-        return self._say(notification.custom(self.bus.ledger, Kind.SESSION_CUSTOM, method, params))
+        return self.say(notification.custom(self.bus.ledger, Kind.SESSION_CUSTOM, method, params))
 
     def resource_updated(self, uri: str) -> Receipt:
         """Tell this client alone that a resource has changed, as where each client sees contents of its own.
@@ -303,7 +303,7 @@ class Session(SessionFeatures, Asking):
             uri: The resource.
         """
         self.bus.check_thread("session.resource_updated")
-        return self._say(notification.resource_updated(self.bus.ledger, uri))
+        return self.say(notification.resource_updated(self.bus.ledger, uri))
 
     def elicitation_complete(self, elicitation_id: str) -> Receipt:
         """Tell the client that what an elicitation by URL was for has been done, as revision 2025-11-25 has it.
@@ -318,7 +318,15 @@ class Session(SessionFeatures, Asking):
         if self.revision is None or not self.revision.elicitation_ids:
             said.receipt.discard(Reason.ERA)
             return said.receipt
-        return self._say(said)
+        return self.say(said)
+
+    def say(self, said: OutboundNotification) -> Receipt:
+        """Have something said to the client. For the bus."""
+        if self.address.stopped:
+            said.receipt.discard(Reason.SESSION_ENDED)
+        else:
+            self.address.tell(said)
+        return said.receipt
 
     def check_thread(self, call: str) -> None:
         """Refuse a call from another thread than trio's; see `Services.check_thread`. For its features."""
@@ -418,13 +426,6 @@ class Session(SessionFeatures, Asking):
         self.address.tell(
             Close("The session ended because the server keeps too much in memory, and for it the most")
         )
-
-    def _say(self, said: OutboundNotification) -> Receipt:
-        if self.address.stopped:
-            said.receipt.discard(Reason.SESSION_ENDED)
-        else:
-            self.address.tell(said)
-        return said.receipt
 
     def __repr__(self) -> str:
         name = self.client_info.get("name", "unknown client")

@@ -104,6 +104,7 @@ class Reason(IdentityEnum):
     EXPIRED = "no stream opened for it in time"
     LOST = "the connection ended while it was being written"
     SESSION_ENDED = "its session has ended"
+    UNREACHABLE = "no process that has its session could be reached"
     FAILED = "an internal failure ended its carrier"
 
 

@@ -1,0 +1,286 @@
+"""What is told to one session that another process has: in order, within bounds, and wherever the session goes meanwhile."""
+
+import logging
+from bisect import insort
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import trio
+
+from mcpbus.cluster.directory import Kept, is_released
+from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.link import Link
+from mcpbus.cluster.messages import Tell, Told, decode_tell, decode_told, encode
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.budget import Account
+from mcpbus.core.containment import Contained
+from mcpbus.core.hub import Hub
+from mcpbus.core.notification import RESOURCE_UPDATED, OutboundNotification
+from mcpbus.core.outbox import OVERHEAD_BYTES
+from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Place, Receipt
+from mcpbus.core.session import Session
+from mcpbus.protocol.routes import Reason
+
+_log = logging.getLogger("mcpbus")
+
+_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE: Final = 0.5
+"""Between two looks for who has the session: each pause is twice the last one."""
+
+_FATES: Final = {str(fate): fate for fate in (DELIVERED, STORED, MOVED, *map(Fate.discarded, Reason))}
+
+
+def describe_fate(fate: Fate) -> bytes:
+    """Write a fate down."""
+    return encode(Told(fate.verdict.value, None if fate.reason is None else fate.reason.value))
+
+
+def read_fate(payload: bytes) -> Fate:
+    """Return the fate of something; lost if it is one that is not known here."""
+    told = decode_told(payload)
+    name = told.verdict if told.reason is None else f"{told.verdict}: {told.reason}"
+    return _FATES.get(name, LOST)
+
+
+def say(session: Session, told: Tell, receipt: Receipt) -> None:
+    """Say to a session that is here what it is told from elsewhere."""
+    if told.kind is not None:
+        key = None if told.uri is None else (RESOURCE_UPDATED, told.uri)
+        session.say(OutboundNotification(told.kind, receipt, told.data, key, told.level, told.uri))
+    elif session.address.stopped:
+        receipt.discard(Reason.SESSION_ENDED)
+    else:
+        session.close()
+        receipt.settle(DELIVERED)
+
+
+class Others(Protocol):
+    """Leads to the other processes that serve as one; see `mcpbus.cluster.node.Node`."""
+
+    @property
+    def home(self) -> str:
+        """This process."""
+
+    def link(self, home: str, /) -> Link | None:
+        """Return the link to a process, if there is one now."""
+
+    async def reach(self, home: str, /) -> Link | None:
+        """Return a link to a process; None if it has ended."""
+
+    async def look(self, session: str, /) -> Kept | None:
+        """Return what is kept of a session."""
+
+    def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """Run a task until this process ends."""
+
+
+class Courier:
+    """Tells things to one session; a `mcpbus.core.remote_session.Teller`.
+
+    Where the session is, it is said at once, and the link carries it in order. While that is not known, or cannot be reached, it waits here; so
+    does what comes back since the session was not there any more.
+
+    Args:
+        others: Leads to them.
+        bus: The bus of this process.
+        patience: Seconds for which something is tried to be told.
+        name: The session.
+        home: Where it was last.
+    """
+
+    def __init__(self, others: Others, bus: Hub, patience: float, name: str, home: str) -> None:
+        self._others = others
+        self._bus = bus
+        self._patience = patience
+        self._name = name
+        self._home = home
+        self._count = self._items = self._bytes = 0
+        self._waiting: list[_Errand] = []
+        self._running = False
+        self._account = self._open_account()
+
+    def tell(self, said: OutboundNotification) -> None:
+        """See `Teller`."""
+        told = Tell(self._name, said.kind, said.receipt.method, said.data, said.level, said.uri)
+        self._send(said.receipt, told)
+
+    def close(self, receipt: Receipt) -> None:
+        """See `Teller`."""
+        self._send(receipt, Tell(self._name, None, receipt.method, b"", None, None))
+
+    def _send(self, receipt: Receipt, told: Tell) -> None:
+        limits, payload = self._bus.limits, encode(told)
+        size = len(payload) + OVERHEAD_BYTES
+        receipt.move(Place.AWAY)
+        if self._bus.system.closed:
+            receipt.discard(Reason.UNREACHABLE)
+        elif self._items >= limits.outbox_items:
+            self._refuse(receipt, "outbox_items")
+        elif self._bytes + size > limits.outbox_bytes:
+            self._refuse(receipt, "outbox_bytes")
+        else:
+            self._count += 1
+            self._items += 1
+            self._bytes += size
+            errand = _Errand(self, self._count, receipt, payload, trio.current_time() + self._patience)
+            link = None if self._waiting else self._others.link(self._home)
+            if link is None:
+                self.wait(errand)
+            else:
+                errand.send(link)
+
+    def _refuse(self, receipt: Receipt, full: str) -> None:
+        receipt.discard(Reason.OVERFLOW)
+        self._bus.reached.note(full, None, "what was said to a session elsewhere was discarded")
+
+    def wait(self, errand: "_Errand") -> None:
+        """Have something wait, before what was said after it."""
+        insort(self._waiting, errand, key=lambda waiting: waiting.number)
+        if not self._running:
+            self._running = True
+            self._others.start(self._run)
+        self._account.hold(errand.size)
+
+    def settle(self, errand: "_Errand", fate: Fate) -> None:
+        """Note what became of something."""
+        self._items -= 1
+        self._bytes -= errand.size
+        errand.receipt.settle(fate)
+
+    def _open_account(self) -> Account:
+        return self._bus.budget.account("what is told to a session elsewhere", self._make_room)
+
+    def _make_room(self) -> None:
+        self._discard_all(Reason.OVERFLOW)
+        self._account = self._open_account()  # the old one has ended
+
+    def _discard_all(self, reason: Reason) -> None:
+        for errand in self._take():
+            self.settle(errand, Fate.discarded(reason))
+
+    def _take(self, count: int | None = None) -> "list[_Errand]":
+        """Take what has waited for longest; all of it, unless told otherwise."""
+        taken, self._waiting[:count] = self._waiting[:count], []
+        self._account.release(sum(errand.size for errand in taken))
+        return taken
+
+    async def _run(self) -> None:
+        """Find the session, and tell it what waits, until nothing does."""
+        try:
+            with Contained(_report):
+                while self._waiting:
+                    await self._carry(self._waiting[0])
+        finally:
+            self._running = False
+            self._discard_all(Reason.UNREACHABLE)  # this process ends, or it cannot be found out
+
+    async def _carry(self, first: "_Errand") -> None:
+        found: Link | Session | Reason = Reason.UNREACHABLE
+        with trio.move_on_at(first.deadline):
+            found = await self._find(first.attempts)
+        if found is Reason.UNREACHABLE:
+            if self._waiting[:1] == [first]:
+                self._take(1)
+                self.settle(first, Fate.discarded(found))
+        elif isinstance(found, Reason):
+            self._discard_all(found)
+        elif isinstance(found, Session):
+            for errand in self._take():
+                errand.say(found)
+        else:
+            for errand in self._take():
+                errand.send(found)
+
+    async def _find(self, attempts: int) -> Link | Session | Reason:
+        """Find who has the session; why it can be told nothing, if nobody will.
+
+        Args:
+            attempts: How often what waits has been told to a process that did not have it.
+        """
+        pause = min(_PAUSE_SECONDS * 2**attempts, _LONGEST_PAUSE)
+        if attempts:
+            await trio.sleep(pause)
+        while True:
+            found: Link | Session | Reason | None = None
+            with suppress(Overloaded):
+                found = await self._look()
+            if found is not None:
+                return found
+            await trio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _look(self) -> Link | Session | Reason | None:
+        """Look once; None if somebody may have it soon.
+
+        Raises:
+            Overloaded: It cannot be known now; or who has it cannot be reached.
+        """
+        kept = await self._others.look(self._name)
+        session = self._bus.sessions.get(self._name)
+        if session is not None:
+            return session
+        if kept is None:
+            return Reason.SESSION_ENDED
+        home = kept.ownership.home
+        if home == self._others.home or is_released(home):
+            return None
+        self._home = home
+        link = await self._others.reach(home)
+        return None if link is None or link.closed else link
+
+
+def _report(failure: BaseException) -> None:
+    _log.error("it could not be found out which process has a session", exc_info=failure)
+
+
+class _Errand:
+    """One thing that is told; a `mcpbus.cluster.link.Channel` while it is.
+
+    Attributes:
+        number: Those with lower ones were said before.
+        receipt: Its receipt here.
+        size: How many bytes it counts for.
+        deadline: Until when it is tried to be told.
+        attempts: How often it was told to a process that did not have the session.
+    """
+
+    def __init__(
+        self, courier: Courier, number: int, receipt: Receipt, payload: bytes, deadline: float
+    ) -> None:
+        self.number = number
+        self.receipt = receipt
+        self.size = len(payload) + OVERHEAD_BYTES
+        self.deadline = deadline
+        self.attempts = 0
+        self._courier = courier
+        self._payload = payload
+        self._link: Link | None = None
+        self._channel = -1
+
+    def send(self, link: Link) -> None:
+        """Tell it over a link, which has it from now on."""
+        self._link = link
+        self._channel = link.open(self, self._payload, Kind.TELL)
+        self._payload = b""
+
+    def say(self, session: Session) -> None:
+        """Say it to a session that is here now."""
+        self.receipt.move(Place.MAILBOX)
+        say(session, decode_tell(self._payload), self.receipt)
+
+    def take(self, kind: int, payload: bytes) -> None:
+        """See `Channel`."""
+        assert self._link is not None  # noqa: S101 - it has come over one
+        if kind == Kind.TOLD:
+            self._link.leave(self._channel)
+            self._courier.settle(self, read_fate(payload))
+        elif kind == Kind.ELSEWHERE:
+            self._link.leave(self._channel)
+            self._payload = payload
+            self.attempts += 1
+            self._courier.wait(self)
+
+    def lose(self) -> None:
+        """See `Channel`."""
+        self._courier.settle(self, LOST)

@@ -1,0 +1,71 @@
+"""The sessions of the processes that serve as one, as each speaks to those of the others."""
+
+from weakref import WeakValueDictionary
+
+import trio
+
+from mcpbus.cluster.courier import Courier, Others, describe_fate, say
+from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.link import Link
+from mcpbus.cluster.messages import decode_tell
+from mcpbus.cluster.names import Names
+from mcpbus.cluster.records import decode_record
+from mcpbus.core.hub import Hub
+from mcpbus.core.receipt import Receipt
+from mcpbus.core.remote_session import RemoteSession
+from mcpbus.core.session import Session
+from mcpbus.protocol.principals import digest_of
+from mcpbus.protocol.revisions import REVISIONS
+
+
+class RemoteSessions:
+    """See `mcpbus.core.hub.RemoteSessions`.
+
+    Args:
+        others: Leads to them.
+        names: Reads those of all of their sessions.
+        bus: The bus of this process.
+        patience: Seconds for which something is tried to be told.
+    """
+
+    def __init__(self, others: Others, names: Names, bus: Hub, patience: float) -> None:
+        self._others = others
+        self._names = names
+        self._bus = bus
+        self._patience = patience
+        self._couriers: WeakValueDictionary[str, Courier] = WeakValueDictionary()
+
+    async def find(self, session_id: str, principal: object) -> Session | RemoteSession | None:
+        """See `mcpbus.core.hub.RemoteSessions`."""
+        await trio.lowlevel.checkpoint()
+        if self._names.home_of(session_id) is None:
+            return None
+        kept = await self._others.look(session_id)
+        if session_id in self._bus.sessions:  # it was taken over meanwhile
+            return await self._bus.find_anywhere(session_id, principal)
+        if kept is None:
+            return None
+        record = decode_record(kept.record)
+        if record.principal != digest_of(principal):
+            return None
+        courier = self._couriers.get(session_id)
+        if courier is None:
+            courier = Courier(self._others, self._bus, self._patience, session_id, kept.ownership.home)
+            self._couriers[session_id] = courier
+        return RemoteSession(self._bus, session_id, REVISIONS[record.revision], courier)
+
+    def tell(self, link: Link, channel: int, payload: bytes) -> None:
+        """See `mcpbus.cluster.link.Service`. Who tells something to a session that is not here has it back, to tell it elsewhere."""
+        told = decode_tell(payload)
+        session = self._bus.sessions.get(told.session)
+        if session is None:
+            link.send(Kind.ELSEWHERE, channel, payload)
+            return
+        receipt = self._bus.ledger.adopt(told.method)
+        say(session, told, receipt)
+        self._others.start(_tell_fate, link, channel, receipt)
+
+
+async def _tell_fate(link: Link, channel: int, receipt: Receipt) -> None:
+    """Tell what became of a message, once it is known; there are no more of these than messages that wait."""
+    link.send(Kind.TOLD, channel, describe_fate(await receipt.settled()))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbus.protocol.http.headers import Headers
 from mcpbus.serving.http1.head import (
     CHUNKED,
     LONGEST_LINE,
@@ -362,3 +363,20 @@ def test_a_mapping_of_fields_has_those_that_are_looked_at_late():
     assert repr(read()) == "<Headers host, x-word, y>"
     assert read().get("z") is None
     assert dict(read()) == {"host": "localhost", "x-word": "a, c", "y": "b"}
+
+
+def test_fields_that_are_looked_at_late_are_all_there_for_whoever_asks_meanwhile():
+    """Another thread, in whose place is here who asks in the middle of it."""
+
+    class Asked(list):
+        def __iter__(self):
+            if not meanwhile:
+                meanwhile.append("asks")
+                meanwhile[0] = headers.all(b"x")
+            return super().__iter__()
+
+    meanwhile = []
+    headers = Headers.of({}).plus(lambda: Asked([(b"x", b"a"), (b"x", b"b")]))
+    assert headers.all(b"x") == ["a", "b"]
+    assert meanwhile == [["a", "b"]]
+    assert headers.all(b"x") == ["a", "b"]

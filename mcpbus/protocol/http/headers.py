@@ -40,14 +40,15 @@ class _Fields(dict[bytes, Values]):
 
     def __missing__(self, name: bytes) -> Values | None:
         """Enter them, and return what the one says that is asked for; None if it is not among them."""
-        if self.late is None:
-            return None
-        fields, self.late = self.late(), None
-        found = dict(fields)
-        if len(found) == len(fields):
+        late = self.late
+        if late is not None:  # it may be for another thread as well, which finds all of them or asks again
+            fields = late()
+            found: dict[bytes, Values] = dict(fields)
+            if len(found) < len(fields):
+                found.clear()
+                _enter(found, fields)
             self.update(found)
-        else:
-            _enter(self, fields)
+            self.late = None
         return self.get(name)
 
 

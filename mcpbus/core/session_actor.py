@@ -1,6 +1,6 @@
 """The session actor: decides on which stream what is said to a session leaves, and when the session ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,7 +12,7 @@ from mcpbus.core.lease import LeaseExtended
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal
 from mcpbus.core.pending_questions import Ask, Withdraw
-from mcpbus.core.receipt import Place
+from mcpbus.core.receipt import LOST, MOVED, Place
 from mcpbus.core.session import (
     CancelRequest,
     Close,
@@ -274,11 +274,7 @@ class SessionActor:
             if lost.kind in CHANGES:
                 receipt = self._session.bus.ledger.enter(lost.receipt.method)
                 self._send(OutboundMessage(lost.kind, Era.LEGACY, lost.data, receipt, key=lost.key))
-        for waiting in [*message.waiting, *newer]:
-            if self._not_subscribed(waiting):
-                waiting.discard(Reason.NOT_SUBSCRIBED)
-            else:
-                self._send(waiting)
+        self._send_on([*message.waiting, *newer])
 
     def _stream_stopped(self, message: Stopped) -> None:
         if self._shared is not None:
@@ -324,7 +320,8 @@ class SessionActor:
 
     def _left(self, _message: Left) -> None:
         if self._stash is not None:
-            self._stash.hand_over()
+            # While it is being taken out of the store, nobody knows whether it is still there for another process.
+            self._stash.hand_over(LOST if self._taking else MOVED)
         self._end("The server is shutting down")
 
     # -- what the server says --------------------------------------------------------------------
@@ -409,6 +406,14 @@ class SessionActor:
         self._withheld = False
         self._flush()
 
+    def _send_on(self, waited: Iterable[OutboundMessage]) -> None:
+        """Send what has waited, but for what the client has unsubscribed from meanwhile."""
+        for message in waited:
+            if self._not_subscribed(message):
+                message.discard(Reason.NOT_SUBSCRIBED)
+            else:
+                self._send(message)
+
     def _hold(self, message: OutboundMessage) -> None:
         full = self._open_stash().put(message, trio.current_time())
         if full is not None:
@@ -435,8 +440,7 @@ class SessionActor:
     def _taken(self, _message: Taken) -> None:
         self._taking = False
         held = [] if self._stash is None else self._stash.take()
-        for message in [*held, *self._release()]:
-            self._send(message)
+        self._send_on([*held, *self._release()])
         self._leave_if_silent()
 
     def _await_expiry(self) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from mcpbus.core.budget import Account
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.core.receipt import MOVED, Place
+from mcpbus.core.receipt import Fate, Place
 from mcpbus.protocol.routes import CHANGES, Kind, Reason
 
 _MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM, Kind.SESSION_LOG})
@@ -149,13 +149,17 @@ class Stash:
         for held in gone:
             held.message.discard(reason)  # whoever asked may discard more
 
-    def hand_over(self) -> None:
-        """Leave what is in the store to another process, and discard the changes, which that one tells anew."""
+    def hand_over(self, fate: Fate) -> None:
+        """Leave what is in the store to another process, and discard the changes, which that one tells anew.
+
+        Args:
+            fate: What becomes of what is left to that one.
+        """
         moved = [held for held in self._queue if held.message.receipt.place is Place.KEPT]
         self._queue = deque(held for held in self._queue if held.message.receipt.place is not Place.KEPT)
         self._give_back(sum(_size(held.message) for held in moved))
         for held in moved:
-            held.message.receipt.settle(MOVED)
+            held.message.receipt.settle(fate)
         self.discard(Reason.SUPERSEDED, lambda held: held.kind in CHANGES)
 
     def _pop(self) -> OutboundMessage:

@@ -8,7 +8,7 @@ from test_forwarding import ANSWER, CHANGED, call, make, text
 from test_held import SAID, held, said, say
 
 from mcpbus import Limits
-from mcpbus.core.receipt import MOVED, Place
+from mcpbus.core.receipt import LOST, MOVED, Place
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory
 
@@ -114,6 +114,28 @@ async def test_what_could_not_be_kept_before_is_kept_then(autojump_clock, monkey
         stream = await at(session, probes[1]).get().begun()
         await quiet(buses)
         assert said(stream) == [1]
+
+
+async def test_what_leaves_the_directory_while_its_process_ends_is_not_said_to_go_on(
+    autojump_clock, monkeypatch
+):
+    """Nobody knows whether it has: here it is not sent, and perhaps nowhere else."""
+    directory, take = MemoryDirectory(), MemoryDirectory.take
+
+    async def fail(ownership, names):
+        await take(directory, ownership, names)
+        raise OSError("the connection was lost")
+
+    async with open_buses(make, 2, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        (receipt,) = say(buses[0], 1)
+        await quiet(buses)
+        monkeypatch.setattr(directory, "take", fail)
+        stream = await session.get().begun()
+        await quiet(buses)
+        assert (receipt.place, held(directory)) == (Place.KEPT, 0)
+        await buses[0].drain(5)
+        assert (receipt.fate, said(stream)) == (LOST, [])
 
 
 async def test_what_waits_for_a_client_that_does_not_read_goes_with_its_session(autojump_clock):

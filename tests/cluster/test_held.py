@@ -107,6 +107,28 @@ async def test_the_directory_is_told_of_many_in_parts(autojump_clock, monkeypatc
         assert taken == [500, 500, 100]
 
 
+async def test_who_unsubscribes_while_it_leaves_the_directory_is_sent_no_update(autojump_clock, monkeypatch):
+    directory, take, go_on = MemoryDirectory(), MemoryDirectory.take, trio.Event()
+
+    async def wait(ownership, names):
+        await go_on.wait()
+        await take(directory, ownership, names)
+
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        await session.request("resources/subscribe", {"uri": "res://one"}).ended()
+        say(buses[0], 1)
+        await quiet(buses)
+        monkeypatch.setattr(directory, "take", wait)
+        stream = await session.get().begun()
+        (update,) = buses[0].resource_updated("res://one")
+        await session.request("resources/unsubscribe", {"uri": "res://one"}).ended()
+        assert update.fate is None
+        go_on.set()
+        await trio.sleep(2)
+        assert (said(stream), update.fate) == ([1], Fate.discarded(Reason.NOT_SUBSCRIBED))
+
+
 async def test_also_where_it_was_not_said_that_it_is_there(autojump_clock, monkeypatch):
     directory, hold = MemoryDirectory(), MemoryDirectory.hold
 

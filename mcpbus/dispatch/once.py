@@ -26,7 +26,11 @@ class Once:
         self._handler = handler
 
     async def run(self, call: Call) -> bytes | InputRequired:
-        """Use the round up, and run; see `Handler`."""
+        """Use the round up, and run; see `Handler`.
+
+        The round is given back only if nobody asked for it to be used, the hub being overloaded. Where the client leaves meanwhile,
+        nobody knows whether it is used up by then, and it is not run a second time.
+        """
         try:
             fresh = await self._shared.use(self._state)
         except Overloaded:

@@ -70,6 +70,9 @@ class SessionFeatures(ABC):
     def disable(self, *, names: Iterable[str] | None = None, tags: Iterable[str] | None = None) -> None:
         """Hide tools from this client, the server's or its own, as `Server.disable` hides them from all.
 
+        What is hidden is the name: a tool of the server's that a hidden one of the session's stood before stays hidden with it,
+        also once that one is removed, until `enable` is told so.
+
         The client is told that its list of tools has changed, unless it is still registering.
 
         Args:

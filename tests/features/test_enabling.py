@@ -186,6 +186,11 @@ def test_what_the_server_hides_stays_hidden_and_what_a_session_has_of_its_own_is
     assert own(features) == ["drop", "new", "read"]
     features.enable_tools(["write"], None)
     assert own(features) == ["write", "drop", "new", "read"]
+    features.disable_tools(["read"], None)
+    features.remove_tool("read")
+    assert own(features) == ["write", "drop", "new"]  # by the name, whose tool it was
+    features.enable_tools(["read"], None)
+    assert own(features) == ["read", "write", "drop", "new"]
     features.disable_tools(["new"], None)
     assert features.add_tool(nothing, name="new", title="own") is features.find_tool("new", None)
 

@@ -1,6 +1,7 @@
 """When the reactor of a lane takes turns, and when what they answer is written."""
 
 from contextvars import ContextVar, copy_context
+from functools import partial
 
 import pytest
 import trio
@@ -72,13 +73,19 @@ async def test_answers_of_turns_that_are_due_together_are_written_together(turns
     assert turns.done == ["turn a", "turn b", "turn c", "answer a", "answer b", "answer c"]
 
 
-async def test_no_more_than_a_few_are_kept_back(turns, monkeypatch):
+@pytest.mark.parametrize(("each", "at_most"), [(1, 8), (3, 9)])
+async def test_no_more_than_a_few_are_kept_back(each, at_most, turns, monkeypatch):
     monkeypatch.setattr(reactor, "perf_counter", lambda: 0)
-    turns.due(*[turns.says(n) for n in range(20)])
+
+    def say_more(name):
+        for n in range(1, each):
+            turns.write_soon(Answer(turns.done, name + n))
+
+    turns.due(*[turns.says(n, partial(say_more, n)) for n in range(0, 21, each)])
     await trio.testing.wait_all_tasks_blocked()
     written = [line for line in turns.done if line.startswith("answer")]
-    assert written == [f"answer {n}" for n in range(20)]
-    assert turns.done.index("answer 0") == 8
+    assert written == [f"answer {n}" for n in range(21)]
+    assert turns.done.index("answer 0") * each == at_most
 
 
 async def test_an_answer_does_not_wait_for_others_once_a_turn_has_taken_its_time(turns, monkeypatch):

@@ -183,7 +183,7 @@ class Reactor:
                 if self._begun is not None:
                     begun, self._begun = self._begun, None
                     self.pace.took(now - begun)
-                if len(self._writers) == _MOST_WRITES or now > self._write_by:
+                if len(self._writers) >= _MOST_WRITES or now > self._write_by:
                     if now > self._write_by + _GATHER_SECONDS:  # in this turn alone
                         self.pace.took(math.inf)
                     self._write()

@@ -38,6 +38,8 @@ class ForwardedRequest:
         self._something = trio.Event()
         self._lost = link.closed
         self._ended = False
+        self._begun = False
+        self._reconnects = False
         self._number = -1
         if number is not None:
             self._number = number
@@ -77,8 +79,10 @@ class ForwardedRequest:
         return kind, payload
 
     def reconnect(self) -> None:
-        """Ask that the answer, a GET stream, ends in order, so that its client opens another one, at another process."""
-        self._link.send(Kind.RECONNECT, self._number)
+        """Ask that the answer, a GET stream, ends in order once it has begun, so that its client opens another one, at another process."""
+        self._reconnects = True
+        if self._begun:
+            self._link.send(Kind.RECONNECT, self._number)
 
     def written(self, *, more: bool) -> None:
         """Tell that what was said last has been written to the client, and whether that was not the end of the answer."""
@@ -89,6 +93,10 @@ class ForwardedRequest:
         """See `Channel`."""
         self._said.append((kind, payload))
         self._something.set()
+        if kind == Kind.START:
+            self._begun = True
+            if self._reconnects:
+                self.reconnect()
 
     def lose(self) -> None:
         """See `Channel`."""

@@ -56,6 +56,8 @@ class HandOver:
     def relaying(self, forwarded: ForwardedRequest) -> Iterator[None]:
         """Relay a GET stream of a session that is elsewhere, within the block; its client is told to reconnect when this process ends."""
         self._relayed.add(forwarded)
+        if self.begun:
+            forwarded.reconnect()
         try:
             yield
         finally:

@@ -79,6 +79,16 @@ async def test_a_get_at_the_process_that_ends_is_told_to_come_back_at_once(way, 
         assert said(again) == ([2, 3] if way else [3])
 
 
+async def test_a_get_that_comes_to_a_process_that_ends_is_told_so_too(autojump_clock):
+    async with open_buses(make, 2) as (buses, probes):
+        session = await probes[0].initialize()
+        buses[1].node.hand_over.begin()
+        stream = await at(session, probes[1]).get().begun()
+        with trio.fail_after(1):
+            await stream.ended()
+        assert stream.complete
+
+
 async def test_what_is_held_goes_with_its_session(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, 2, directory=directory) as (buses, probes):
@@ -280,7 +290,10 @@ async def test_who_sends_a_request_is_still_being_asked_while_its_session_leaves
         assert len(asked) == 2
         await buses[0].drain(5)
         assert not buses[0].sessions
-        if verb == "GET":
+        if verb == "GET" and way == 0:  # its connection ends with the process
+            assert (await waiting.ended()).complete
+            assert b"retry: 0" in waiting.body
+        elif verb == "GET":
             await waiting.begun()
             say(next(bus for bus in buses if bus.sessions), 1)
             await quiet(buses)

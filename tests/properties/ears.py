@@ -34,6 +34,7 @@ class Ear:
         root: The ear that this one goes on for; itself, if it is the first of its stream.
         sents: The requests whose answers belong here, by id and its type.
         scanned: How many messages the world has looked at.
+        since: When it was opened.
     """
 
     client: Any = None
@@ -44,6 +45,7 @@ class Ear:
         self.root = self
         self.sents: dict[tuple[type, Any], Any] = {}
         self.scanned = 0
+        self.since = trio.current_time()
 
     def expect(self, sent: Any) -> None:
         self.sents[type(sent.id), sent.id] = sent

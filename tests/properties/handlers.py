@@ -1,5 +1,6 @@
 """The server of a world, and its handlers: each plays the script of its call."""
 
+import contextlib
 from typing import Any
 
 import trio
@@ -174,24 +175,36 @@ class Player:
         return asked
 
     async def _answer(self, asked: Asked, asking: Any, *others: Asked) -> None:
-        everything = (asked, *others)
-        outcome, values = "cancelled", {}
         self.call.asking += 1
         try:
-            answer = await asking
-        except ProtocolError as error:
-            outcome = type(error).__name__
-        else:
-            outcome, values = "answered", self._values(everything, answer)
+            with contextlib.suppress(ProtocolError):
+                await note_outcome(asking, asked, *others)
         finally:
             self.call.asking -= 1
-            for one in everything:
-                one.ended, one.outcome = trio.current_time(), outcome
-                one.value = values.get(one.number)
 
-    @staticmethod
-    def _values(everything: tuple[Asked, ...], answer: Any) -> dict[int, str]:
-        """What was answered to each question, by its number."""
-        answers = answer.values() if isinstance(answer, dict) else [answer]
-        texts = [a.text if hasattr(a, "text") else a.data["value"] for a in answers]
-        return {asked.number: text for asked, text in zip(everything, texts, strict=True)}
+
+async def note_outcome(asking: Any, *together: Asked) -> None:
+    """Wait for what was asked, and write down what came of it.
+
+    Raises:
+        ProtocolError: There is no answer.
+    """
+    outcome, values = "cancelled", {}
+    try:
+        answer = await asking
+    except ProtocolError as error:
+        outcome = type(error).__name__
+        raise
+    else:
+        outcome, values = "answered", _values(together, answer)
+    finally:
+        for one in together:
+            one.ended, one.outcome = trio.current_time(), outcome
+            one.value = values.get(one.number)
+
+
+def _values(together: tuple[Asked, ...], answer: Any) -> dict[int, str]:
+    """What was answered to each question, by its number."""
+    answers = answer.values() if isinstance(answer, dict) else [answer]
+    texts = [a.text if hasattr(a, "text") else a.data["value"] for a in answers]
+    return {asked.number: text for asked, text in zip(together, texts, strict=True)}

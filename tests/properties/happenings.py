@@ -83,6 +83,7 @@ STEPS: dict[str, tuple[int, tuple[Draw, ...]]] = {
     "update": (3, (one_of(*URIS),)),
     "tool": (1, (PICK,)),
     "say": (4, (PICK, one_of("log", "note"))),
+    "ask": (4, (PICK, one_of("elicit", "elicit", "sample", "both"), one_of(None, 1, 5, 20))),
     "task": (5, (PICK, one_of("get", "get", "update", "cancel"), one_of(True, True, False))),
     "trespass": (2, (PICK, one_of("get", "back", "post", "delete"))),
     "leave": (1, (PICK,)),

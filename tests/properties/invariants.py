@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import invariants_of_messages as messages
+import invariants_of_questions as questions
 import invariants_of_requests as requests
 import invariants_of_streams as streams
 
@@ -19,7 +20,7 @@ ALWAYS: dict[str, tuple[Check, ...]] = {
 BEFORE_LEAVING: dict[str, tuple[Check, ...]] = {
     "2": (messages.streams_end_with_their_replies,),
     "4": (streams.replays_are_complete,),
-    "11": (requests.requests_are_answered,),
+    "11": (requests.requests_are_answered, questions.nobody_is_waited_for_in_vain),
 }
 """When all scripts have ended, and clients are still there."""
 
@@ -33,7 +34,12 @@ AFTERWARDS: dict[str, tuple[Check, ...]] = {
     "8": (messages.no_modern_questions,),
     "9": (streams.listens_hold_what_was_asked,),
     "10": (requests.logs_were_asked_for,),
-    "11": (requests.answers_fit_their_questions, messages.rounds_are_used_once),
+    "11": (
+        requests.answers_fit_their_questions,
+        questions.questions_have_one_end,
+        questions.nothing_unheard_is_withdrawn,
+        messages.rounds_are_used_once,
+    ),
     "13": (requests.progress_increases,),
     "14": (streams.event_ids_are_in_order,),
     "15": (messages.all_that_was_heard_is_booked,),

@@ -122,7 +122,7 @@ def nothing_reaches_strangers(world: Any) -> Iterator[str]:
             yield f"message {what} is on a stream that is not its own"
     for heard in world.heard:
         asked = world.asked[heard.number]
-        if heard.id is not None and asked.sent.ear.root is not heard.ear.root:
+        if heard.id is not None and heard.ear.root not in own_streams(world, asked):
             yield f"question {asked.number} is on a stream that is not its own"
     for asked in world.asked.values():
         if asked.outcome == "answered" and asked.value == f"stolen {asked.number}":
@@ -139,8 +139,9 @@ def no_modern_questions(world: Any) -> Iterator[str]:
         if modern and any("method" in m and "id" in m for m in ear.messages):
             yield f"{ear.client} was sent a request"
     for heard in world.heard:
-        if heard.id is not None and not world.asked[heard.number].sent.legacy:
-            yield f"modern call {world.asked[heard.number].call.number} sent a request"
+        sent = world.asked[heard.number].sent
+        if heard.id is not None and sent is not None and not sent.legacy:
+            yield f"modern call {sent.call.number} sent a request"
 
 
 def rounds_are_used_once(world: Any) -> Iterator[str]:

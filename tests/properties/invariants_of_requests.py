@@ -145,7 +145,8 @@ def answers_fit_their_questions(world: Any) -> Iterator[str]:
         elif asked.outcome == "answered" and asked.value != str(asked.number):
             given = world.asked.get(int(asked.value.removeprefix("stolen ")))
             # A call that is run again has the answers of its former run; and a thief may well answer for himself.
-            if given is None or (given.call is not asked.call and not asked.value.startswith("stolen ")):
+            other = asked.call is None or given is None or given.call is not asked.call
+            if other and (given is None or not asked.value.startswith("stolen ")):
                 yield f"question {asked.number} was answered {asked.value}"
         elif asked.outcome not in {"answered", "cancelled"} and not asked.outcome.endswith("Error"):
             yield f"question {asked.number} ended as {asked.outcome}"

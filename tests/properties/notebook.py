@@ -99,18 +99,24 @@ class Said:
 
 @attrs.define(eq=False)
 class Asked:
-    """A question of a handler.
+    """A question of a handler, or of the server's program to a session.
 
     Attributes:
+        call: Whose handler asked; None if none did.
+        sent: The request that carried it then.
         bound: By when it has ended, whatever its client does; moved by each retry.
-        outcome: "answered", the name of the error, or "cancelled"; None while its handler waits.
+        client: Who was asked, if no handler did.
+        together: All the questions that it was asked with.
+        outcome: "answered", the name of the error, or "cancelled"; None while its asker waits.
     """
 
     number: int
-    call: Call
+    call: Call | None
     sent: Sent | None
     started: float
     bound: float
+    client: Any = None
+    together: "list[Asked]" = attrs.field(factory=list)
     ended: float | None = None
     outcome: str | None = None
     value: str | None = None

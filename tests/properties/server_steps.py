@@ -1,10 +1,16 @@
 """What the server does, and what happens to its sessions as a whole."""
 
+import contextlib
 from typing import Any
 
 import trio
 from callers import HttpCaller
 from channel_callers import ChannelCaller, MemoryCaller
+from handlers import FORM, note_outcome
+from notebook import CEILING, Asked
+
+from mcpbus import ProtocolError
+from mcpbus.asking import Elicit
 
 
 class ServerSteps:
@@ -63,6 +69,35 @@ class ServerSteps:
             said.receipt = caller.inside.log("error", {"n": said.what})
         else:
             said.receipt = caller.inside.notify("notifications/x", {"n": said.what})
+
+    async def ask_(self, index: int, verb: str, seconds: float | None) -> None:
+        """The program asks a client outside any request, whether or not there is a stream for it."""
+        caller = self.pick([c for c in self.callers if c.inside is not None], index)
+        if caller is None:
+            return
+        now, bound = trio.current_time(), CEILING if seconds is None else seconds
+        together = [
+            Asked(next(self.numbers), None, None, now, now + min(bound, CEILING), caller)
+            for _ in range(2 if verb == "both" else 1)
+        ]
+        for asked in together:
+            asked.together = together
+        self.asked |= {asked.number: asked for asked in together}
+        self.nursery.start_soon(self._ask, caller.inside, verb, seconds, together)
+        await trio.lowlevel.checkpoint()
+
+    @staticmethod
+    async def _ask(session: Any, verb: str, seconds: float | None, together: list[Asked]) -> None:
+        text = f"ask {together[0].number}"
+        if verb == "elicit":
+            asking = session.elicit(text, FORM, timeout=seconds)
+        elif verb == "sample":
+            asking = session.sample(text, timeout=seconds)
+        else:
+            questions = {f"q{asked.number}": Elicit(f"ask {asked.number}", FORM) for asked in together}
+            asking = session.ask_all(questions, timeout=seconds)
+        with contextlib.suppress(ProtocolError):
+            await note_outcome(asking, *together)
 
     async def close_(self, index: int) -> None:
         caller = self.pick([c for c in self.callers if not c.gone and c.inside is not None], index)

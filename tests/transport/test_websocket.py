@@ -18,6 +18,7 @@ from channels import (
     request,
     sse,
 )
+from websocket_tunnels import tunnel_ws
 from websocket_wires import wire_ws
 
 from mcpbus.protocol.routes import Reason
@@ -28,8 +29,9 @@ WAYS = {
     "ASGI": channels.ws,
     "turns": partial(wire_ws, turns=True),
     "tasks": partial(wire_ws, turns=False),
+    "HTTP/2": tunnel_ws,
 }
-"""Under an ASGI server; over HTTP/1.1 of our own, in turns of the connection, and where it cannot be polled."""
+"""Under an ASGI server; over HTTP/1.1 of our own, in turns of the connection, and where it cannot be polled; on a stream of HTTP/2."""
 
 
 @pytest.fixture(params=WAYS.values(), ids=WAYS)
@@ -71,7 +73,7 @@ async def test_an_upgrade_is_refused_before_anything_is_allocated(given, status,
         await client.ended()
         assert not client.accepted
         assert client.status == status
-        assert (b"connection", b"close") in client.headers
+        assert ((b"connection", b"close") in client.headers) is (ws is not tunnel_ws)
         assert client.body
         assert home.bus.statistics().actors == 0
 

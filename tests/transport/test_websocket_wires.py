@@ -7,6 +7,7 @@ import pytest
 import trio
 from channels import call, house, initialize, make_server, request
 from rfc6455 import CLOSE, CONTINUATION, PING, TEXT, close, frame
+from websocket_tunnels import tunnel_ws
 from websocket_wires import KEY, open_wire, upgrade, wire_ws
 
 from mcpbus import Context
@@ -21,9 +22,17 @@ def turns(request):
     return request.param
 
 
-@pytest.fixture
-def ws(turns):
-    return partial(wire_ws, turns=turns)
+WAYS = {
+    "turns": partial(wire_ws, turns=True),
+    "tasks": partial(wire_ws, turns=False),
+    "turns of HTTP/2": partial(tunnel_ws, turns=True),
+    "tasks of HTTP/2": partial(tunnel_ws, turns=False),
+}
+
+
+@pytest.fixture(params=WAYS.values(), ids=WAYS)
+def ws(request):
+    return request.param
 
 
 def text(message):

@@ -23,6 +23,7 @@ from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.http1.head import RequestError
 from mcpbus.serving.http1.reactor import Pace, Reactor
 from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http2.asgi import Http2Exchange
@@ -44,6 +45,8 @@ from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.token_bucket import TokenBucket
+from mcpbus.serving.http2.websocket import open_websocket
+from mcpbus.serving.write_coalescer import Writer
 
 _READ_BYTES: Final = 64 * 1024
 _MOST_IN_TURN: Final = 32
@@ -96,7 +99,9 @@ class Http2Connection:
         self.options = options = service.options
         self.peer = owner.peer
         self._bucket = TokenBucket(trio.current_time)
-        self._protocol = Http2Protocol(service.heads, self._bucket, service.counters)
+        self._protocol = Http2Protocol(
+            service.heads, self._bucket, service.counters, connects=service.connects
+        )
         self.sending = Sending(self._protocol, service.counters, options.write_deadline_seconds, self.look_at)
         self._writer = ConnectionWriter(stream, self.sending, service.coalescer, self)
         self._requests: dict[int, Http2Request] = {}
@@ -366,6 +371,8 @@ class Http2Connection:
         self._idle_since = None
         if head.fault is not None:
             request.refuse(head.fault)
+        elif head.protocol is not None:
+            self._connect(request)
         elif facts is None:
             app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
             self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
@@ -378,6 +385,15 @@ class Http2Connection:
             self._gathering.add(request)
         return None
 
+    def _connect(self, request: Http2Request) -> None:
+        """Open a WebSocket, if its endpoint has any."""
+        websockets = None if request.facts is None else request.endpoint.websockets
+        if websockets is None:
+            request.refuse(RequestError(501, "there is no WebSocket here over HTTP/2"))
+            return
+        opening = partial(open_websocket, ping_seconds=self.options.websocket_ping_seconds)
+        self.start(request, opening, self, request, websockets)
+
     def _gathers(self, facts: HeadFacts, head: RequestHead) -> bool:
         """Whether a body is waited for without a task: if it will be short, and wanted."""
         return facts.cleared and not head.expects and (head.length or 0) <= _MOST_GATHERED
@@ -387,6 +403,9 @@ class Http2Connection:
         if request is None:
             return None
         request.body.add(event.data, ended=event.ended)
+        if request.tunnel is not None:
+            request.scope = self._scope
+            return request.tunnel.take()
         if not request.waits_for_body:
             return None
         if event.ended:
@@ -445,15 +464,17 @@ class Http2Connection:
         self, request: Http2Request, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]
     ) -> None:
         trio.lowlevel.current_task().context = self._service.context.copy()
+        failed = True
         try:
             with Contained(partial(self._report, request.head)):
                 try:
                     await function(*args)
+                    failed = False
                 except* trio.BrokenResourceError:
                     pass  # of the client, which is seen below
         finally:
             self._tasks -= 1
-        if not request.ended:
+        if not request.ended and (failed or request.tunnel is None):
             request.end_in_disorder()
 
     def _report(self, head: Head, failure: BaseException) -> None:
@@ -489,6 +510,18 @@ class Http2Connection:
         """Let the client send as much more of a body."""
         self._protocol.open_window(stream_id, size)
         self.flush()
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn is under way, of this connection or of another one."""
+        return self._in_turn or (self._reactor is not None and self._reactor.in_turn)
+
+    def say_later(self, writer: Writer) -> None:
+        """Have somebody write after the turn, or in the next turn of the scheduler."""
+        if self._reactor is not None and self._reactor.in_turn:
+            self._reactor.write_soon(writer)
+        else:
+            self._service.coalescer.add(writer)
 
     def write_later(self, writer: Http2ResponseWriter) -> None:
         """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""

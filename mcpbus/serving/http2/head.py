@@ -16,7 +16,7 @@ _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _VALUE: Final = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET: Final = re.compile(rb"(?:/[!\"$-~]*|\*)")
-_PSEUDO: Final = frozenset({b":method", b":scheme", b":authority", b":path"})
+_PSEUDO: Final = frozenset({b":method", b":scheme", b":authority", b":path", b":protocol"})
 _OF_THE_CONNECTION: Final = frozenset(
     {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
 )
@@ -36,6 +36,7 @@ class RequestHead(msgspec.Struct, eq=False):
         length: Of its body in bytes; None if that is not known before its end.
         expects: Whether its client waits for a `100 Continue` before it sends the body.
         target: Its target as it came.
+        protocol: What is to be spoken on the stream instead of HTTP, if anything (RFC 8441, section 4).
         fault: What is to be answered instead of serving it.
         plain: The same without what it alone says, such as credentials or the length of its body; None if that is all of it. Of both
             is said the same, but for what depends on the length.
@@ -46,6 +47,7 @@ class RequestHead(msgspec.Struct, eq=False):
     length: int | None
     expects: bool
     target: bytes
+    protocol: bytes | None = None
     fault: RequestError | None = None
     plain: "RequestHead | None" = None
     facts: HeadFacts | None = None
@@ -71,7 +73,10 @@ def read_head(fields: Fields) -> RequestHead:
     method, scheme, target = pseudo.get(b":method"), pseudo.get(b":scheme"), pseudo.get(b":path")
     if method is None or not _TOKEN.fullmatch(method):
         raise Malformed("its method is none")
-    if method == b"CONNECT":
+    protocol = pseudo.get(b":protocol")
+    if protocol is not None and method != b"CONNECT":
+        raise Malformed("only CONNECT has a protocol")
+    if method == b"CONNECT" and protocol is None:
         if scheme is not None or target is not None or not pseudo.get(b":authority"):
             raise Malformed("CONNECT has an authority, and nothing else")
         scheme, target = b"http", b"*"
@@ -80,14 +85,14 @@ def read_head(fields: Fields) -> RequestHead:
     found: dict[bytes, bytes | tuple[bytes, ...]] = {}
     for name, value in plain:
         _add(found, name, value)
-    fault = _find_fault(method, scheme, target) or _settle_host(found, pseudo.get(b":authority"))
+    fault = _find_fault(method, scheme, target, protocol) or _settle_host(found, pseudo.get(b":authority"))
     expectation = found.get(b"expect")
     if fault is None and expectation is not None and expectation != b"100-continue":
         fault = RequestError(417, "the only expectation that can be met is 100-continue")
     path, _, query = target.decode().partition("?")
     head = Head(method.decode(), plain_path(unquote(path)), Headers.of(found), query)
     length = read_length(found.get(b"content-length"))
-    return RequestHead(head, length, expectation is not None, target, fault)
+    return RequestHead(head, length, expectation is not None, target, protocol, fault)
 
 
 def _split(fields: Fields) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]]]:
@@ -143,10 +148,10 @@ def _settle_host(
     return None
 
 
-def _find_fault(method: bytes, scheme: bytes, target: bytes) -> RequestError | None:
+def _find_fault(method: bytes, scheme: bytes, target: bytes, protocol: bytes | None) -> RequestError | None:
     """Find what makes a request, which is well-formed, one that is not for this server."""
-    if method == b"CONNECT":
-        return RequestError(501, "nothing is tunnelled here")
+    if method == b"CONNECT" and protocol != b"websocket":
+        return RequestError(501, "nothing is tunnelled here but WebSocket")
     if len(target) > LONGEST_LINE:
         return RequestError(414, f"the target is longer than {LONGEST_LINE} bytes")
     if scheme not in {b"http", b"https"} or (target == b"*" and method != b"OPTIONS"):

@@ -16,7 +16,7 @@ from mcpbus.serving.http2.head import RequestHead, check_field, read_head, read_
 
 _LENGTH: Final = b"content-length"
 _COOKIE: Final = b"cookie"
-_LOOKED_AT: Final = (LOOKED_AT - {_LENGTH}) | {b":method", b":scheme", b":authority", b":path"}
+_LOOKED_AT: Final = (LOOKED_AT - {_LENGTH}) | {b":method", b":scheme", b":authority", b":path", b":protocol"}
 _MOST_BLOCKS: Final = 16
 _LONGEST_BLOCK: Final = 128
 """How many blocks one connection remembers, and how long one may be: what comes again refers to the table, and is short."""
@@ -93,7 +93,9 @@ class Heads:
         judged = known.judged
         headers = judged.headers.plus(functools.partial(_join_cookies, apart))
         head = Head(judged.verb, judged.path, headers, judged.query, judged.root)
-        return RequestHead(head, read_length(length), known.expects, known.target, plain=known)
+        return RequestHead(
+            head, read_length(length), known.expects, known.target, known.protocol, plain=known
+        )
 
 
 def _join_cookies(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -45,6 +45,7 @@ from mcpbus.serving.http2.frames import (
 from mcpbus.serving.http2.head import Malformed, check_trailers
 from mcpbus.serving.http2.heads import HeadReader, Heads
 from mcpbus.serving.http2.settings import (
+    ENABLE_CONNECT_PROTOCOL,
     ENABLE_PUSH,
     LARGEST_WINDOW,
     MAX_CONCURRENT_STREAMS,
@@ -78,6 +79,7 @@ class Protocol:
         heads: Reads heads.
         bucket: What the client may send that asks for nothing.
         counters: Where refused and malformed requests are counted.
+        connects: Whether clients are told that they may ask for a WebSocket.
 
     Attributes:
         leaving: Whether its end was announced: no more requests are begun.
@@ -102,7 +104,9 @@ class Protocol:
         "leaving",
     )
 
-    def __init__(self, heads: Heads, bucket: TokenBucket, counters: Counters) -> None:
+    def __init__(
+        self, heads: Heads, bucket: TokenBucket, counters: Counters, *, connects: bool = False
+    ) -> None:
         self._heads = HeadReader(heads)
         self._bucket = bucket
         self._counters = counters
@@ -118,6 +122,8 @@ class Protocol:
         self.leaving = False
         self.closed = False
         settings = {ENABLE_PUSH: 0, MAX_CONCURRENT_STREAMS: MOST_STREAMS, MAX_HEADER_LIST_SIZE: heads.longest}
+        if connects:
+            settings[ENABLE_CONNECT_PROTOCOL] = 1
         self._writer = FrameWriter(encode_settings(settings))
 
     # -- what comes ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Protocol, Self
 
 import trio
+from mcpbus_actors import EagerTask
 
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer, Head
@@ -67,6 +68,19 @@ class Connection(Protocol):
         """Forget a request whose stream has ended."""
 
 
+class Tunnel(Protocol):
+    """What else than HTTP is spoken on the stream of a request."""
+
+    def take(self) -> EagerTask | None:
+        """Take what has come, in a turn of the connection."""
+
+    def keep_alive(self) -> None:
+        """Hear that it is the time that was asked for."""
+
+    def lose(self) -> None:
+        """Hear that the stream has gone. No schedule point."""
+
+
 class Http2Request:
     """An `HttpRequest` of HTTP/2, and the `Outlet` of one that is served in its connection's turn.
 
@@ -82,6 +96,7 @@ class Http2Request:
         peer: From where it came.
         host: See `HttpRequest`: one that waits has a task of its own.
         body: Its body.
+        tunnel: What is spoken on its stream from now on, if that is not HTTP.
         waits_for_body: Whether it is served in a turn once its body is there.
         started: Whether something of the answer was said.
         gone: Whether nothing more can be said.
@@ -111,6 +126,7 @@ class Http2Request:
         "scope",
         "started",
         "stream_id",
+        "tunnel",
         "waits_for_body",
     )
 
@@ -131,6 +147,7 @@ class Http2Request:
         self.peer = connection.peer
         self.host = None
         self.body = Body(connection, stream_id)
+        self.tunnel: Tunnel | None = None
         self.waits_for_body = False
         self.started = False
         self.gone = False
@@ -185,6 +202,8 @@ class Http2Request:
             if self.waits_for_body:
                 self.waits_for_body = False
                 self.refuse(too_slow("body_timeout"))
+            elif self.tunnel is not None:
+                self.tunnel.keep_alive()
             elif self._writer is not None:
                 self._writer.keep_alive()
             elif self._awaited is not None:
@@ -249,7 +268,7 @@ class Http2Request:
     @property
     def is_early(self) -> bool:
         """Whether the client sends the body still, and does not wait until it is told to (RFC 9110, section 10.1.1)."""
-        if self.body.over:
+        if self.body.over or self.head.verb == "CONNECT":  # which has none
             return False
         protocol = self._connection.sending.protocol
         return not self.read.expects or self._invited or protocol.has_sent(self.stream_id)
@@ -500,11 +519,23 @@ class Http2Request:
             self.leave()
             self._connection.flush()
 
+    def hang_up(self) -> None:
+        """End what is spoken on the stream: with it if all that was said is sent, and else by a reset (RFC 8441, section 5)."""
+        self.tunnel = None
+        self.expires = math.inf
+        if self._outgoing.data:
+            self.reset(ErrorCode.CANCEL)
+        elif not self._ended:
+            self.say(b"", last=True, sent=_note_nothing)
+
     def leave(self) -> None:
         """Give up: the stream or the connection has gone."""
         if self.gone:
             return
         self._let_go()
+        tunnel, self.tunnel = self.tunnel, None
+        if tunnel is not None:
+            tunnel.lose()
         if self._left is not None:
             self._left.unpark_all()
         self._connection.sending.drop(self._outgoing)
@@ -519,3 +550,7 @@ class Http2Request:
         self.waits_for_body = False
         self.expires = math.inf
         self.body.leave()
+
+
+def _note_nothing(_whole: bool) -> None:
+    """Wait for nobody who wants to know what came of something."""

@@ -11,6 +11,7 @@ MAX_CONCURRENT_STREAMS: Final = 0x3
 INITIAL_WINDOW_SIZE: Final = 0x4
 MAX_FRAME_SIZE: Final = 0x5
 MAX_HEADER_LIST_SIZE: Final = 0x6
+ENABLE_CONNECT_PROTOCOL: Final = 0x8
 
 FIRST_WINDOW: Final = 65_535
 """Bytes of a body that may be sent before anything else is said of it."""

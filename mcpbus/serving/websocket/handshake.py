@@ -51,15 +51,22 @@ def read_upgrade(head: Head) -> Upgrade | Answer:
     Returns:
         What it asks for; or what it is refused with.
     """
-    version = head.headers.get(b"sec-websocket-version")
-    if version != _VERSION:
-        fault = invalid_request(f"Sec-WebSocket-Version must be {_VERSION}")
-        return refusal(426, fault, None, (b"sec-websocket-version", _VERSION.encode()))
+    refused = judge_version(head)
+    if refused is not None:
+        return refused
     key = head.headers.raw(b"sec-websocket-key")
     if not isinstance(key, bytes) or not _is_key(key.strip(b" \t")):
         fault = invalid_request(f"Sec-WebSocket-Key must be {_KEY_BYTES} bytes in Base64, given once")
         return refusal(400, fault)
     return Upgrade(key.strip(b" \t"), offered_subprotocols(head))
+
+
+def judge_version(head: Head) -> Answer | None:
+    """Return why a request for a WebSocket is refused, if it is for another version of the protocol."""
+    if head.headers.get(b"sec-websocket-version") == _VERSION:
+        return None
+    fault = invalid_request(f"Sec-WebSocket-Version must be {_VERSION}")
+    return refusal(426, fault, None, (b"sec-websocket-version", _VERSION.encode()))
 
 
 def offered_subprotocols(head: Head) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ RESET_COST: Final = 3
 _WINDOW_STEP: Final = 16 * 1024
 """How much is taken before the connection's window is opened again by as much."""
 _WORTH: Final = 3
-"""To the client's bucket, for each frame that it takes: that it may answer with a ping and two windows."""
+"""To the client's bucket, for each frame that it has room for: that it may answer with a ping and two windows."""
 _MOST_FRAGMENTS: Final = 16
 _SMALL_BYTES: Final = 16
 _SMALL_COST: Final = 0.25
@@ -363,7 +363,7 @@ class Protocol:
         return True
 
     def earn(self) -> None:
-        """Note that the client has taken something that it had asked for."""
+        """Note that the client had room for something that it has asked for."""
         self._bucket.earn(_WORTH)
 
     def open_window(self, stream_id: int, size: int) -> None:

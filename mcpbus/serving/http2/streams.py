@@ -63,10 +63,10 @@ class Streams:
         return stream
 
     def check_opened(self, stream_id: int) -> None:
-        """Judge what comes for a stream that is not live.
+        """Judge what comes for a stream that may have ended.
 
         Raises:
-            ConnectionFault: It has never been.
+            ConnectionFault: It was never opened.
         """
         if stream_id > self.highest or not stream_id & 1:
             raise ConnectionFault("a frame of a stream that is not there")

@@ -15,8 +15,8 @@ RATE: Final = 100
 class TokenBucket:
     """A budget for what is cheap to send and not to take: resets, pings, settings, windows, malformed requests.
 
-    Each such frame spends some of it (RFC 9113, section 10.5). Time and answers that the client really takes give it
-    back, so that one who reads a lot may say so as often as it likes, and one who only says so may not.
+    Each such frame spends some of it (RFC 9113, section 10.5). Time gives it back, and so do answers that the
+    client's windows have room for, so that one who reads a lot may say so as often as it likes, and one who only says so may not.
 
     Args:
         clock: Tells the time in seconds. It is only asked when the budget is used up; so after a pause a client may
@@ -45,5 +45,5 @@ class TokenBucket:
                 raise Abuse("it sent too many frames that ask for nothing")
 
     def earn(self, amount: int) -> None:
-        """Note that the client took something."""
+        """Note that the client had room for something that it has asked for."""
         self._left = min(BURST, self._left + amount)

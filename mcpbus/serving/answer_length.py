@@ -4,7 +4,8 @@ from typing import Final
 
 from mcpbus.transports.answers import HeaderList
 
-_WITHOUT_BODY: Final = frozenset({204, 304})
+WITHOUT_BODY: Final = frozenset({204, 304})
+"""Answers of these statuses have no body, nor say how long it is."""
 
 
 class AnswerLength:
@@ -30,7 +31,7 @@ class AnswerLength:
         if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
             raise ValueError(f"Content-Length is not one number of bytes: {lengths}")
         self.left = int(lengths[0]) if lengths else None
-        self.bodiless = method == "HEAD" or status in _WITHOUT_BODY
+        self.bodiless = method == "HEAD" or status in WITHOUT_BODY
 
     def take(self, data: bytes, *, more: bool) -> bytes:
         """Return what is to be sent of a piece, the last one unless `more`.

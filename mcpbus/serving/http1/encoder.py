@@ -8,6 +8,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
+from mcpbus.serving.answer_length import WITHOUT_BODY
+
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 END: Final = b"0\r\n\r\n"
 """The end of a body in chunks."""
@@ -19,7 +21,6 @@ KEEP: Final = b"connection: keep-alive\r\n"
 _STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
 }
-_WITHOUT_BODY: Final = frozenset({204, 304})
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(rb"[\t -~\x80-\xff]*")
 
@@ -81,7 +82,7 @@ def _whole_head(
 ) -> tuple[bytes, bool]:
     """The head of a whole answer in this second; without its last lines, if it is still to say how long its body is."""
     lines = b"%b%b%b" % (_encode_fields(status, fields), framing, _date(now))
-    if status in _WITHOUT_BODY or any(name.lower() == b"content-length" for name, _ in fields):
+    if status in WITHOUT_BODY or any(name.lower() == b"content-length" for name, _ in fields):
         return lines + b"\r\n", False
     return lines, True
 

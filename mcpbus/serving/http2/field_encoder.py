@@ -13,12 +13,13 @@ from typing import Final
 
 import hpack
 
+from mcpbus.serving.answer_length import WITHOUT_BODY
+
 EMPTY_TABLE: Final = b"\x20"
 """That the table of what was said before has no room (RFC 7541, section 6.3). To be said once, before the first field."""
 
-_NAME: Final = re.compile(rb":?[!#$%&'*+.^_`|~0-9a-z-]+")
+_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _VALUE: Final = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
-_WITHOUT_BODY: Final = frozenset({204, 304})
 _LENGTH: Final = b"\x0f\x0d"
 """A literal that is not indexed, named by the entry 28 of the static table, which is `content-length`."""
 
@@ -47,16 +48,21 @@ def encode_whole_head(status: int, fields: Sequence[tuple[bytes, bytes]], size: 
 
 def encode_early_head(status: int) -> bytes:
     """That of what is said before the answer."""
-    return _encode(b":status", b"%d" % status)
+    return _encode_status(status)
 
 
 # The same few heads come with nearly every answer.
 @functools.lru_cache(maxsize=64)
 def _encode_head(status: int, fields: tuple[tuple[bytes, bytes], ...], now: int) -> tuple[bytes, bool]:
     """A head in this second, and whether it says how long its body is, or that has none."""
-    said = [(b":status", b"%d" % status), *fields, (b"date", formatdate(now, usegmt=True).encode())]
-    measured = status in _WITHOUT_BODY or any(name.lower() == b"content-length" for name, _ in fields)
-    return b"".join([_encode(name, value) for name, value in said]), measured
+    said = [*fields, (b"date", formatdate(now, usegmt=True).encode())]
+    measured = status in WITHOUT_BODY or any(name.lower() == b"content-length" for name, _ in fields)
+    return _encode_status(status) + b"".join([_encode(name, value) for name, value in said]), measured
+
+
+@functools.lru_cache(maxsize=64)
+def _encode_status(status: int) -> bytes:
+    return _pack(b":status", b"%d" % status)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -64,6 +70,10 @@ def _encode(name: bytes, value: bytes) -> bytes:
     name = name.lower()
     if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
         raise ValueError(f"this cannot be a header field: {name!r}: {value!r}")
+    return _pack(name, value)
+
+
+def _pack(name: bytes, value: bytes) -> bytes:
     plain = hpack.Encoder().encode([(name, value)])
     if len(plain) == 1:
         return plain  # it is in everybody's table

@@ -127,13 +127,13 @@ class RedisDirectory:
         keys = [f"{self._prefix}:{name}" for name in (f"r:{home}", "R", "E")]
         milliseconds = round(self._lease * 1000)
         asked_at = trio.current_time()
-        was, data_set = await self._redis.run(
+        was, data_set, age = await self._redis.run(
             scripts.LEASE, keys, [home, str(place), milliseconds, secrets.token_hex(8)]
         )
         if self._data_set is None:
             self._data_set = data_set
-        if self._found_data_set not in {None, data_set}:
-            self._refilled_at = trio.current_time() + _REFILL * self._lease
+        if self._found_data_set != data_set:
+            self._refilled_at = trio.current_time() + _REFILL * self._lease - age / 1000
         self._found_data_set = data_set
         # It may also have lapsed, and been renewed by an earlier attempt whose answer did not come.
         lapsed = not was or trio.current_time() > self._renewed_until

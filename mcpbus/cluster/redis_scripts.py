@@ -20,13 +20,14 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 redis.call('ZADD', KEYS[2], now + ARGV[3], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-redis.call('SET', KEYS[3], ARGV[4], 'NX')
-return {was, redis.call('GET', KEYS[3])}
+redis.call('SET', KEYS[3], ARGV[4] .. ' ' .. string.format('%.0f', now), 'NX')
+local name = redis.call('GET', KEYS[3])
+return {was, name, now - (string.match(name, ' (%d+)$') or 0)}
 """
 )
 """Keys: the process, all processes, the data set. Arguments: home, place, milliseconds, a name for a data set.
 
-Returns whether the lease was there, and the name of the data set.
+Returns whether the lease was there, the name of the data set, which ends with its time, and the milliseconds since then.
 """
 
 HOMES: Final = Script(

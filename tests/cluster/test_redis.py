@@ -133,7 +133,7 @@ async def test_the_epoch_says_who_may_write(connection, namespace):
     assert (await directory.look("s")).record == b"new"
     for _ in range(2):
         await directory.remove(claimed.ownership)
-    assert await directory.look("s") is None
+    assert not await connection.call("EXISTS", f"{{{namespace}}}:s:s")
     with pytest.raises(FencedError):
         await directory.update(claimed.ownership, b"late")  # it has ended: Redis has lost nothing
 
@@ -164,6 +164,18 @@ async def test_what_redis_has_lost_is_put_back_by_who_had_it_last(connection, na
     assert await late.tend([ONE], 60) == ["s"]
     with pytest.raises(FencedError):
         await late.update(ONE, b"old")
+
+
+async def test_who_begins_when_redis_has_just_lost_what_it_knew_waits_for_it_too(connection, namespace):
+    for lease, doubts in ((1.0, True), (0.05, False)):
+        directory = directory_of(connection, namespace, lease)
+        await directory._renew("new", Place("127.0.0.1", 1))
+        if doubts:
+            with pytest.raises(OSError, match="is told it anew"):
+                await directory.look("s")
+            await trio.sleep(0.2)
+        else:
+            assert await directory.look("s") is None
 
 
 async def test_what_is_kept_outlasts_who_has_it_for_as_long_as_it_may_be_idle(connection, namespace):

@@ -2,10 +2,7 @@
 
 import os
 import signal
-import subprocess
-import sys
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 
 import httpx2
 import pytest
@@ -14,32 +11,14 @@ from mcp import MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 from sdk_client import DEADLINE, TOLERATED, connected
 
+from tests.interop.running_workers import workers
+
 pytestmark = [TOLERATED, pytest.mark.at_home("it has processes of its own")]
 
-ROOT = Path(__file__).parents[2]
 ABLE = types.ClientCapabilities(
     elicitation=types.ElicitationCapability(form=types.FormElicitationCapability())
 )
 ADA = types.ElicitResult(action="accept", content={"name": "Ada"})
-
-
-@asynccontextmanager
-async def workers(count):
-    """Run the program, and yield its URL once all of its processes serve."""
-    command = [sys.executable, "-m", "tests.interop.interop_workers", "127.0.0.1:0", str(count)]
-    process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, cwd=ROOT)
-    try:
-        said = b""
-        while b"workers (Ctrl-C" not in said:
-            data = await process.stderr.receive_some()
-            assert data, said.decode()
-            said += data
-        yield said.decode().split(" is served at ")[1].split()[0]
-    finally:
-        process.terminate()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-            await process.stderr.aclose()
 
 
 async def answer(_context, _params):

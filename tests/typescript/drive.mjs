@@ -8,12 +8,14 @@ import { Target } from './link.mjs';
 import * as asking from './asking.mjs';
 import * as features from './features.mjs';
 import * as lasting from './lasting.mjs';
+import * as workers from './workers.mjs';
 
-const SCENARIOS = { ...features, ...lasting, ...asking };
+const SCENARIOS = { ...features, ...lasting, ...asking, ...workers };
 const PATIENCE = 20_000; // milliseconds, for a scenario
 
+/** Returns once the line is written: what is still to be written is lost at the exit. */
 function tell(report) {
-    process.stdout.write(`${JSON.stringify(report)}\n`);
+    return new Promise(written => process.stdout.write(`${JSON.stringify(report)}\n`, written));
 }
 
 async function run(scenario, target) {
@@ -47,10 +49,10 @@ process.on('unhandledRejection', () => {});
 
 const [transport, revision, names, ...where] = process.argv.slice(2);
 if (transport === 'scenarios') {
-    tell(Object.keys(SCENARIOS));
+    await tell(Object.keys(SCENARIOS));
 } else {
     for (const name of names.split(',')) {
-        tell({ scenario: name, fault: await run(SCENARIOS[name], new Target(transport, revision, where)) });
+        await tell({ scenario: name, fault: await run(SCENARIOS[name], new Target(transport, revision, where)) });
     }
 }
 process.exit(0);

@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from mcpbus.stores import MemoryEventStore
+from tests.interop.running_workers import workers
 from tests.npm import NODE, ROOT, install
 from tests.typescript.asking_server import make_server
 
@@ -28,7 +29,8 @@ ELICITING = ("2025-06-18", "2025-11-25", *MODERN)
 EVERYWHERE = ("http", "sse", "stdio")
 DEADLINE = 180
 
-# What is run where: in these revisions, over these transports. HTTP+SSE is a transport of legacy revisions alone.
+# What is run where: in these revisions, over these transports. HTTP+SSE is a transport of legacy revisions alone; workers are
+# several processes that serve Streamable HTTP.
 SCENARIOS = {
     "handshake": (ALL, EVERYWHERE),
     "negotiation": (MODERN, EVERYWHERE),
@@ -71,6 +73,7 @@ SCENARIOS = {
     "wrong_answer": (ELICITING, EVERYWHERE),
     "refused_answer": (ALL, EVERYWHERE),
     "cancelled_question": (ELICITING, EVERYWHERE),
+    "owner_dies": (RESUMABLE, ("workers",)),
 }
 
 
@@ -87,7 +90,7 @@ def chosen(transport: str, revision: str) -> list[str]:
 
 CASES = [
     (transport, revision, scenario)
-    for transport in EVERYWHERE
+    for transport in (*EVERYWHERE, "workers")
     for revision in ALL
     for scenario in chosen(transport, revision)
 ]
@@ -104,6 +107,9 @@ async def _drive(transport: str, revision: str) -> str:
     names = ",".join(chosen(transport, revision))
     if transport == "stdio":
         return await _node(transport, revision, names, sys.executable, "-m", "tests.typescript.asking_server")
+    if transport == "workers":
+        async with workers(3) as url:
+            return await _node("http", revision, names, url)
     async with trio.open_nursery() as nursery:
         [url] = await nursery.start(_serve)
         said = await _node(transport, revision, names, url)

@@ -16,7 +16,9 @@ CHANGED = "notifications/tools/list_changed"
 @asynccontextmanager
 async def running():
     """The program, once all of its workers serve; yields its process and what reaches it."""
-    async with program("workers_app.py", "127.0.0.1:0") as process:
+    async with program(
+        "workers_app.py", "127.0.0.1:0", seconds=3 * DEADLINE
+    ) as process:  # it starts up to five others
         said = b""
         while b"workers (Ctrl-C" not in said:
             data = await process.stderr.receive_some()
@@ -108,6 +110,7 @@ class Client:
                 break
         assert event.status_code == 200, event
         reply = json.loads(bytes((await peer.next()).data))
+        assert "result" in reply, reply
         self.seen.add(int(reply["result"]["content"][0]["text"]))
 
     async def listen(self):

@@ -424,9 +424,13 @@ async def test_a_client_that_waits_to_be_told_is_told_to_go_on(autojump_clock):
 async def test_a_client_that_waits_to_be_told_and_is_refused_is_not_waited_for(sends, waits, autojump_clock):
     """Unless it has not waited after all."""
     async with connected(http={"max_body_bytes": 1000}) as client:
-        stream_id = await client.post("echo", ("content-length", "1001"), ("expect", "100-continue"))
+        stream_id = client.connection.get_next_available_stream_id()
+        fields = [("content-length", "1001"), ("expect", "100-continue")]
+        head = [*client.head("POST", "/mcp"), *client.about("echo"), *fields]
+        client.connection.send_headers(stream_id, head)
         if sends:
-            await client.send_data(stream_id, sends)
+            client.connection.send_data(stream_id, sends)
+        await client.flush()  # in one piece: what comes after the refusal is too late
         assert await client.answered(stream_id) == "413"
         assert (trio.current_time() >= ServeOptions().unread_body_seconds) is waits
 

@@ -280,6 +280,8 @@ class _Errand:
             self._payload = payload
             self.attempts += 1
             self._courier.wait(self)
+        elif kind == Kind.GOODBYE:
+            self.lose()
 
     def lose(self) -> None:
         """See `Channel`."""

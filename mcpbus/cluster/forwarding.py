@@ -27,7 +27,7 @@ class ForwardedRequest:
         number: Its channel, if that was opened already.
 
     Attributes:
-        elsewhere: Which process is to go on with it; None as long as that is who was asked.
+        elsewhere: Which process is to go on with it; None as long as that is who was asked, empty if who was asked has ended.
     """
 
     def __init__(self, link: Link, asked: bytes, number: int | None = None) -> None:
@@ -64,7 +64,7 @@ class ForwardedRequest:
 
         Raises:
             LinkLostError: Nothing more will be.
-            ElsewhereError: Another process says it: `elsewhere`.
+            ElsewhereError: Another process says it: `elsewhere`; whoever is found if that is empty.
         """
         while not self._said:
             if self._lost:
@@ -72,7 +72,7 @@ class ForwardedRequest:
             self._something = trio.Event()
             await self._something.wait()
         kind, payload = self._said.popleft()
-        if kind == Kind.ELSEWHERE:
+        if kind in {Kind.ELSEWHERE, Kind.GOODBYE}:
             self._ended = True
             self.elsewhere = payload.decode()
             raise ElsewhereError

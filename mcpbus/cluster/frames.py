@@ -50,6 +50,8 @@ class Kind(enum.IntEnum):
     """What is to be said to the client of a session; a channel begins with it. ELSEWHERE, with the same, where the session is not there."""
     TOLD = 15
     """What became of that."""
+    GOODBYE = 16
+    """Nothing more is said, nor was taken since the channel whose number it has: what came later may be asked elsewhere."""
 
 
 class FrameError(Exception):

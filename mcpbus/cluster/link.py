@@ -25,6 +25,8 @@ _GREETING_BYTES: Final = 256
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of messages that are on their way in one direction."""
 _CHANNELS: Final = 1 << 32
+_FAREWELL_SECONDS: Final = 1.0
+"""How long it may take to end a link in order."""
 _OPENING: Final = frozenset({Kind.OPEN, Kind.TELL})
 """The kinds of message with which a channel begins."""
 _PINGS: Final = 6
@@ -172,11 +174,14 @@ class Link:
         self._silence = silence
         self._parity = int(dialled)
         self._last = self._parity
+        self._taken = 1 - self._parity  # the last channel that the other end has opened
+        self._leaving = False
         self._channels: dict[int, Channel] = {}
         self._unwritten = bytearray()
         self._unhurried = bytearray()
         self._lingering = trio.lowlevel.ParkingLot()
         self._something = trio.lowlevel.ParkingLot()
+        self._answered = trio.lowlevel.ParkingLot()
         self._writing = False
         self._in_turn = False
         self._heard = 0.0
@@ -212,6 +217,15 @@ class Link:
         """End it."""
         self.closed = True
         self._whole.cancel()
+
+    async def end_in_order(self) -> None:
+        """End it once all is said to what has come; what comes from now on may be asked elsewhere, which the other end is told."""
+        self._leaving = True
+        with trio.move_on_after(_FAREWELL_SECONDS):
+            while not self.closed and any(number % 2 != self._parity for number in self._channels):
+                await self._answered.park()
+            self.send(Kind.GOODBYE, self._taken)
+            await self._lost.wait()
 
     def send(self, kind: Kind, channel: int, payload: bytes = b"") -> None:
         """Send a message, unless the link is dead. If too much waits for whoever is there, it is from now on.
@@ -255,6 +269,7 @@ class Link:
     def leave(self, channel: int) -> None:
         """Forget a channel; what still comes for it is not looked at."""
         self._channels.pop(channel, None)
+        self._answered.unpark_all()
 
     async def _write(self) -> None:
         while True:
@@ -326,11 +341,23 @@ class Link:
         if kind in _OPENING:
             if number in self._channels or number % 2 == self._parity:
                 raise FrameError(f"channel {number} is not for the other end to open")
+            if self._leaving:
+                return None
+            self._taken = number
             if kind == Kind.OPEN:
                 return self._service.opened(self, number, payload)
             self._service.tell(self, number, payload)
+        elif kind == Kind.GOODBYE:
+            self._part(number)
         elif number in self._channels:
             self._channels[number].take(kind, payload)
         elif kind == Kind.CHANGED:
             self._service.changed(payload)
         return None
+
+    def _part(self, taken: int) -> None:
+        """Tell those channels that were opened after this one that nothing was done for them. The link is dead from now on."""
+        for number in [*self._channels]:
+            if number % 2 == self._parity and 0 < (number - taken) % _CHANNELS < _CHANNELS // 2:
+                self._channels[number].take(Kind.GOODBYE, b"")
+        self._end(FrameError("it has said goodbye"))

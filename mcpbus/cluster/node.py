@@ -87,6 +87,7 @@ class Node:
         self._dials: dict[str, _Dial] = {}
         self._met: set[str] = set()
         self._strangers = 0
+        self._leaving = False
         self._complaints = Complaints(_log)
 
     async def join(self, bus: Hub) -> None:
@@ -142,6 +143,14 @@ class Node:
             )
         return dial.link
 
+    async def leave(self) -> None:
+        """End all links in order: what still comes over them is asked elsewhere."""
+        self._leaving = True
+        async with trio.open_nursery() as nursery:
+            for links in self._links.values():
+                for link in links:
+                    nursery.start_soon(link.end_in_order)
+
     def link(self, home: str) -> Link | None:
         """Return the link to a process, if there is one now."""
         return next((link for link in self._links.get(home, ()) if not link.closed), None)
@@ -178,7 +187,7 @@ class Node:
     async def _accept(self, stream: trio.abc.Stream) -> None:
         """Serve a connection to here."""
         link = None
-        if self._strangers < _MOST_STRANGERS:
+        if self._strangers < _MOST_STRANGERS and not self._leaving:
             self._strangers += 1
             try:
                 with trio.move_on_after(_GREET_SECONDS):
@@ -345,4 +354,5 @@ async def open_node(cluster: Cluster) -> AsyncIterator[Node]:
         node = Node(cluster, nursery)
         yield node
         await node.records.settle()
+        await node.leave()
         nursery.cancel_scope.cancel()

@@ -162,6 +162,33 @@ async def test_a_call_that_was_lost_with_its_link_says_so(autojump_clock):
         await quiet(buses)
 
 
+async def test_of_a_link_that_ends_in_order_nothing_is_lost(autojump_clock):
+    ran = []
+    async with open_buses(lambda: make(ran)) as (buses, probes), trio.open_nursery() as nursery:
+        session = at(await probes[0].initialize(), probes[1])
+        counting = call(session, "count", token=1)
+        await trio.sleep(2.5)
+        ended = buses[0].node.link(buses[1].node.home)
+        nursery.start_soon(ended.end_in_order)
+        await trio.testing.wait_all_tasks_blocked()
+        late = call(session, "echo", text="late")
+        # What had come is answered first. What comes after that is for another link, or another process.
+        await counting.ended()
+        assert text(counting.messages[-1]) == "counted"
+        assert text(await late.reply()) == "late"
+        assert ran == [buses[0].server]
+        assert ended.closed
+        assert trio.current_time() < 3.5
+
+
+async def test_who_does_not_know_a_goodbye_is_not_waited_for_long(autojump_clock, monkeypatch):
+    async with open_buses(make) as (buses, _):
+        monkeypatch.setattr(buses[1].node.link(buses[0].node.home), "_part", lambda taken: None)
+        start = trio.current_time()
+        await buses[0].node.link(buses[1].node.home).end_in_order()
+        assert trio.current_time() - start == 1.0
+
+
 async def test_a_get_stream_goes_on_over_another_link(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):

@@ -192,6 +192,14 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         if self.account is not None or self.outbox.held + self.writing_bytes > SHORT_BYTES:
             self.count()
 
+    def _put_withdrawal(self, message: Withdrawal) -> None:
+        """Send what withdraws a question, unless there was no room for that either: its client has never heard of it."""
+        fate = message.question.fate
+        if fate is not None and fate.reason is Reason.OVERFLOW:
+            message.discard(Reason.FINISHED)
+        else:
+            self._put(message)
+
     def _purge(self, message: Purge) -> None:
         gone = self.outbox.purge(message.unwanted)
         for purged in gone:
@@ -441,7 +449,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         OutboundMessage: _put,
-        Withdrawal: _put,
+        Withdrawal: _put_withdrawal,
         Detached: _detached,
         Finish: _last_turn,
         _Finish: _finish,

@@ -443,8 +443,8 @@ async def test_a_full_outbox_refuses_a_question_and_withdraws_what_was_asked_wit
         call.resume()
         assert Reason.OVERFLOW.value in text((await call.reply())["result"])
         sent = [m.get("method", m.get("id")) for m in call.messages]
-        # What went out although the other was refused is withdrawn; a client ignores an id that it does not know.
-        assert (sent.count("roots/list"), sent.count(CANCELLED), sent[-1]) == (room, 1, 4)
+        # What went out although the other was refused is withdrawn, and nothing else: of that its client has never heard.
+        assert (sent.count("roots/list"), sent.count(CANCELLED), sent[-1]) == (room, room, 4)
         await it.assert_nothing_is_left(refused=refused)
 
 

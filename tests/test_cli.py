@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import attrs
+import click
 import httpx
 import pytest
 from click.shell_completion import ShellComplete
@@ -182,8 +183,23 @@ def test_options_are_environment_variables_too(weather, monkeypatch):
     ran = []
     monkeypatch.setattr(Server, "run", lambda _, **given: ran.append(given))
     monkeypatch.setenv("MCPBUS_SERVE_BIND", "127.0.0.1:9001")
+    monkeypatch.setenv("MCPBUS_SERVE_ALLOWED_HOST", "one.example two.example")
+    monkeypatch.setenv("MCPBUS_SERVE_DRAIN", "7")
     assert run("serve", "weather")[0] == 0
     assert ran[0]["bind"] == ("127.0.0.1:9001",)
+    assert ran[0]["allowed_hosts"] == ("one.example", "two.example")
+    assert ran[0]["options"].drain_seconds == 7
+
+
+def test_an_environment_variable_is_named_as_its_option():
+    names = {
+        option.envvar: option.opts
+        for command in main.commands.values()
+        for option in command.params
+        if isinstance(option, click.Option)
+    }
+    assert None not in names
+    assert names["MCPBUS_SERVE_TRUSTED_PROXY"] == ["--trusted-proxy"]
 
 
 def test_stdio_says_how_long_its_requests_may_go_on(weather, monkeypatch):

@@ -220,7 +220,7 @@ def _http_options(command: _Command) -> _Command:
     return command
 
 
-@click.group(cls=ExplainingGroup, context_settings={"auto_envvar_prefix": "MCPBUS"})
+@click.group(cls=ExplainingGroup)
 @click.version_option(__version__)
 def main() -> None:
     """Serve the Model Context Protocol over a bus of actors.

@@ -22,7 +22,18 @@ _OURS: Final = "mcpbus"
 
 
 class ExplainingGroup(click.Group):
-    """Commands that run programs of authors: what those raise is told in a sentence, without what was going on inside of libraries."""
+    """Commands that run programs of authors: what those raise is told in a sentence, without what was going on inside of libraries.
+
+    Each option is an environment variable, named as the option is.
+    """
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Enter a command."""
+        super().add_command(cmd, name)
+        for option in cmd.params:
+            if isinstance(option, click.Option) and option.envvar is None:
+                words = ("mcpbus", name or cmd.name, max(option.opts, key=len).lstrip("-"))
+                option.envvar = "_".join(map(str, words)).upper().replace("-", "_")
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command.

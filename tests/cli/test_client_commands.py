@@ -309,7 +309,7 @@ def test_without_the_library_for_http_it_is_said_what_to_install(monkeypatch):
 
 
 def test_a_header_may_come_from_the_environment(monkeypatch):
-    monkeypatch.setenv("MCPBUS_LIST_HEADERS", "Authorization: Bearer a b\nX-More: 1")
+    monkeypatch.setenv("MCPBUS_LIST_HEADER", "Authorization: Bearer a b\nX-More: 1")
     read = []
     monkeypatch.setattr(inspecting, "converse", lambda given, _: read.append(dict(given.headers)))
     run("list", "http://a.example/mcp")

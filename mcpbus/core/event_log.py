@@ -152,8 +152,9 @@ class ResumableStreams(Generic[T]):
 
     def __init__(self) -> None:
         self._live: dict[str, tuple[T, EventLog]] = {}
-        self._ended: dict[str, int] = {}
-        self._broken: dict[str, None] = {}
+        # Most sessions have no such streams, and there are many sessions.
+        self._ended: dict[str, int] | None = None
+        self._broken: dict[str, int] | None = None
         self._used = False
 
     def add(self, stream: T, log: EventLog) -> None:
@@ -181,21 +182,17 @@ class ResumableStreams(Generic[T]):
         self._live.pop(log.name, None)
         self._used = self._used or log.used
         if log.resumable and complete:
-            self._ended[log.name] = log.last
-            if len(self._ended) > _REMEMBERED:
-                del self._ended[next(iter(self._ended))]
+            self._ended = _remember(self._ended, log, _REMEMBERED)
         elif log.offered and not log.resumable:
-            self._broken[log.name] = None
-            if len(self._broken) > _MOST_BROKEN:
-                del self._broken[next(iter(self._broken))]
+            self._broken = _remember(self._broken, log, _MOST_BROKEN)
 
     def ended_with(self, name: str, number: int) -> bool:
         """Return whether a stream is known to have ended with this event, and with nothing left to say."""
-        return self._ended.get(name) == number
+        return self._ended is not None and self._ended.get(name) == number
 
     def has_gap(self, name: str) -> bool:
         """Return whether the store is known not to have all of a stream that has ended."""
-        return name in self._broken
+        return self._broken is not None and name in self._broken
 
     def close(self) -> bool:
         """Keep nothing any more, since the session has ended; return whether the store may have something of it."""
@@ -203,3 +200,12 @@ class ResumableStreams(Generic[T]):
             self._used = self._used or log.used
             log.end()
         return self._used
+
+
+def _remember(known: dict[str, int] | None, log: EventLog, most: int) -> dict[str, int]:
+    """Remember a log and its last event, and forget the first one that is known if there are too many."""
+    known = {} if known is None else known
+    known[log.name] = log.last
+    if len(known) > most:
+        del known[next(iter(known))]
+    return known

@@ -105,7 +105,7 @@ class SessionActor:
         self._taking = False
         self._withheld = False
         self._leaving: Leave | None = None
-        self._passed_on: list[Stream] = []
+        self._passed_on: tuple[Stream, ...] = ()
         self._shared = shared
         self._timed = timed
         self._opened = session.last_active
@@ -279,7 +279,8 @@ class SessionActor:
     def _stream_stopped(self, message: Stopped) -> None:
         if self._shared is not None:
             self._end(None)
-        self._passed_on = [stream for stream in self._passed_on if stream.address != message.address]
+        if self._passed_on:
+            self._passed_on = tuple(each for each in self._passed_on if each.address != message.address)
         self._leave_if_silent()
 
     # -- when another process goes on ------------------------------------------------------------
@@ -299,7 +300,7 @@ class SessionActor:
             if self._older is None:
                 self._older = stream
                 self._collect()
-        self._passed_on.append(stream)
+        self._passed_on += (stream,)
         self._cell.watch(stream.address)
         stream.address.tell(PassOn())
 

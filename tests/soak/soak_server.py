@@ -264,6 +264,6 @@ async def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["stdio"]:
-        server.run("stdio")
+        server.run("stdio", limits=LIMITS)
     else:
         trio.run(main)

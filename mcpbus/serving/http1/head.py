@@ -44,7 +44,8 @@ _FAULTS: Final = {
 }
 _LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d\.\d)")
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
-_MOST_DIGITS: Final = 18
+MOST_DIGITS: Final = 18
+"""Of how long a body is."""
 
 
 class RequestError(Exception):
@@ -251,7 +252,7 @@ def _read_length(fields: dict[bytes, bytes | tuple[bytes, ...]], *, modern: bool
         return CHUNKED
     # int() takes signs and underscores too, and is slow on what is absurdly long.
     digits = length.strip(b" \t") if isinstance(length, bytes) else b""
-    if not digits.isdigit() or len(digits) > _MOST_DIGITS:
+    if not digits.isdigit() or len(digits) > MOST_DIGITS:
         raise RequestError(400, "Content-Length is not one number of bytes")
     return int(digits)
 

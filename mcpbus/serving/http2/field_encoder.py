@@ -5,7 +5,6 @@ bytes say the same to all of them, so most heads are made once.
 """
 
 import functools
-import re
 import time
 from collections.abc import Sequence
 from email.utils import formatdate
@@ -14,12 +13,11 @@ from typing import Final
 import hpack
 
 from mcpbus.serving.answer_length import WITHOUT_BODY
+from mcpbus.serving.http2.field_syntax import NAME, VALUE
 
 EMPTY_TABLE: Final = b"\x20"
 """That the table of what was said before has no room (RFC 7541, section 6.3). To be said once, before the first field."""
 
-_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
-_VALUE: Final = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _LENGTH: Final = b"\x0f\x0d"
 """A literal that is not indexed, named by the entry 28 of the static table, which is `content-length`."""
 
@@ -68,7 +66,7 @@ def _encode_status(status: int) -> bytes:
 @functools.lru_cache(maxsize=1024)
 def _encode(name: bytes, value: bytes) -> bytes:
     name = name.lower()
-    if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+    if not NAME.fullmatch(name) or not VALUE.fullmatch(value):
         raise ValueError(f"this cannot be a header field: {name!r}: {value!r}")
     return _pack(name, value)
 

@@ -9,18 +9,16 @@ import msgspec
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http1.head import LONGEST_LINE, RequestError
+from mcpbus.serving.http1.head import LONGEST_LINE, MOST_DIGITS, RequestError
 from mcpbus.serving.http2.field_decoder import Fields
+from mcpbus.serving.http2.field_syntax import NAME, VALUE
 
-_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
-_VALUE: Final = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET: Final = re.compile(rb"(?:/[!\"$-~]*|\*)")
 _PSEUDO: Final = frozenset({b":method", b":scheme", b":authority", b":path", b":protocol"})
 _OF_THE_CONNECTION: Final = frozenset(
     {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
 )
-_MOST_DIGITS: Final = 18
 
 
 class Malformed(Exception):  # noqa: N818 - the standard's word
@@ -103,7 +101,7 @@ def _split(fields: Fields) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]
         if name[:1] != b":":
             check_field(name, value)
             plain.append((name, value))
-        elif plain or name not in _PSEUDO or name in pseudo or not _VALUE.fullmatch(value):
+        elif plain or name not in _PSEUDO or name in pseudo or not VALUE.fullmatch(value):
             raise Malformed("a field with a colon is unknown, or twice there, or comes late")
         else:
             pseudo[name] = value
@@ -116,9 +114,9 @@ def check_field(name: bytes, value: bytes) -> None:
     Raises:
         Malformed: It cannot be.
     """
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise Malformed("the name of a field is none")
-    if not _VALUE.fullmatch(value):
+    if not VALUE.fullmatch(value):
         raise Malformed("the value of a field is none")
     if name in _OF_THE_CONNECTION or (name == b"te" and value.lower() != b"trailers"):
         raise Malformed("a field that is about the connection")
@@ -167,6 +165,6 @@ def read_length(value: bytes | tuple[bytes, ...] | None) -> int | None:
     """
     if value is None:
         return None
-    if not isinstance(value, bytes) or not value.isdigit() or len(value) > _MOST_DIGITS:
+    if not isinstance(value, bytes) or not value.isdigit() or len(value) > MOST_DIGITS:
         raise Malformed("content-length is not one number of bytes")
     return int(value)

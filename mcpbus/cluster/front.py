@@ -9,18 +9,25 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final, cast
-from urllib.parse import parse_qs
 
-import msgspec
 import trio
 from mcpbus_actors import EagerTask
 
+from mcpbus.cluster.begun_requests import BegunRequest, ReadRequest
 from mcpbus.cluster.directory import is_released, released_home
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import Elsewhere, LinkedRequest
+from mcpbus.cluster.mentions import (
+    is_initialized,
+    listened_task,
+    named_in_head,
+    read_mentioned,
+    session_of,
+    task_of,
+)
 from mcpbus.cluster.messages import Open, encode
-from mcpbus.cluster.node import Node
+from mcpbus.cluster.node import Node, unreachable
 from mcpbus.cluster.quick_relay import QuickRelay, RelayedAnswer
 from mcpbus.cluster.relay import Relayed, lost_answer, relay
 from mcpbus.core.admission import Overloaded
@@ -29,38 +36,18 @@ from mcpbus.core.hub import Hub, SessionMovedError
 from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.core.session import Reconnect
 from mcpbus.protocol.bounded_cache import BoundedCache
-from mcpbus.protocol.http.headers import decode_mirrored
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.protocol.http.session_rules import SESSION_HEADER
-from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable, decode
+from mcpbus.protocol.jsonrpc import Request, Undecodable, decode
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
-from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.responder import ResponseMode
-from mcpbus.transports.response import Host, HttpRequest, ReadyOutlet, watch
+from mcpbus.transports.response import HttpRequest, ReadyOutlet, watch
 
 _ATTEMPTS: Final = 8
-_SAYS_WHERE: Final = (b'"requestState"', b'"taskIds"')
-
-
-class _Listened(msgspec.Struct):
-    task_ids: list[str] = msgspec.field(default=[], name="taskIds")
-
-
-class _Params(msgspec.Struct):
-    request_state: str | None = msgspec.field(default=None, name="requestState")
-    notifications: _Listened = msgspec.field(default_factory=_Listened)
-
-
-class _Message(msgspec.Struct):
-    params: _Params
-
-
-_decode_message = msgspec.json.Decoder(_Message).decode
 
 
 class Front(Endpoint):
@@ -140,7 +127,7 @@ class Front(Endpoint):
         home = self.home_of(head)
         # A body that is read is there also for the next one who is asked.
         asks = head.verb == "POST" and (
-            _session_of(head) is not None or self._node.hand_over.begun or claims_modern(head.headers, None)
+            session_of(head) is not None or self._node.hand_over.begun or claims_modern(head.headers, None)
         )
         if home is None and not asks and not self._home_to_be(head, body):
             return await self._serve_or_forward(http, body)
@@ -152,7 +139,7 @@ class Front(Endpoint):
                 read = await http.read_body(content.limit)
             except Overloaded as error:
                 return answers.overload(error)
-            http = _Read(http, read, http.host)
+            http = ReadRequest(http, read, http.host)
             if read is None:
                 return await super().serve(http)
             body = read
@@ -169,7 +156,7 @@ class Front(Endpoint):
 
     def is_here(self, head: Head) -> bool:
         """See `mcpbus.cluster.linked_request.Served`."""
-        session = _session_of(head)
+        session = session_of(head)
         return session is None or (session in self._bus.sessions and not self._node.hand_over.has(session))
 
     def respond_here(
@@ -180,17 +167,17 @@ class Front(Endpoint):
 
     async def serve_here(self, http: HttpRequest) -> Answer | Elsewhere | None:
         """Serve a request that another process has forwarded, unless its session is elsewhere; see `Endpoint.serve`."""
-        session = _session_of(http.head)
+        session = session_of(http.head)
         if session is None:
             return await super().serve(http)
         body = await http.read_body(self.max_body_bytes)
-        http = _Read(http, body, http.host)
+        http = ReadRequest(http, body, http.host)
         if self._home_to_be(http.head, body or b"") is not None:
             await self._node.hand_over.wait_gone(session)
         for _ in range(_ATTEMPTS):
             with suppress(SessionMovedError):
                 return await self._serve_if_here(http, session)
-        return answers.overload(_unreachable())
+        return answers.overload(unreachable())
 
     async def _serve_if_here(self, http: HttpRequest, session: str) -> Answer | Elsewhere | None:
         if session not in self._bus.sessions:
@@ -211,11 +198,11 @@ class Front(Endpoint):
             head: The request.
             body: The whole of it; empty if that has not come.
         """
-        name = _named(head, self.options) or self._named_in(body)
+        name = named_in_head(head, self.options) or self._named_in(body)
         if name is None or name in self._bus.sessions or name in self._bus.tasks:
             return None
         home = self._node.names.home_of(name)
-        if home == self._node.home and name not in {_session_of(head), _task_of(head)}:
+        if home == self._node.home and name not in {session_of(head), task_of(head)}:
             return None
         # A session or a task that began there, or here, may be elsewhere now.
         moved = None if home is None else self._moved.get(name)
@@ -223,7 +210,7 @@ class Front(Endpoint):
 
     def _note_home(self, head: Head, home: str) -> None:
         """Remember which process has served a request, if that is not where its session began: the next one can be sent there."""
-        session = _session_of(head)
+        session = session_of(head)
         began = None if session is None else self._node.names.home_of(session)
         if session is not None and began is not None and home not in {began, self._moved.get(session)}:
             self._moved.keep(session, home, len(session))
@@ -233,13 +220,13 @@ class Front(Endpoint):
 
         What the client says to requests in flight cannot: they are still served here. That it is initialized is for who has it next.
         """
-        session = _session_of(head)
+        session = session_of(head)
         if session is None or not self._node.hand_over.has(session):
             return None
         if head.verb == "POST":
             try:
                 message = decode(body)
-                waits = isinstance(message, Request) or _is_initialized(message)
+                waits = isinstance(message, Request) or is_initialized(message)
             except Undecodable:
                 waits = False  # whoever judges it says why
         else:
@@ -247,10 +234,10 @@ class Front(Endpoint):
         return self._node.home if waits else None
 
     def _named_in(self, body: bytes) -> str | None:
-        params = _read(body)
+        params = read_mentioned(body)
         if params is not None and params.request_state is not None:
             return self._bus.parked_calls.sealer.call_of(params.request_state)
-        return _listened(params)
+        return listened_task(params)
 
     # -- what is elsewhere -----------------------------------------------------------------------
 
@@ -263,7 +250,7 @@ class Front(Endpoint):
         self, http: HttpRequest, *, body: bytes, home: str, forwarded: ForwardedRequest | None = None
     ) -> None:
         # A handler of this process, if it is to serve it after all, has a task of its own.
-        answer = await self._forward(_Read(http, body, None), body, home, forwarded)
+        answer = await self._forward(ReadRequest(http, body, None), body, home, forwarded)
         if answer is not None:
             with self.entered(answer):
                 await http.answer(answer)
@@ -306,12 +293,12 @@ class Front(Endpoint):
                     self._note_home(http.head, home)
                     return None
                 case Relayed.BEGUN:
-                    http, attempts = _Begun(http), _ATTEMPTS
+                    http, attempts = BegunRequest(http), _ATTEMPTS
                 case Relayed.UNSAID:
                     lost = lost_answer(http.head, body)
                     if lost is not None:
                         return lost
-        return _instead(http, answers.overload(_unreachable()))
+        return _instead(http, answers.overload(unreachable()))
 
     def _next_home(self, owner: str, ended: str, asked: list[str]) -> str:
         """Return who is to be asked next: who has a session, or who may take it over in the place of a process that ends."""
@@ -334,7 +321,7 @@ class Front(Endpoint):
         Raises:
             Overloaded: There is no room for it; or the directory does not answer.
         """
-        task, session = _task_of(http.head) or _listened(_read(body)), _session_of(http.head)
+        task, session = task_of(http.head) or listened_task(read_mentioned(body)), session_of(http.head)
         if task is not None and self._node.names.home_of(task) is not None:
             return await self._bus.tasks.seek(task, ended)
         if session is None or self._node.names.home_of(session) is None:
@@ -365,17 +352,17 @@ class Front(Endpoint):
 
     def passes_on(self, head: Head) -> bool:
         """See `mcpbus.cluster.linked_request.Served`."""
-        session = _session_of(head)
+        session = session_of(head)
         return head.verb == "GET" and session is not None and self._node.hand_over.has(session)
 
     async def passed_on(self, head: Head) -> Elsewhere:
         """See `mcpbus.cluster.linked_request.Served`."""
-        await self._node.hand_over.wait_gone(_session_of(head) or "")
+        await self._node.hand_over.wait_gone(session_of(head) or "")
         return Elsewhere(released_home(self._node.home))
 
     def reconnect(self, head: Head) -> None:
         """See `mcpbus.cluster.linked_request.Served`."""
-        session = self._bus.sessions.get(_session_of(head) or "")
+        session = self._bus.sessions.get(session_of(head) or "")
         if session is not None and head.verb == "GET":
             session.address.tell(Reconnect())
 
@@ -405,106 +392,12 @@ class Front(Endpoint):
         return relayed, forwarded.elsewhere
 
 
-class _Read:
-    """An `HttpRequest` whose body has been read.
-
-    Args:
-        http: The request.
-        body: Its body; None if that is too long.
-        host: Who runs its handler; see `HttpRequest`.
-    """
-
-    def __init__(self, http: HttpRequest, body: bytes | None, host: Host | None) -> None:
-        self.head = http.head
-        self.peer = http.peer
-        self.cleared = http.cleared
-        self.host = host
-        self.answer = http.answer
-        self.start_stream = http.start_stream
-        self.write = http.write
-        self.disconnected = http.disconnected
-        self._body = body
-
-    async def read_body(self, limit: int) -> bytes | None:
-        """See `HttpRequest`."""
-        await trio.lowlevel.checkpoint()
-        return None if self._body is None or len(self._body) > limit else self._body
-
-
-class _Begun(_Read):
-    """An `HttpRequest` whose answer has begun, and is a stream that somebody else goes on with.
-
-    Args:
-        http: The request, which has no body.
-    """
-
-    def __init__(self, http: HttpRequest) -> None:
-        super().__init__(http, b"", None)
-        self.answer = self._answer
-        self.start_stream = self._go_on
-
-    async def _answer(self, reply: Answer) -> None:  # noqa: ARG002 - as `HttpRequest` has it
-        raise trio.BrokenResourceError("nobody can go on with this stream")
-
-    async def _go_on(self, headers: HeaderList) -> None:  # noqa: ARG002
-        await trio.lowlevel.checkpoint()
-
-
-def _unreachable() -> Overloaded:
-    return Overloaded("The process that has this session, call or task cannot be reached")
-
-
 def _instead(http: HttpRequest, answer: Answer | None) -> Answer | None:
     """Return a whole answer to be written, if nothing was said yet.
 
     Raises:
         trio.BrokenResourceError: Something was.
     """
-    if answer is not None and isinstance(http, _Begun):
+    if answer is not None and isinstance(http, BegunRequest):
         raise trio.BrokenResourceError("nobody can go on with this stream")
     return answer
-
-
-def _named(head: Head, options: HttpOptions) -> str | None:
-    """Return what the head of a request names: a task, a session of HTTP+SSE, or one of Streamable HTTP."""
-    task = _task_of(head)
-    if task is not None:
-        return task
-    if options.http_sse and head.path == options.sse_path and head.query:
-        return next(iter(parse_qs(head.query).get("session_id", ())), None)
-    return _session_of(head)
-
-
-def _task_of(head: Head) -> str | None:
-    """Return the task that the head of a request names."""
-    method = head.headers.raw(b"mcp-method")
-    if not isinstance(method, bytes) or not method.startswith(b"tasks/"):
-        return None
-    try:
-        return decode_mirrored(head.headers.get(b"mcp-name", ""))
-    except ValueError:
-        return None  # whoever judges it says why
-
-
-def _read(body: bytes) -> _Params | None:
-    """Return what a body says of where it belongs, if it says anything of that."""
-    if not any(word in body for word in _SAYS_WHERE):
-        return None
-    try:
-        return _decode_message(body).params
-    except (UnicodeError, msgspec.DecodeError, RecursionError):
-        return None  # whoever judges it says why
-
-
-def _listened(params: _Params | None) -> str | None:
-    """Return the first task of a listen."""
-    return None if params is None else next(iter(params.notifications.task_ids), None)
-
-
-def _is_initialized(message: object) -> bool:
-    return isinstance(message, Notification) and message.method == "notifications/initialized"
-
-
-def _session_of(head: Head) -> str | None:
-    """Return the session of Streamable HTTP that the head of a request names."""
-    return head.headers.get(SESSION_HEADER)

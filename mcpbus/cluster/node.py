@@ -138,9 +138,7 @@ class Node:
             self._nursery.start_soon(self._run_dialled, home, dial)
         await dial.done.wait()
         if dial.link is None and not dial.ended:
-            raise dial.refused or Overloaded(
-                "The process that has this session, call or task cannot be reached"
-            )
+            raise dial.refused or unreachable()
         return dial.link
 
     async def leave(self) -> None:
@@ -345,6 +343,11 @@ class _Dial:
         self.link: Link | None = None
         self.ended = False
         self.refused: Overloaded | None = None
+
+
+def unreachable() -> Overloaded:
+    """Return why a request is not served whose process cannot be reached."""
+    return Overloaded("The process that has this session, call or task cannot be reached")
 
 
 @asynccontextmanager

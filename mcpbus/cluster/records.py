@@ -1,10 +1,10 @@
 """What is kept of a session, so that another process can go on with it."""
 
 import logging
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import trio
@@ -162,24 +162,18 @@ class Records:
             return
         if entry.held is not None:
             entry.held.close()
-        while not await self._try_to_release(session, entry):  # noqa: ASYNC110 - nobody tells when it can be asked again
-            await trio.sleep(DIRECTORY_SECONDS)
+        with suppress(FencedError):  # it was done, and not answered; or somebody else has it
+            await _until_answered(self._release, session, entry)
         self._entries.pop(session.id, None)
 
-    async def _try_to_release(self, session: Session, entry: _Entry) -> bool:
-        try:
-            if entry.due:
-                await self.keep(session)
-            async with entry.lock:
-                if entry.held is not None and entry.held.is_due:
-                    await entry.held.write(self._ask)
-                with self.asking():
-                    await self._directory.release(entry.ownership)
-        except Overloaded:
-            return False
-        except FencedError:
-            pass  # it was done, and not answered; or somebody else has it
-        return True
+    async def _release(self, session: Session, entry: _Entry) -> None:
+        if entry.due:
+            await self.keep(session)
+        async with entry.lock:
+            if entry.held is not None and entry.held.is_due:
+                await entry.held.write(self._ask)
+            with self.asking():
+                await self._directory.release(entry.ownership)
 
     async def _ask(self, answer: Awaitable[None]) -> None:
         with self.asking():
@@ -235,19 +229,15 @@ class Records:
     async def _remove(self, name: str, entry: _Entry) -> None:
         try:
             async with entry.lock:
-                while not await self._try_to_remove(entry):  # noqa: ASYNC110 - nobody tells when it can be asked again
-                    await trio.sleep(DIRECTORY_SECONDS)
+                with suppress(FencedError):
+                    await _until_answered(self._forget, entry)
         finally:
             del self._leaving[name]
             self._writes.ended()
 
-    async def _try_to_remove(self, entry: _Entry) -> bool:
-        try:
-            with self.asking(), suppress(FencedError):
-                await self._directory.remove(entry.ownership)
-        except Overloaded:
-            return False
-        return True
+    async def _forget(self, entry: _Entry) -> None:
+        with self.asking():
+            await self._directory.remove(entry.ownership)
 
     def _lose(self, session: Session) -> None:
         """Another process has a session: it ends here, and there is nothing to be forgotten."""
@@ -258,6 +248,17 @@ class Records:
         """Wait until it is forgotten what has ended, or the directory does not answer."""
         with trio.move_on_after(DIRECTORY_SECONDS):
             await self._writes.wait_none()
+
+
+async def _until_answered(ask: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Ask the directory, again and again until it answers: nobody tells when it can be asked again."""
+    while True:
+        try:
+            await ask(*args)
+        except Overloaded:
+            await trio.sleep(DIRECTORY_SECONDS)
+        else:
+            return
 
 
 async def _close(session: Session) -> None:

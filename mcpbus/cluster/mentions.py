@@ -1,0 +1,83 @@
+"""What a request names: a session, a task, a call that waits. It is only read here; whoever serves it judges it."""
+
+from typing import Final
+from urllib.parse import parse_qs
+
+import msgspec
+
+from mcpbus.protocol.http.headers import decode_mirrored
+from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.session_rules import SESSION_HEADER
+from mcpbus.protocol.jsonrpc import Notification
+
+_SAYS_WHERE: Final = (b'"requestState"', b'"taskIds"')
+
+
+class _Listened(msgspec.Struct):
+    task_ids: list[str] = msgspec.field(default=[], name="taskIds")
+
+
+class Mentioned(msgspec.Struct):
+    """What the params of a message say of where it belongs.
+
+    Attributes:
+        request_state: The state of a call that its client brings back.
+        notifications: What a listen is for.
+    """
+
+    request_state: str | None = msgspec.field(default=None, name="requestState")
+    notifications: _Listened = msgspec.field(default_factory=_Listened)
+
+
+class _Message(msgspec.Struct):
+    params: Mentioned
+
+
+_decode_message = msgspec.json.Decoder(_Message).decode
+
+
+def named_in_head(head: Head, options: HttpOptions) -> str | None:
+    """Return what the head of a request names: a task, a session of HTTP+SSE, or one of Streamable HTTP."""
+    task = task_of(head)
+    if task is not None:
+        return task
+    if options.http_sse and head.path == options.sse_path and head.query:
+        return next(iter(parse_qs(head.query).get("session_id", ())), None)
+    return session_of(head)
+
+
+def task_of(head: Head) -> str | None:
+    """Return the task that the head of a request names."""
+    method = head.headers.raw(b"mcp-method")
+    if not isinstance(method, bytes) or not method.startswith(b"tasks/"):
+        return None
+    try:
+        return decode_mirrored(head.headers.get(b"mcp-name", ""))
+    except ValueError:
+        return None  # whoever judges it says why
+
+
+def read_mentioned(body: bytes) -> Mentioned | None:
+    """Return what a body says of where it belongs, if it says anything of that."""
+    if not any(word in body for word in _SAYS_WHERE):
+        return None
+    try:
+        return _decode_message(body).params
+    except (UnicodeError, msgspec.DecodeError, RecursionError):
+        return None  # whoever judges it says why
+
+
+def listened_task(params: Mentioned | None) -> str | None:
+    """Return the first task of a listen."""
+    return None if params is None else next(iter(params.notifications.task_ids), None)
+
+
+def is_initialized(message: object) -> bool:
+    """Whether a client says that it is initialized."""
+    return isinstance(message, Notification) and message.method == "notifications/initialized"
+
+
+def session_of(head: Head) -> str | None:
+    """Return the session of Streamable HTTP that the head of a request names."""
+    return head.headers.get(SESSION_HEADER)

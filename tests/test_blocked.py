@@ -132,9 +132,12 @@ async def test_of_a_handler_it_is_told_from_where_it_begins(lines):
     async def block() -> str:
         return waits_without_trio(lines)
 
-    async with open_bus(server) as bus, bus.connect() as client, trio.open_nursery() as nursery:
+    async with open_bus(server) as bus, bus.connect() as client:
         with soon_blocked():
-            nursery.start_soon(client.call_tool, "block")
+            async with trio.open_nursery() as calling:
+                calling.start_soon(
+                    client.call_tool, "block"
+                )  # which takes the first line, before anybody else waits
             assert "goes on" in await trio.to_thread.run_sync(lines.next)
     assert lines.said[0].splitlines()[1].endswith("in block")
 

@@ -82,6 +82,7 @@ DOORS = {
 
 PURE = [
     *[f"mcpbus.cluster.{part}" for part in ("frames", "messages", "names")],
+    *[f"mcpbus.serving.{part}" for part in ("head_limits", "request_error")],
     *[f"mcpbus.serving.http1.{part}" for part in ("body", "encoder", "head", "parser")],
     *[
         f"mcpbus.serving.http2.{part}"

@@ -2,7 +2,7 @@
 
 import attrs
 
-from mcpbus.core.pace import Pace
+from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.numbers import ge, gt
 
@@ -89,6 +89,6 @@ class Limits:
     log_level: LogLevel = LogLevel.INFO
 
     @property
-    def body_pace(self) -> Pace:
+    def body_rate(self) -> MinDataRate:
         """How fast the body of a request has to come."""
-        return Pace(self.body_timeout, self.body_bytes_per_second)
+        return MinDataRate(self.body_timeout, self.body_bytes_per_second)

@@ -15,12 +15,12 @@ from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.reactor import Reactor
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.errors import Abuse, ConnectionFault
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.sharing import Board

@@ -6,7 +6,7 @@ import attrs
 
 from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.http1.reactor import Pace
+from mcpbus.serving.reactor import Pace
 from mcpbus.transports.answers import HeaderList
 
 

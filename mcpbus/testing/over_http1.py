@@ -12,9 +12,9 @@ import trio
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.reactor import Pollable, Reactor, Turn
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.reactor import Pollable, Reactor, Turn
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing.recording import Recording, Sent
 

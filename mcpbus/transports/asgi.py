@@ -159,8 +159,8 @@ class _AsgiRequest:
         self._send = send
 
     async def read_body(self, limit: int) -> bytes | None:
-        pace = self._limits.body_pace
-        until = pace.begin(trio.current_time())
+        rate = self._limits.body_rate
+        until = rate.begin(trio.current_time())
         body, more = await self._read_piece(until)
         if not more and (len(body) < LARGE_BYTES or not self._budget.line.locked()):
             # It is finished, and what is decoded of it is counted next.
@@ -170,7 +170,7 @@ class _AsgiRequest:
         with Unfinished(self._budget, self.peer) as unfinished:
             unfinished.add(body)
             while more and len(unfinished) <= limit:
-                until = pace.go_on(until, trio.current_time(), len(body))
+                until = rate.go_on(until, trio.current_time(), len(body))
                 body, more = await self._read_piece(until)
                 if body:  # the last one is empty, as a rule
                     unfinished.add(body)

@@ -3,7 +3,7 @@
 import pytest
 
 from mcpbus.serving.http1.body import MOST_FRAMING, Chunked
-from mcpbus.serving.http1.head import RequestError
+from mcpbus.serving.request_error import RequestError
 
 
 def chunks(number, size):

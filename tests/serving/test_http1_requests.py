@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.serving.http1.head import LONGEST_LINE, RequestError
+from mcpbus.serving.head_limits import LONGEST_LINE
 from mcpbus.serving.http1.heads import Heads
 from mcpbus.serving.http1.parser import Requests
+from mcpbus.serving.request_error import RequestError
 
 LIMIT = 32 * 1024
 HEAD = b"POST /%d HTTP/1.1\r\nHost: localhost\r\n"

@@ -18,7 +18,7 @@ from test_tls import connect as connect_securely
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving import Counters
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.reactor import Reactor
+from mcpbus.serving.reactor import Reactor
 
 
 class App(Endpoint):

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus import Context
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
-from mcpbus.serving.http1 import reactor
+from mcpbus.serving import reactor
 
 LOST, CANCELLED = Fate.discarded(Reason.LOST), Fate.discarded(Reason.CANCELLED)
 

@@ -10,9 +10,9 @@ import trio.testing
 from peers import Http2, head_of, hello, receive_all, respond, serving
 
 from mcpbus.serving import Counters, acceptor
-from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http2 import connection
 from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.readiness import Readiness
 
 
 async def test_a_response_that_is_cut_short_resets_its_stream():

@@ -8,10 +8,11 @@ import trio
 from mcpbus.serving.answer_length import AnswerLength
 from mcpbus.serving.asgi_call import RequestLine
 from mcpbus.serving.http1.encoder import CHUNKED, CLOSE, CONTINUE, END, encode_chunk, encode_head
-from mcpbus.serving.http1.head import RequestError, RequestHead, fields_of, target_of
-from mcpbus.serving.http1.readiness import Readiness
+from mcpbus.serving.http1.head import RequestHead, fields_of, target_of
 from mcpbus.serving.http1.request import client_left, fate_of
 from mcpbus.serving.http1.wire import Wire
+from mcpbus.serving.readiness import Readiness
+from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.write_coalescer import Writer
 from mcpbus.transports.answers import HeaderList
 

@@ -8,7 +8,7 @@ import re
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from mcpbus.serving.http1.head import RequestError
+from mcpbus.serving.request_error import RequestError
 
 _LONGEST_LINE: Final = 512
 """Bytes of a line between chunks: a size and its extensions, or a trailer."""

@@ -15,14 +15,15 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http1.head import RequestError, RequestHead
-from mcpbus.serving.http1.reactor import Reactor
-from mcpbus.serving.http1.readiness import Readiness
+from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
 from mcpbus.serving.http1.service import Http1Service
-from mcpbus.serving.http1.wire import IDLE, SERVING, Doing, Owner, Wire, too_slow
+from mcpbus.serving.http1.wire import IDLE, SERVING, Doing, Owner, Wire
 from mcpbus.serving.http1.work import FAILED, Work
+from mcpbus.serving.reactor import Reactor
+from mcpbus.serving.readiness import Readiness
+from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.serving.websocket.carrier import Speaker
 from mcpbus.serving.write_coalescer import Writer
 from mcpbus.transports.response import Opened
@@ -303,9 +304,9 @@ class Http1Connection:
         if facts is None or missing is None or missing > _MOST_IN_TURN or head.expects:
             self._go_on()
             return None
-        pace, now = facts.endpoint.limits.body_pace, trio.current_time()
+        rate, now = facts.endpoint.limits.body_rate, trio.current_time()
         wire.wait_for_body(
-            pace.go_on(wire.expires, now, received) if wire.doing is Doing.BODY else pace.begin(now)
+            rate.go_on(wire.expires, now, received) if wire.doing is Doing.BODY else rate.begin(now)
         )
         self._watch()
         return None

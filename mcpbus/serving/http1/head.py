@@ -15,15 +15,11 @@ import msgspec
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS, MOST_FIELDS
+from mcpbus.serving.request_error import RequestError
 
 CHUNKED: Final = -1
 """The length of a body that says itself where it ends."""
-
-LONGEST_LINE: Final = 8 * 1024
-"""Bytes of a request line; what is longer is refused with 414."""
-
-MOST_FIELDS: Final = 128
-"""Header fields of one request; more are refused with 431."""
 
 SHORT_BYTES: Final = 4 * MOST_FIELDS
 """Bytes of a head that cannot have more fields than that."""
@@ -44,24 +40,6 @@ _FAULTS: Final = {
 }
 _LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d\.\d)")
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
-MOST_DIGITS: Final = 18
-"""Of how long a body is."""
-
-
-class RequestError(Exception):
-    """The client's bytes are no request that is served; the connection cannot go on.
-
-    Args:
-        status: The HTTP status to answer.
-        text: What is wrong, for the client to read.
-        limit: The name of the option that sets the limit which was reached, if there is one.
-    """
-
-    def __init__(self, status: int, text: str, limit: str | None = None) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
-        self.limit = limit
 
 
 class RequestHead(msgspec.Struct, eq=False):

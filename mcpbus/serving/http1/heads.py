@@ -12,27 +12,9 @@ from typing import Final
 
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
 from mcpbus.protocol.http.messages import Head
-from mcpbus.protocol.http.validation import JUDGED
-from mcpbus.serving.http1.head import MOST_FIELDS, SHORT_BYTES, RequestError, RequestHead, read_head
-
-LONGEST_RECALLED: Final = 2 * 1024
-"""Bytes of a head that is remembered as it is: most of a long one are a token, with which its client comes again and again."""
-
-MOST_RECALLED: Final = 2 * 1024
-"""How many such heads are remembered: each user of a server has another one, and so has each session."""
-
-MOST_ALIKE: Final = 512
-"""How many are remembered without what they alone say: the tools of a server are named in them."""
-
-# Besides what is judged: by whom a connection goes on, and which tool is called, which tells how long it may take.
-LOOKED_AT: Final = JUDGED | {
-    b"transfer-encoding",
-    b"connection",
-    b"upgrade",
-    b"expect",
-    b"mcp-method",
-    b"mcp-name",
-}
+from mcpbus.serving.head_limits import LONGEST_RECALLED, LOOKED_AT, MOST_ALIKE, MOST_FIELDS, MOST_RECALLED
+from mcpbus.serving.http1.head import SHORT_BYTES, RequestHead, read_head
+from mcpbus.serving.request_error import RequestError
 
 
 def _any_of(*names: bytes) -> bytes:

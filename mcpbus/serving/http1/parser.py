@@ -3,9 +3,11 @@
 However the bytes were cut on their way, the same requests come out, or the same fault.
 """
 
+from mcpbus.serving.head_limits import LONGEST_RECALLED
 from mcpbus.serving.http1.body import Body, Chunked, Sized
-from mcpbus.serving.http1.head import CHUNKED, RequestError, RequestHead, find_fault
-from mcpbus.serving.http1.heads import LONGEST_RECALLED, Heads
+from mcpbus.serving.http1.head import CHUNKED, RequestHead, find_fault
+from mcpbus.serving.http1.heads import Heads
+from mcpbus.serving.request_error import RequestError
 
 _END = b"\r\n\r\n"
 _END_BYTES = len(_END)

@@ -22,10 +22,11 @@ from mcpbus.serving.http1.encoder import (
     encode_chunk,
     encode_head,
 )
-from mcpbus.serving.http1.head import RequestError, RequestHead
-from mcpbus.serving.http1.reactor import Reactor
-from mcpbus.serving.http1.readiness import Readiness
+from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.wire import Wire
+from mcpbus.serving.reactor import Reactor
+from mcpbus.serving.readiness import Readiness
+from mcpbus.serving.request_error import RequestError
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Awaited, HttpRequest, Opened
 from mcpbus.transports.unfinished import Unfinished
@@ -178,8 +179,8 @@ class Http1Request(msgspec.Struct, eq=False):
                 if not requests.waiting and not body:
                     await wire.send(CONTINUE)
                 self._said_continue = True
-            pace = self.facts.endpoint.limits.body_pace
-            until = pace.begin(trio.current_time())
+            rate = self.facts.endpoint.limits.body_rate
+            until = rate.begin(trio.current_time())
             with Unfinished(self.facts.endpoint.budget, self.peer) as unfinished:
                 unfinished.add(body)
                 while requests.body is not None:
@@ -189,7 +190,7 @@ class Http1Request(msgspec.Struct, eq=False):
                     if not received:
                         wire.gone = True
                         raise trio.BrokenResourceError("the client went away while its request was read")
-                    until = pace.go_on(until, trio.current_time(), received)
+                    until = rate.go_on(until, trio.current_time(), received)
                     unfinished.add(requests.take_body())
                 return await unfinished.whole() if len(unfinished) <= limit else None
         except RequestError as fault:

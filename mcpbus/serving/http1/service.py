@@ -6,12 +6,12 @@ import trio
 
 from mcpbus.core.containment import run_lasting
 from mcpbus.serving.complaints import Complaints
+from mcpbus.serving.deadlines import Deadlines
 from mcpbus.serving.head_facts import HeadFacts, learn_facts
-from mcpbus.serving.http1.deadlines import Deadlines
 from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.heads import Heads
-from mcpbus.serving.http1.reactor import AVAILABLE, Reactor
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.reactor import AVAILABLE, Reactor
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.websocket import WebSockets

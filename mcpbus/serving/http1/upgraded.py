@@ -8,9 +8,9 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.protocol.http.messages import Head
-from mcpbus.serving.http1.reactor import Pace, Turn
 from mcpbus.serving.http1.request import Connection
 from mcpbus.serving.http1.service import Http1Service
+from mcpbus.serving.reactor import Pace, Turn
 from mcpbus.serving.websocket.carrier import Speaker
 from mcpbus.serving.write_coalescer import Writer
 

@@ -11,9 +11,9 @@ import trio
 
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.deadline_stream import DeadlineStream
-from mcpbus.serving.http1.head import RequestError
 from mcpbus.serving.http1.parser import Requests
 from mcpbus.serving.http1.service import Http1Service
+from mcpbus.serving.request_error import too_slow
 
 READ_BYTES: Final = 64 * 1024
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
@@ -223,8 +223,3 @@ class Wire:
         if not self.closed:
             self.closed = True
             self._owner.close()
-
-
-def too_slow(limit: str) -> RequestError:
-    """Return what to answer when a head or a body does not come in the time that this option sets."""
-    return RequestError(408, "the request did not come in time", limit)

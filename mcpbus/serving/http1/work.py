@@ -21,11 +21,12 @@ from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.asgi_call import AsgiCall, ConnectionScope, scope_of
 from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
-from mcpbus.serving.http1.head import RequestError, RequestHead
+from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.request import Http1Request
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http1.upgraded import Upgradable, Upgraded
-from mcpbus.serving.http1.wire import GONE, IDLE, Doing, too_slow
+from mcpbus.serving.http1.wire import GONE, IDLE, Doing
+from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.serving.websocket.asgi import AsgiWebSocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import Frames

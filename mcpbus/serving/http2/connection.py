@@ -23,9 +23,6 @@ from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http1.head import RequestError
-from mcpbus.serving.http1.reactor import Pace, Reactor
-from mcpbus.serving.http1.readiness import Readiness
 from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import GONE, ConnectionWriter
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
@@ -46,6 +43,9 @@ from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.token_bucket import TokenBucket
 from mcpbus.serving.http2.websocket import open_websocket
+from mcpbus.serving.reactor import Pace, Reactor
+from mcpbus.serving.readiness import Readiness
+from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.write_coalescer import Writer
 
 _READ_BYTES: Final = 64 * 1024

@@ -9,9 +9,10 @@ import msgspec
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http1.head import LONGEST_LINE, MOST_DIGITS, RequestError
+from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS
 from mcpbus.serving.http2.field_decoder import Fields
 from mcpbus.serving.http2.field_syntax import NAME, VALUE
+from mcpbus.serving.request_error import RequestError
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET: Final = re.compile(rb"(?:/[!\"$-~]*|\*)")

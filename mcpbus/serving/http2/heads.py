@@ -9,10 +9,10 @@ from typing import Final
 
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
 from mcpbus.protocol.http.messages import Head
-from mcpbus.serving.http1.head import MOST_FIELDS, RequestError
-from mcpbus.serving.http1.heads import LONGEST_RECALLED, LOOKED_AT, MOST_ALIKE, MOST_RECALLED
+from mcpbus.serving.head_limits import LONGEST_RECALLED, LOOKED_AT, MOST_ALIKE, MOST_FIELDS, MOST_RECALLED
 from mcpbus.serving.http2.field_decoder import FieldDecoder, Fields
 from mcpbus.serving.http2.head import RequestHead, check_field, read_head, read_length
+from mcpbus.serving.request_error import RequestError
 
 _LENGTH: Final = b"content-length"
 _COOKIE: Final = b"cookie"

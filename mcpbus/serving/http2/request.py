@@ -13,8 +13,6 @@ from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http1.head import RequestError
-from mcpbus.serving.http1.wire import too_slow
 from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head, encode_whole_head
@@ -23,6 +21,7 @@ from mcpbus.serving.http2.held_answer import HeldAnswer
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Awaited, HttpRequest, Opened
 from mcpbus.transports.unfinished import Unfinished
@@ -222,12 +221,12 @@ class Http2Request:
     def begin_to_wait(self) -> None:
         """Wait for the rest of the body, for as long as the endpoint gives its clients."""
         if self.expires == math.inf:
-            self.wake_at(self.endpoint.limits.body_pace.begin(trio.current_time()))
+            self.wake_at(self.endpoint.limits.body_rate.begin(trio.current_time()))
 
     def received(self, size: int) -> None:
         """Note that so much more of the body has come."""
         if self.waits_for_body and self.expires < math.inf:
-            self.wake_at(self.endpoint.limits.body_pace.go_on(self.expires, trio.current_time(), size))
+            self.wake_at(self.endpoint.limits.body_rate.go_on(self.expires, trio.current_time(), size))
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`."""
@@ -236,13 +235,13 @@ class Http2Request:
             return None
         self.invite()
         endpoint = self.endpoint
-        pace = endpoint.limits.body_pace
-        until = pace.begin(trio.current_time())
+        rate = endpoint.limits.body_rate
+        until = rate.begin(trio.current_time())
         with Unfinished(endpoint.budget, self.peer) as unfinished:
             unfinished.add(body.take())
             while not body.ended and len(unfinished) <= limit:
                 piece = await self._read_piece(until)
-                until = pace.go_on(until, trio.current_time(), len(piece))
+                until = rate.go_on(until, trio.current_time(), len(piece))
                 unfinished.add(piece)
             return await unfinished.whole() if len(unfinished) <= limit else None
 

@@ -6,8 +6,8 @@ import trio
 
 from mcpbus.core.containment import run_lasting
 from mcpbus.serving.counters import Counters
+from mcpbus.serving.deadlines import Deadlines
 from mcpbus.serving.head_facts import HeadFacts, learn_facts
-from mcpbus.serving.http1.deadlines import Deadlines
 from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.heads import Heads
 from mcpbus.serving.options import ServeOptions

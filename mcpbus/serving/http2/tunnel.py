@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.serving.http1.reactor import Turn
 from mcpbus.serving.http2.request import Http2Request
+from mcpbus.serving.reactor import Turn
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.write_coalescer import Writer
 

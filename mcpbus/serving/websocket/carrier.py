@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import trio
 
-from mcpbus.serving.http1.reactor import Turn
+from mcpbus.serving.reactor import Turn
 from mcpbus.serving.write_coalescer import Writer
 
 

@@ -8,8 +8,8 @@ import trio
 import trio.testing
 from mcpbus_actors import EagerTask
 
-from mcpbus.serving.http1 import reactor
-from mcpbus.serving.http1.reactor import Pace, Reactor
+from mcpbus.serving import reactor
+from mcpbus.serving.reactor import Pace, Reactor
 
 
 class Turns(Reactor):

@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Pace(msgspec.Struct, frozen=True):
+class MinDataRate(msgspec.Struct, frozen=True):
     """The time that a client has to send something long, such as the body of a request.
 
     It has so many seconds in the beginning. What comes gives it as much time back as that may take at the least speed, but never

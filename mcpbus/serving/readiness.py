@@ -1,11 +1,11 @@
-"""When something has come on one HTTP/1.1 connection, or its client has left."""
+"""When something has come on one connection, or its client has left."""
 
 from contextlib import suppress
 from typing import Any
 
 import trio
 
-from mcpbus.serving.http1.reactor import Pollable, Reactor, Turn
+from mcpbus.serving.reactor import Pollable, Reactor, Turn
 
 
 class Readiness:

@@ -1,0 +1,35 @@
+"""How much the head of a request may be, whatever HTTP it came over, and how many heads are remembered."""
+
+from typing import Final
+
+from mcpbus.protocol.http.validation import JUDGED
+
+LONGEST_LINE: Final = 8 * 1024
+"""Bytes of a request line; what is longer is refused with 414."""
+
+MOST_FIELDS: Final = 128
+"""Header fields of one request; more are refused with 431."""
+
+MOST_DIGITS: Final = 18
+"""Digits of how long a body is."""
+
+LONGEST_RECALLED: Final = 2 * 1024
+"""Bytes of a head that is remembered as it is: most of a long one are a token, with which its client comes again and again."""
+
+MOST_RECALLED: Final = 2 * 1024
+"""How many such heads are remembered: each user of a server has another one, and so has each session."""
+
+MOST_ALIKE: Final = 512
+"""How many are remembered without what they alone say: the tools of a server are named in them."""
+
+LOOKED_AT: Final = JUDGED | {
+    b"transfer-encoding",
+    b"connection",
+    b"upgrade",
+    b"expect",
+    b"mcp-method",
+    b"mcp-name",
+}
+"""The fields by which a head is told from others. Besides what is judged: by whom a connection goes on, and which tool is called,
+which tells how long it may take.
+"""

@@ -1,0 +1,22 @@
+"""What the server itself answers to a client whose bytes are no request."""
+
+
+class RequestError(Exception):
+    """The client's bytes are no request that is served. Over HTTP/1.1 its connection ends too, and over HTTP/2 only its stream.
+
+    Args:
+        status: The HTTP status to answer.
+        text: What is wrong, for the client to read.
+        limit: The name of the option that sets the limit which was reached, if there is one.
+    """
+
+    def __init__(self, status: int, text: str, limit: str | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.limit = limit
+
+
+def too_slow(limit: str) -> RequestError:
+    """Return what to answer when a head or a body does not come in the time that this option sets."""
+    return RequestError(408, "the request did not come in time", limit)

@@ -28,8 +28,9 @@ from mcpbus.cluster.mentions import (
 )
 from mcpbus.cluster.messages import Open, encode
 from mcpbus.cluster.node import Node, unreachable
+from mcpbus.cluster.owed_replies import OwedReplies
 from mcpbus.cluster.quick_relay import QuickRelay, RelayedAnswer
-from mcpbus.cluster.relay import Relayed, lost_answer, relay
+from mcpbus.cluster.relay import Relayed, relay
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub, SessionMovedError
@@ -295,7 +296,7 @@ class Front(Endpoint):
                 case Relayed.BEGUN:
                     http, attempts = BegunRequest(http), _ATTEMPTS
                 case Relayed.UNSAID:
-                    lost = lost_answer(http.head, body)
+                    lost = OwedReplies(http.head, body).whole()
                     if lost is not None:
                         return lost
         return _instead(http, answers.overload(unreachable()))

@@ -1,20 +1,19 @@
 """Writes to a client what the process that serves its request says."""
 
 import enum
+from collections.abc import Callable
 
 import trio
 
 from mcpbus.cluster.forwarding import ElsewhereError, ForwardedRequest, LinkLostError
 from mcpbus.cluster.frames import Kind
-from mcpbus.cluster.messages import Fields, decode_answered, decode_said, decode_started
+from mcpbus.cluster.messages import decode_answered, decode_said, decode_started
+from mcpbus.cluster.owed_replies import OwedReplies
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import Budget
-from mcpbus.protocol.errors import internal_error, process_lost
-from mcpbus.protocol.http.messages import Answer, Head, refusal
-from mcpbus.protocol.http.mirrored_headers import claims_modern
-from mcpbus.protocol.http.sse import HEADERS, encode_event
-from mcpbus.protocol.jsonrpc import Request, Undecodable, decode
-from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
+from mcpbus.protocol.errors import internal_error
+from mcpbus.protocol.http.messages import Answer, refusal
+from mcpbus.protocol.http.sse import CONTENT_TYPE
 from mcpbus.transports import answers
 from mcpbus.transports.endpoint import Entered
 from mcpbus.transports.response import HttpRequest
@@ -82,18 +81,25 @@ async def _relay(  # noqa: PLR0917 - called in one place
     elif kind == Kind.START:
         headers = decode_started(payload).headers
         await http.start_stream(headers)
+        owed = OwedReplies(http.head, body)
+        is_stream = (b"content-type", CONTENT_TYPE) in headers
         try:
-            await _write_pieces(http, forwarded)
+            await _write_pieces(http, forwarded, owed.note_events if is_stream else owed.note_elements)
         except (LinkLostError, ElsewhereError):
             if goes_on:
                 return Relayed.BEGUN
-            await _say_lost(http, body, headers)
+            end = owed.last_events() if is_stream else owed.last_elements()
+            if not end:
+                raise trio.BrokenResourceError("who served it was lost in the middle of the answer") from None
+            await http.write(end, more=False)
     else:
         await http.answer(refusal(502, internal_error()))
     return Relayed.WHOLE
 
 
-async def _write_pieces(http: HttpRequest, forwarded: ForwardedRequest) -> None:
+async def _write_pieces(
+    http: HttpRequest, forwarded: ForwardedRequest, note: Callable[[bytes], None]
+) -> None:
     more = True
     while more:
         kind, payload = await forwarded.next()
@@ -102,26 +108,6 @@ async def _write_pieces(http: HttpRequest, forwarded: ForwardedRequest) -> None:
         said = decode_said(payload)
         more = said.more
         await http.write(said.data, more=more)
+        if more:
+            note(said.data)
         forwarded.written(more=more)
-
-
-async def _say_lost(http: HttpRequest, body: bytes, headers: Fields) -> None:
-    """End an answer that was lost in the middle, with the reply that is still due if it can have one."""
-    reply = lost_answer(http.head, body)
-    if reply is None or (b"content-type", b"text/event-stream") not in headers:
-        raise trio.BrokenResourceError("who served it was lost in the middle of the answer")
-    event = reply.body if reply.headers is HEADERS else encode_event(reply.body)
-    await http.write(event, more=False)
-
-
-def lost_answer(head: Head, body: bytes) -> Answer | None:
-    """Return what is answered to a request that was lost with who served it; None if it has no reply, and may be asked again."""
-    try:
-        message = decode(body)
-    except Undecodable:
-        return None
-    if not isinstance(message, Request):
-        return None
-    revision = LATEST if claims_modern(head.headers, None) else LATEST_LEGACY
-    failed = answers.error_reply(process_lost(), message.id, revision)
-    return failed if head.headers.accepted.json else Answer(200, HEADERS, encode_event(failed.body))

@@ -1,0 +1,109 @@
+"""The replies that a client is still owed for what it has posted, should the process that serves it be lost."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from mcpbus.protocol.errors import INTERNAL_ERROR, process_lost
+from mcpbus.protocol.http.messages import Answer, Head, answer, status_of
+from mcpbus.protocol.http.mirrored_headers import claims_modern
+from mcpbus.protocol.http.sse import HEADERS, EventDecoder, encode_events
+from mcpbus.protocol.jsonrpc import (
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    Undecodable,
+    decode,
+    decode_batch,
+    encode_error,
+)
+from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
+from mcpbus.transports import answers
+
+_MOST_BYTES: Final = 256 * 1024 * 1024
+_split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class OwedReplies:
+    """The replies to one POST, of which some may have been said.
+
+    Only of a batch it is read what was said: the reply of a single request is the end of its answer.
+
+    Args:
+        head: What comes before its body.
+        body: Its body.
+    """
+
+    __slots__ = ("_body", "_events", "_head", "_is_batch", "_said")
+
+    def __init__(self, head: Head, body: bytes) -> None:
+        self._head = head
+        self._body = body
+        self._is_batch = body.lstrip()[:1] == b"["
+        self._said: list[RequestId | None] = []
+        self._events = EventDecoder(_MOST_BYTES)
+
+    def note_events(self, piece: bytes) -> None:
+        """Note what a piece of a stream of events says."""
+        if self._is_batch:
+            for event in self._events.feed(piece):
+                if event.data:
+                    self._said += _replies_to(event.data.encode())
+
+    def note_elements(self, piece: bytes) -> None:
+        """Note what a piece of an array says: a bracket or a comma, then whole elements."""
+        for element in _split_array(b"[%b]" % piece[1:]):
+            self._said += _replies_to(bytes(element))
+
+    def whole(self) -> Answer | None:
+        """Return an answer that says of each request that it is lost; None if there is none, so that all may be asked again."""
+        lost = [encode_error(owed, process_lost()) for owed in self._owed()]
+        if not lost:
+            return None
+        if not self._head.headers.accepted.json:
+            return Answer(200, HEADERS, encode_events(lost))
+        if self._is_batch:
+            return answers.whole(b"[%b]" % b",".join(lost))
+        revision = LATEST if claims_modern(self._head.headers, None) else LATEST_LEGACY
+        return answer(status_of(INTERNAL_ERROR, revision), b"application/json", lost[0])
+
+    def last_events(self) -> bytes:
+        """Return the end of a stream of events, which says the same of those that had no reply; empty if there are none."""
+        return encode_events([encode_error(owed, process_lost()) for owed in self._owed()])
+
+    def last_elements(self) -> bytes:
+        """Return the end of an array, likewise."""
+        lost = [encode_error(owed, process_lost()) for owed in self._owed()]
+        begin = b"," if self._said else b"["
+        return (begin if lost or not self._said else b"") + b",".join(lost) + b"]"
+
+    def _owed(self) -> list[RequestId | None]:
+        """Return the ids of what has had no reply."""
+        messages = _decode_all(self._body)
+        owed = [each.id for each in messages if isinstance(each, Request | Undecodable)]
+        if not any(isinstance(each, Request) for each in messages):
+            return []  # nothing has begun
+        for said in self._said:
+            if said in owed:
+                owed.remove(said)
+        return owed
+
+
+def _decode_all(body: bytes) -> Sequence[Request | Notification | Response | Undecodable]:
+    try:
+        return [decode(body)]
+    except Undecodable as fault:
+        if not fault.array:
+            return []
+    try:
+        return decode_batch(body)
+    except Undecodable:
+        return []
+
+
+def _replies_to(message: bytes) -> list[RequestId | None]:
+    """Return the id of the request to which a message is the reply."""
+    said = decode(message)
+    return [said.id] if isinstance(said, Response) else []

@@ -264,7 +264,7 @@ class Server(Definition, Generic[StateT]):
             async with (
                 self.lifespan_context() as state,
                 self._lifespans_below() as states,
-                _meet(cluster, self.sealer.secret) as joined,
+                _meet(cluster, self.sealer.given) as joined,
                 _open_node(joined) as node,
                 open_hub(
                     Bus,
@@ -290,7 +290,7 @@ class Server(Definition, Generic[StateT]):
 
     def _sealer(self, cluster: "Cluster | None") -> Sealer:
         """What seals states; where several processes serve, all of them open what one has sealed."""
-        return self.sealer if cluster is None or self.sealer.given else Sealer([cluster.key])
+        return self.sealer if cluster is None or self.sealer.given else Sealer(cluster.keys)
 
     def asgi(
         self,
@@ -423,22 +423,22 @@ class Server(Definition, Generic[StateT]):
 
 
 def _meet(
-    cluster: "Cluster | Redis | None", secret: bytes | None
+    cluster: "Cluster | Redis | None", secrets: Sequence[bytes]
 ) -> "AbstractAsyncContextManager[Cluster | None]":
     """Find the other processes that serve the same, if there are any."""
     if cluster is None:
         return nullcontext()
     from mcpbus.cluster.redis import Redis  # noqa: PLC0415 - it is for those who have it
 
-    return _meet_at(cluster, secret) if isinstance(cluster, Redis) else nullcontext(cluster)
+    return _meet_at(cluster, secrets) if isinstance(cluster, Redis) else nullcontext(cluster)
 
 
 @asynccontextmanager
-async def _meet_at(redis: "Redis", secret: bytes | None) -> "AsyncIterator[Cluster]":
+async def _meet_at(redis: "Redis", secrets: Sequence[bytes]) -> "AsyncIterator[Cluster]":
     from mcpbus.cluster.errors import JoinError  # noqa: PLC0415
 
     try:
-        async with redis.join(secret) as cluster:
+        async with redis.join(secrets) as cluster:
             yield cluster
     except (JoinError, ImportError) as error:
         raise ServingError(str(error)) from error

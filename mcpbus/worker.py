@@ -96,7 +96,7 @@ class Worker:
         self._control = control
         self.cluster = Cluster(
             directory=SocketFolder(Path(orders.folder), Path(orders.records)),
-            key=orders.key,
+            keys=[orders.key],
             home=orders.home,
         )
         counts = Board(mmap.mmap(orders.board, 0), orders.number)

@@ -4,7 +4,7 @@ Who has a session is settled by epochs: each process that takes a session over h
 an earlier epoch is refused. So a process that was away for a while cannot harm what another one has meanwhile.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 import attrs
@@ -198,14 +198,15 @@ class Cluster:
 
     Attributes:
         directory: Knows them all.
-        key: A secret that they have in common, and nobody else.
+        keys: Secrets that nobody else has. The first one proves who made a name, and all of them are accepted, so that they can be
+            exchanged one after the other.
         home: This one; a name that none before it had.
         patience: Seconds that it is tried to reach a process, which may be there and cannot be.
         silence: Seconds after which a process that says nothing over a link is not waited for any more.
     """
 
     directory: Directory
-    key: bytes = attrs.field(repr=False)
+    keys: Sequence[bytes] = attrs.field(repr=False)
     home: str = attrs.field(factory=new_home)
     patience: float = 5.0
     silence: float = 30.0

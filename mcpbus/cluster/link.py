@@ -8,7 +8,7 @@ are its channels.
 import hmac
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -21,6 +21,9 @@ from mcpbus.cluster.quick_stream import QuickStream
 
 _PURPOSE: Final = b"mcpbus link 1"
 _NONCE_BYTES: Final = 16
+_MOST_KEYS: Final = 16
+_NAMING: Final = b"name"
+_NAME_BYTES: Final = 8
 _GREETING_BYTES: Final = 256
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of messages that are on their way in one direction."""
@@ -115,34 +118,46 @@ class Incoming:
 
 
 async def greet(
-    stream: trio.abc.Stream, incoming: Incoming, key: bytes, home: str, dialled: str | None
+    stream: trio.abc.Stream, incoming: Incoming, keys: Sequence[bytes], home: str, dialled: str | None
 ) -> str:
     """Tell who is at this end of a connection, and return who is at the other.
 
     Args:
         stream: The connection.
         incoming: What comes over it.
-        key: What both have.
+        keys: Secrets, of which the other end has at least one.
         home: Who is here.
         dialled: Whom we have dialled; None if the other end has.
 
     Raises:
-        FrameError: It does not have the key, or is somebody else.
+        FrameError: It has none of the keys, or is somebody else.
     """
-    ours = Hello(home, os.urandom(_NONCE_BYTES))
-    await stream.send_all(encode_frames(Kind.HELLO, 0, encode(ours)))
-    theirs = decode_hello(await incoming.expect(Kind.HELLO))
+    named = _name_keys(keys)
+    said_here = encode(Hello(home, os.urandom(_NONCE_BYTES), [*named]))
+    await stream.send_all(encode_frames(Kind.HELLO, 0, said_here))
+    said_there = await incoming.expect(Kind.HELLO)
+    theirs = decode_hello(said_there)
     if dialled not in {None, theirs.home}:
         raise FrameError(f"{theirs.home} answers in the place of {dialled}")
     first = dialled is not None
-    said = encode([ours, theirs] if first else [theirs, ours])
-    key = hmac.digest(key, _PURPOSE, "sha256")
+    said = encode([said_here, said_there] if first else [said_there, said_here])
+    preferred, others = ([*named], theirs.keys) if first else (theirs.keys, [*named])
+    name = next((name for name in preferred if name in others), None)
+    if name is None:
+        raise FrameError("whoever is there has none of the keys")
+    key = named[name]
     proofs = [hmac.digest(key, role + said, "sha256") for role in (b"dialled", b"accepted")]
     await stream.send_all(encode_frames(Kind.PROOF, 0, proofs[not first]))
     if not hmac.compare_digest(await incoming.expect(Kind.PROOF), proofs[first]):
         raise FrameError("whoever is there does not have the key")
     incoming.trust()
     return theirs.home
+
+
+def _name_keys(keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return the keys for links, each by a name that tells nothing of it."""
+    derived = [hmac.digest(key, _PURPOSE, "sha256") for key in keys[:_MOST_KEYS]]
+    return {hmac.digest(key, _NAMING, "sha256")[:_NAME_BYTES]: key for key in derived}
 
 
 class Link:

@@ -16,10 +16,12 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         home: Which process.
         nonce: What only this connection has.
+        keys: Names of the keys that it takes, the one that it would rather take before others.
     """
 
     home: str
     nonce: bytes
+    keys: list[bytes]
 
 
 class Open(msgspec.Struct, array_like=True, frozen=True):

@@ -8,6 +8,7 @@ import base64
 import hmac
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Final
 
 _HOME_BYTES: Final = 6
@@ -29,21 +30,21 @@ class Names:
 
     Args:
         home: The process.
-        key: What all of them have in common, and nobody else.
+        keys: Secrets that nobody else has. The first one proves, and of all of them a proof is accepted.
 
     Attributes:
         home: The same.
     """
 
-    def __init__(self, home: str, key: bytes) -> None:
+    def __init__(self, home: str, keys: Sequence[bytes]) -> None:
         self.home = home
-        self._key = hmac.digest(key, _PURPOSE, "sha256")
+        self._keys = [hmac.digest(key, _PURPOSE, "sha256") for key in keys]
         self._found: dict[str, str] = {}
 
     def new(self) -> str:
         """Return a new name."""
         name = f"{self.home}.{secrets.token_urlsafe(_RANDOM_BYTES)}"
-        return f"{name}.{self._prove(name)}"
+        return f"{name}.{_prove(self._keys[0], name)}"
 
     def home_of(self, name: str) -> str | None:
         """Return in which process is what has this name; None if none of them gave it."""
@@ -51,13 +52,17 @@ class Names:
         if home is not None:
             return home
         match = _NAME.fullmatch(name)
-        if match is None or not hmac.compare_digest(self._prove(match[1]), match[3]):
+        if match is None or not self._is_proof(match[1], match[3]):
             return None
         if len(self._found) >= _MOST_FOUND:
             self._found.clear()
         self._found[name] = home = match[2]
         return home
 
-    def _prove(self, name: str) -> str:
-        digest = hmac.digest(self._key, name.encode(), "sha256")
-        return base64.urlsafe_b64encode(digest[:_PROOF_BYTES]).decode()
+    def _is_proof(self, name: str, proof: str) -> bool:
+        return any(hmac.compare_digest(_prove(key, name), proof) for key in self._keys)
+
+
+def _prove(key: bytes, name: str) -> str:
+    digest = hmac.digest(key, name.encode(), "sha256")
+    return base64.urlsafe_b64encode(digest[:_PROOF_BYTES]).decode()

@@ -74,7 +74,7 @@ class Node:
 
     def __init__(self, cluster: Cluster, nursery: trio.Nursery) -> None:
         self.home = cluster.home
-        self.names = Names(cluster.home, cluster.key)
+        self.names = Names(cluster.home, cluster.keys)
         self._chores = Chores(nursery)
         self.records = Records(cluster.directory, cluster.home, self._chores)
         self._cluster = cluster
@@ -203,7 +203,7 @@ class Node:
         """Make a link of a connection."""
         try:
             incoming = Incoming(stream)
-            home = await greet(stream, incoming, self._cluster.key, self.home, dialled)
+            home = await greet(stream, incoming, self._cluster.keys, self.home, dialled)
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise

@@ -1,7 +1,7 @@
 """How processes on any machines serve as one through Redis or Valkey: ``server.open(cluster=Redis("redis://redis"))``."""
 
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -45,7 +45,7 @@ def _check_place(_: object, __: object, place: str | None) -> None:
 class Redis:
     """Replicas: processes on any machines that serve the same server, and find each other in Redis or Valkey.
 
-    They speak to each other over TCP, and prove to each other that they have the first of the server's `state_keys`, from which their key is
+    They speak to each other over TCP, and prove to each other that they have one of the server's `state_keys`, from which their keys are
     made. Without any they share a random one that is in Redis, and can be reached from the same machine alone.
 
     Attributes:
@@ -66,11 +66,11 @@ class Redis:
     tls: TlsPair | None = attrs.field(default=None, repr=False)
 
     @asynccontextmanager
-    async def join(self, secret: bytes | None) -> AsyncIterator[Cluster]:
+    async def join(self, secrets: Sequence[bytes]) -> AsyncIterator[Cluster]:
         """Be connected to Redis within the block, and yield what makes this process one of them. For the server.
 
         Args:
-            secret: What they have in common; None if the server was given nothing of that kind.
+            secrets: What they have in common; empty if the server was given nothing of that kind.
 
         Raises:
             JoinError: That cannot be.
@@ -80,7 +80,7 @@ class Redis:
         from mcpbus.core.stores.redis_connection import RedisConnection  # noqa: PLC0415
 
         link = Place.parse(self.link)
-        if secret is None and not is_loopback_host(link.host):
+        if not secrets and not is_loopback_host(link.host):
             raise JoinError(
                 f"replicas that listen for each other on {self.link} need a secret in common: give all of them the same "
                 f"Server(state_keys=[...]), or link='{_LOOPBACK}:0' if they are on one machine"
@@ -90,11 +90,11 @@ class Redis:
         except ValueError as error:
             raise JoinError(str(error)) from error
         try:
-            yield await self._meet(redis, link, secret)
+            yield await self._meet(redis, link, secrets)
         finally:
             redis.close()
 
-    async def _meet(self, redis: "RedisConnection", link: Place, secret: bytes | None) -> Cluster:
+    async def _meet(self, redis: "RedisConnection", link: Place, secrets: Sequence[bytes]) -> Cluster:
         from mcpbus.cluster.redis_directory import RedisDirectory  # noqa: PLC0415
 
         try:
@@ -108,10 +108,11 @@ class Redis:
                 lease=self.lease,
                 tls=self.tls,
             )
-            key = await directory.common_key() if secret is None else hmac.digest(secret, _PURPOSE, "sha256")
+            keys = [hmac.digest(secret, _PURPOSE, "sha256") for secret in secrets]
+            keys = keys or [await directory.common_key()]
         except OSError as error:
             raise JoinError(str(error)) from error
-        return Cluster(directory=directory, key=key, patience=2 * self.lease, silence=self.lease)
+        return Cluster(directory=directory, keys=keys, patience=2 * self.lease, silence=self.lease)
 
     async def _find_place(self, link: Place) -> Place:
         if self.advertise is not None:

@@ -95,24 +95,19 @@ class Sealer:
 
     Attributes:
         now: The clock.
-        given: Whether keys were given.
+        given: The keys that were given, as bytes.
 
     Raises:
         ValueError: A key is too short.
     """
 
     def __init__(self, keys: Sequence[bytes | str] = (), clock: Callable[[], float] = time.time) -> None:
-        secrets = [key.encode() if isinstance(key, str) else key for key in keys] or [os.urandom(32)]
+        self.given = [key.encode() if isinstance(key, str) else key for key in keys]
+        secrets = self.given or [os.urandom(32)]
         if any(len(secret) < _SECRET_BYTES for secret in secrets):
             raise ValueError(f"a key that seals is a secret of at least {_SECRET_BYTES} bytes")
         self._secrets = secrets
         self.now = clock
-        self.given = bool(keys)
-
-    @property
-    def secret(self) -> bytes | None:
-        """The first key that was given; None if none was."""
-        return self._secrets[0] if self.given else None
 
     @cached_property
     def missing(self) -> str | None:

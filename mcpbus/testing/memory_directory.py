@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 import trio
@@ -34,9 +34,13 @@ class MemoryDirectory:
         self._leases: dict[str, Lease] = {}
         self._connections: list[trio.abc.Stream] = []
 
-    def cluster(self) -> Cluster:
-        """Return what makes another bus one of them: ``open_bus(server, cluster=directory.cluster())``."""
-        return Cluster(directory=self, key=self._key)
+    def cluster(self, keys: Sequence[bytes] = ()) -> Cluster:
+        """Return what makes another bus one of them: ``open_bus(server, cluster=directory.cluster())``.
+
+        Args:
+            keys: Its secrets, as those of a `Cluster`; if there are none, the one that all have whom nothing else was told.
+        """
+        return Cluster(directory=self, keys=keys or [self._key])
 
     async def cut(self) -> None:
         """End all links."""

@@ -22,7 +22,7 @@ NO_UTF8 = b"\x92\xa1\xff\xc4\x01n"
 GONE = "whether it had an effect is not known"
 
 
-async def both_greet(keys=(b"k", b"k"), dialled="there"):
+async def both_greet(keys=([b"k"], [b"k"]), dialled="there"):
     """What becomes of a greeting at both ends: a home, or why not."""
     ends, outcomes = trio.testing.memory_stream_pair(), [None, None]
 
@@ -43,8 +43,16 @@ async def test_both_ends_of_a_link_know_who_is_at_the_other(autojump_clock):
     assert await both_greet() == ["there", "here"]
 
 
+MANY = [b"%d" % number for number in range(100)]
+
+
+@pytest.mark.parametrize("keys", [([b"k", b"l"], [b"l", b"m"]), ([b"l"], [b"k", b"l"]), (MANY, MANY)])
+async def test_one_key_in_common_is_enough(keys, autojump_clock):
+    assert await both_greet(keys) == ["there", "here"]
+
+
 async def test_who_has_another_key_is_refused(autojump_clock):
-    outcomes = await both_greet(keys=(b"k", b"l"))
+    outcomes = await both_greet(keys=([b"k"], [b"l"]))
     assert all(isinstance(outcome, FrameError) for outcome in outcomes)
 
 
@@ -64,7 +72,7 @@ async def test_what_one_end_has_said_is_no_proof_for_the_other(autojump_clock):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(mirror)
         with pytest.raises(FrameError, match="does not have the key"):
-            await greet(ours, Incoming(ours), b"k", "here", "here")
+            await greet(ours, Incoming(ours), [b"k"], "here", "here")
         nursery.cancel_scope.cancel()
 
 
@@ -80,8 +88,9 @@ async def until_closed(stream):
         b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n",
         os.urandom(100_000),
         encode_frames(Kind.PING, 0),
-        encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n" * 1000))),
-        encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n"))) + encode_frames(Kind.PROOF, 0, b"x" * 32),
+        encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n" * 1000, []))),
+        encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n", [])))
+        + encode_frames(Kind.PROOF, 0, b"x" * 32),
         encode_frames(Kind.HELLO, 0, b"\xff"),
         encode_frames(Kind.HELLO, 0, NO_UTF8),
         b"",
@@ -112,7 +121,7 @@ async def test_who_is_dialled_and_speaks_wrongly_is_not_reached(autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
     await theirs.send_all(encode_frames(Kind.HELLO, 0, NO_UTF8))
     with pytest.raises(link.LOST):
-        await greet(ours, Incoming(ours), b"k", "here", "there")
+        await greet(ours, Incoming(ours), [b"k"], "here", "there")
 
 
 async def test_a_connection_that_is_closed_as_something_comes_is_closed(monkeypatch):

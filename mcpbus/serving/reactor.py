@@ -19,7 +19,7 @@ import msgspec
 import trio
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.serving.write_coalescer import Writer
+from mcpbus.serving.write_coalescer import Writer, give_up
 
 Turn = Callable[[], EagerTask | None]
 """What a connection does when something has come, without waiting.
@@ -157,7 +157,10 @@ class Reactor:
     def _write(self) -> None:
         writers, self._writers, self._write_by = self._writers, [], math.inf
         for writer in writers:
-            writer.write_now()
+            try:
+                writer.write_now()
+            except Exception as failure:  # noqa: BLE001 - it is logged
+                give_up(writer, failure)
 
     async def run(self) -> None:
         """Take turns until cancelled."""

@@ -61,7 +61,7 @@ class GatheringWriter(ABC):
         if not self._over:
             self._let_go()
             self._writer.__exit__()
-            self._lose()
+            self.lose()
 
     @abstractmethod
     def keep_alive(self) -> None:
@@ -75,6 +75,10 @@ class GatheringWriter(ABC):
             if batch == []:
                 return
             self._write(batch)
+
+    @abstractmethod
+    def lose(self) -> None:
+        """End what carries the answer. See `Writer`."""
 
     def _notice(self, final: bool) -> None:
         if (self._gathers and not final) or self._sending or self._over:
@@ -106,7 +110,3 @@ class GatheringWriter(ABC):
     @abstractmethod
     def _keep_alive_later(self) -> None:
         """Have `keep_alive` called once the answer has been quiet for long enough."""
-
-    @abstractmethod
-    def _lose(self) -> None:
-        """End what carries the answer."""

@@ -5,11 +5,11 @@ one by one that is three system calls, and three packets.
 """
 
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
 
-_logger = logging.getLogger("mcpbus.serving")
+_logger: Final = logging.getLogger("mcpbus.serving")
 
 
 class Writer(Protocol):
@@ -17,6 +17,15 @@ class Writer(Protocol):
 
     def write_now(self) -> None:
         """Write it, or begin to, if it is not written yet. No schedule point."""
+
+    def lose(self) -> None:
+        """End what it is written for, in the middle of it. Harmless once that was done. No schedule point."""
+
+
+def give_up(writer: Writer, failure: Exception) -> None:
+    """Log what one writer among many has raised, and end what it writes for: the others are not to blame, and go on."""
+    _logger.error("what a connection had to say could not be written", exc_info=failure)
+    writer.lose()
 
 
 class WriteCoalescer:
@@ -47,5 +56,5 @@ class WriteCoalescer:
             for writer in writers:
                 try:
                     writer.write_now()
-                except Exception:  # of one connection, and the others wait to be written as well
-                    _logger.exception("what a connection held back could not be written")
+                except Exception as failure:  # noqa: BLE001 - it is logged
+                    give_up(writer, failure)

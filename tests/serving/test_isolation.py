@@ -23,7 +23,9 @@ from mcpbus.features.catalogue import Features
 from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.acceptor import Accepted
+from mcpbus.serving.http1.request import Http1Request
 from mcpbus.serving.lifespan import lifespan
+from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.testing import open_bus, open_client
 from mcpbus.transports import duplex, responder
 from mcpbus.transports.lines import run_channel
@@ -296,23 +298,60 @@ async def test_a_reactor_that_is_cancelled_by_mistake_says_so(cancelled, autojum
             await trio.sleep_forever()
 
 
+@pytest.mark.parametrize("tool", ["echo", "twice"])
+async def test_what_cannot_be_written_ends_its_connection_and_no_other(
+    tool, monkeypatch, caplog, autojump_clock
+):
+    def fails_once_gathered(writer):
+        if writer._gathers and not caplog.records:
+            raise MemoryError
+        write_now(writer)
+
+    write_now = GatheringWriter.write_now
+    async with open_house() as house:
+
+        @house.server.tool
+        async def twice(ctx: Context) -> None:
+            await ctx.progress(1)
+            await ctx.progress(2)  # is written a moment later, with what else is said then
+            await house.server.go_on.wait()
+
+        one, other = await house.connect(), await house.connect()
+        if tool == "echo":
+            monkeypatch.setattr(Http1Request, "write_now", fails_once(MemoryError(), Http1Request.write_now))
+        else:
+            monkeypatch.setattr(GatheringWriter, "write_now", fails_once_gathered)
+        await one.say(call(tool, **({"text": "lost"} if tool == "echo" else {})))
+        await one.over.wait()
+        assert [record.message for record in caplog.records] == [
+            "what a connection had to say could not be written"
+        ]
+        await other.say(call("echo", text="well"))
+        assert b"well" in (await other.answer())[2]
+        await wait_all_tasks_blocked()
+        assert house.bus.statistics().requests == 0
+
+
 async def test_what_one_connection_holds_back_does_not_keep_the_others_from_writing(caplog, autojump_clock):
     class Fails:
         def write_now(self):
             raise RuntimeError("the nursery is closed")
 
+        def lose(self):
+            lost.append(self)
+
     class Writes:
         def write_now(self):
             written.set()
 
-    written = trio.Event()
+    written, lost = trio.Event(), []
     async with open_lane(turns=True) as house:
         for writer in (Fails(), Writes(), Fails()):
             house.lane.coalescer.add(writer)
         with trio.fail_after(1):
             await written.wait()
         await wait_all_tasks_blocked()
-    assert len(caplog.records) == 2
+    assert len(caplog.records) == len(lost) == 2
 
 
 # -- a server -------------------------------------------------------------------------------------

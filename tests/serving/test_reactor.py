@@ -150,6 +150,21 @@ async def test_what_is_answered_outside_of_a_turn_is_written_at_once(turns):
     assert turns.done == ["answer now", "turn later", "answer later"]
 
 
+async def test_a_writer_that_fails_is_ended_and_logged_and_the_others_write(turns, monkeypatch, caplog):
+    class Fails(Answer):
+        def write_now(self):
+            raise MemoryError("not for this one")
+
+        def lose(self):
+            self._done.append("lost")
+
+    monkeypatch.setattr(reactor, "perf_counter", lambda: 0)
+    turns.due(turns.says("a"), lambda: turns.write_soon(Fails(turns.done, "b")), turns.says("c"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns.done == ["turn a", "turn c", "answer a", "lost", "answer c"]
+    assert [str(record.exc_info[1]) for record in caplog.records] == ["not for this one"]
+
+
 async def test_what_a_turn_leaves_in_the_context_is_not_there_in_the_next_one(turns):
     note = ContextVar("note", default="nothing")
 

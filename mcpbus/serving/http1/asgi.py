@@ -34,6 +34,9 @@ class Connection(Protocol):
     def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task of the connection's."""
 
+    def lose(self) -> None:
+        """End in the middle of an answer."""
+
 
 def line_of(head: RequestHead) -> RequestLine:
     """What an application is told of a request."""
@@ -158,6 +161,10 @@ class Http1Exchange:
         """Have the head written, with which nothing has come. See `Writer`."""
         if self._unsaid and not self.over:
             self._connection.start(self._write_head)
+
+    def lose(self) -> None:
+        """End in the middle of the answer. See `Writer`."""
+        self._connection.lose()
 
     async def _write_head(self) -> None:
         async with self._writing:

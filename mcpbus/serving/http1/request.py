@@ -215,6 +215,10 @@ class Http1Request(msgspec.Struct, eq=False):
         except Exception as failure:  # noqa: BLE001 - a fault in here is this connection's, and not that of those after it
             self.fail(failure)
 
+    def lose(self) -> None:
+        """End in the middle of the answer. See `Writer`."""
+        self._connection.lose()
+
     async def _write_rest(self, rest: bytes, receipt: Receipt | None) -> None:
         connection, wire = self._connection, self._wire
         account = self.facts.endpoint.budget.account("an answer", connection.lose, owner=self.peer)

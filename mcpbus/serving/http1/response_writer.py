@@ -53,11 +53,12 @@ class Http1ResponseWriter(GatheringWriter):
     def _is_about_to_write(self) -> bool:
         return self._connection.in_brief_turn
 
+    def lose(self) -> None:
+        """See `GatheringWriter`."""
+        self._connection.lose()
+
     def _write_later(self) -> None:
         self._connection.flush_later(self)
-
-    def _lose(self) -> None:
-        self._connection.lose()
 
     def _write(self, batch: list[OutboundMessage] | None) -> None:
         request = self._request

@@ -84,6 +84,10 @@ class ConnectionWriter:
         self._held = False
         self.flush_now()
 
+    def lose(self) -> None:
+        """See `mcpbus.serving.write_coalescer.Writer`."""
+        self._connection.lose()
+
     def flush_now(self) -> None:
         """Write what there is, as far as that takes no time; the rest is left to the task."""
         if self._flushing or self.over or self.unsent is not None:

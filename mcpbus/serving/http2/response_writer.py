@@ -74,11 +74,12 @@ class Http2ResponseWriter(GatheringWriter):
         else:
             self._write([])
 
+    def lose(self) -> None:
+        """See `GatheringWriter`."""
+        self._request.lose()
+
     def _write_later(self) -> None:
         self._request.write_later(self)
-
-    def _lose(self) -> None:
-        self._request.lose()
 
     def _write(self, batch: list[OutboundMessage] | None) -> None:
         request, rendering = self._request, self._rendering

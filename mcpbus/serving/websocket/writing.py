@@ -113,6 +113,10 @@ class FrameWriter:
         except Exception as failure:  # noqa: BLE001 - there is no memory for it, say
             self._carrier.fail(failure)
 
+    def lose(self) -> None:
+        """See `Writer`."""
+        self._listener.close()
+
     def _take(self) -> list[OutboundMessage]:
         """Take what waits; if that is the end, the close that is to be said is all that there is."""
         if self._left:

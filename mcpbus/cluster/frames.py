@@ -52,6 +52,8 @@ class Kind(enum.IntEnum):
     """What became of that."""
     GOODBYE = 16
     """Nothing more is said, nor was taken since the channel whose number it has: what came later may be asked elsewhere."""
+    SERVING = 17
+    """The first message of who has served before there was this link, and may have had something to tell: what has changed."""
 
 
 class FrameError(Exception):

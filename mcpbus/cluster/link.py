@@ -63,6 +63,9 @@ class Service(Protocol):
     def changed(self, payload: bytes, /) -> None:
         """Take note of a change."""
 
+    def serving(self, link: "Link", /) -> None:
+        """Take note that there may have been changes at the other end before there was this link."""
+
     def tell(self, link: "Link", channel: int, payload: bytes, /) -> None:
         """Say something to the client of a session, and tell over the channel what became of it. No schedule point."""
 
@@ -368,6 +371,8 @@ class Link:
             self._channels[number].take(kind, payload)
         elif kind == Kind.CHANGED:
             self._service.changed(payload)
+        elif kind == Kind.SERVING:
+            self._service.serving(self)
         return None
 
     def _part(self, taken: int) -> None:

@@ -85,8 +85,8 @@ class Node:
         self._context = copy_context()
         self._links: dict[str, list[Link]] = {}
         self._dials: dict[str, _Dial] = {}
-        self._met: set[str] = set()
         self._strangers = 0
+        self._serves = False
         self._leaving = False
         self._complaints = Complaints(_log)
 
@@ -113,6 +113,7 @@ class Node:
             await self._look()
         except OSError as error:
             raise JoinError(str(error)) from error
+        self._serves = True
         self._nursery.start_soon(self._keep_looking)
 
     def enter(self, endpoint: Served) -> int:
@@ -210,13 +211,11 @@ class Node:
         silence = self._cluster.silence
         link = Link(incoming, home, self, dialled=dialled is not None, silence=silence)
         self._links.setdefault(home, []).append(link)
+        if self._serves:
+            link.send(Kind.SERVING, 0)
         return link
 
     async def _run(self, link: Link) -> None:
-        missed = link.home in self._met and self.link(link.home) is link
-        self._met.add(link.home)
-        if missed:
-            self._tell_all_here()
         try:
             await link.run()
         except* LOST as why:
@@ -226,6 +225,8 @@ class Node:
             links.remove(link)
             if not links:
                 del self._links[link.home]
+        if self.link(link.home) is not None:
+            self._tell_all_here()  # what the other end has said may have been lost with this one
 
     async def _keep_looking(self) -> None:
         while True:
@@ -239,7 +240,6 @@ class Node:
         """Link to those that are there; what changes is told to them, whoever dialled."""
         directory = self._cluster.directory
         homes = await directory.homes()
-        self._met.intersection_update({*homes, *self._links})
         if self._bus is not None:
             seconds = self._bus.limits.idle_timeout
             for name in await directory.tend(self.records.ownerships, seconds):
@@ -318,8 +318,13 @@ class Node:
         if self._bus is not None:
             self._bus.tell_here(_decode_change(payload))
 
+    def serving(self, link: Link) -> None:
+        """See `mcpbus.cluster.link.Service`. With another link to the same process nothing was missed, as long as that lasts."""
+        if self._serves and self.link(link.home) is link:
+            self._tell_all_here()
+
     def _tell_all_here(self) -> None:
-        """Tell every change that may have been missed, while a process was there and could not be reached."""
+        """Tell every change that may have been missed."""
         bus = self._bus
         if bus is not None:
             for name in get_args(ListName):

@@ -11,7 +11,7 @@ from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import Fate, Place
 from mcpbus.protocol.routes import CHANGES, Kind, Reason
 
-_MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM, Kind.SESSION_LOG})
+_MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM, Kind.SESSION_LOG, Kind.SESSION_WITHDRAWAL})
 """What another process can say as well. Changes it tells anew; a question is of use only where somebody waits for its answer."""
 
 

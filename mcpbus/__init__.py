@@ -1,5 +1,8 @@
 """An MCP server runtime for trio whose inside is a message bus."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from mcpbus.asking import (
     Accepted,
     AnswerTimeoutError,
@@ -21,7 +24,6 @@ from mcpbus.asking import (
     ToolUseResult,
 )
 from mcpbus.bus import Bus
-from mcpbus.client.client import Client
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.context import ClientInfo, Context
 from mcpbus.core.limits import Limits
@@ -38,9 +40,6 @@ from mcpbus.features.depends import Depends
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
 from mcpbus.features.tool import Tool, tool
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.http.authentication import Unauthorized
-from mcpbus.protocol.http.messages import Head
-from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import (
     Annotations,
@@ -57,7 +56,29 @@ from mcpbus.protocol.messages import (
 )
 from mcpbus.protocol.routes import Reason
 from mcpbus.server import Server
-from mcpbus.serving import ServeOptions, shutdown_on_signals
+from mcpbus.serving.signals import shutdown_on_signals
+
+if TYPE_CHECKING:
+    from mcpbus.client.client import Client
+    from mcpbus.protocol.http.authentication import Unauthorized
+    from mcpbus.protocol.http.messages import Head
+    from mcpbus.protocol.http.origin import HttpOptions
+    from mcpbus.serving.options import ServeOptions
+else:
+    _LATER = {
+        "Client": "client.client",
+        "Head": "protocol.http.messages",
+        "HttpOptions": "protocol.http.origin",
+        "ServeOptions": "serving.options",
+        "Unauthorized": "protocol.http.authentication",
+    }
+
+    def __getattr__(name: str) -> Any:
+        """Import what is for HTTP or for clients when it is asked for: a program on stdio has no use for it."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+
 
 __version__ = "0.1.0"
 

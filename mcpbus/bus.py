@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 import attrs
 import trio
 
-from mcpbus.client.client import Client
-from mcpbus.client.conversation import OnQuestion
 from mcpbus.core.backend import Backend
 from mcpbus.core.hub import Hub
 from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.definition import Definition
-from mcpbus.http_keywords import read_http_options
-from mcpbus.protocol.http.origin import HttpFields, is_loopback
 from mcpbus.protocol.revisions import LATEST
-from mcpbus.serving import ServeOptions
-from mcpbus.transports.in_process import connect
 from mcpbus.transports.stdio import run_stdio
 
-# What reads and writes HTTP is imported where it is used: a program on stdio starts in half the time without it.
+# What is for HTTP, or for clients in process, is imported where it is used: a program on stdio starts sooner without it.
 if TYPE_CHECKING:
+    from mcpbus.client.client import Client
+    from mcpbus.client.conversation import OnQuestion
     from mcpbus.cluster.node import Node
+    from mcpbus.protocol.http.origin import HttpFields
+    from mcpbus.serving.options import ServeOptions
     from mcpbus.serving.sharing import Sharing
     from mcpbus.transports.asgi import AsgiApp
     from mcpbus.transports.responder import ResponseMode
@@ -59,7 +57,7 @@ class Bus(Hub, Generic[StateT]):
 
     # -- transports ------------------------------------------------------------------------------
 
-    def asgi(self, *, response: "ResponseMode" = "auto", **http: Unpack[HttpFields]) -> "AsgiApp":
+    def asgi(self, *, response: "ResponseMode" = "auto", **http: "Unpack[HttpFields]") -> "AsgiApp":
         """Return the bus's HTTP endpoint as an ASGI application that needs no lifespan.
 
         Args:
@@ -70,7 +68,8 @@ class Bus(Hub, Generic[StateT]):
             TypeError: An option is not known; the message says what to write.
             ValueError: An option cannot be right; the message says what would be.
         """
-        from mcpbus.transports.asgi import AsgiApp  # noqa: PLC0415 - as said above
+        from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
+        from mcpbus.transports.asgi import AsgiApp  # noqa: PLC0415
         from mcpbus.transports.endpoint import Endpoint  # noqa: PLC0415
 
         options = read_http_options("bus.asgi()", http)
@@ -91,10 +90,10 @@ class Bus(Hub, Generic[StateT]):
         *,
         bind: str | Iterable[str] | None = None,
         response: "ResponseMode" = "auto",
-        options: ServeOptions | None = None,
+        options: "ServeOptions | None" = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
-        **http: Unpack[HttpFields],
+        **http: "Unpack[HttpFields]",
     ) -> None:
         """Serve the bus over HTTP until cancelled.
 
@@ -112,7 +111,8 @@ class Bus(Hub, Generic[StateT]):
             TypeError: An option is not known; the message says what to write.
             ValueError: An option cannot be right; the message says what would be.
         """
-        from mcpbus.serving import serve  # noqa: PLC0415 - as said above
+        from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
+        from mcpbus.serving import ServeOptions, serve  # noqa: PLC0415
 
         read_http_options("bus.serve()", http)
         if options is not None and not isinstance(options, ServeOptions):
@@ -153,8 +153,8 @@ class Bus(Hub, Generic[StateT]):
         revision: str = LATEST.name,
         principal: object = None,
         capabilities: Mapping[str, Any] | None = None,
-        on_question: OnQuestion | None = None,
-    ) -> AbstractAsyncContextManager[Client]:
+        on_question: "OnQuestion | None" = None,
+    ) -> "AbstractAsyncContextManager[Client]":
         """Connect a client in process: ``async with bus.connect() as client``.
 
         What is called runs in tasks of the bus and in a copy of the caller's context variables, and is cancelled as a
@@ -168,6 +168,8 @@ class Bus(Hub, Generic[StateT]):
             capabilities: What it declares, such as ``{"elicitation": {}}``.
             on_question: Answers what the server asks: an async function of the method and the params.
         """
+        from mcpbus.transports.in_process import connect  # noqa: PLC0415 - as said above
+
         return connect(self, revision, principal, capabilities, on_question)
 
 
@@ -177,6 +179,8 @@ def _check_exposure(backend: Backend, binds: Iterable[str]) -> None:
     Raises:
         ValueError: Its tokens are for development, on this machine alone.
     """
+    from mcpbus.protocol.http.origin import is_loopback  # noqa: PLC0415 - as said above
+
     for bind in binds:
         if bind.startswith("unix:") or is_loopback(bind):
             continue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpbus.blocked import blocks_told
 from mcpbus.core.nursery import background
-from mcpbus.serving import shutdown_on_signals
+from mcpbus.serving.signals import shutdown_on_signals
 from mcpbus.standard_error import log_aside
 from mcpbus.transports.stdio import StdioClosedError
 

@@ -33,19 +33,19 @@ from mcpbus.features.function import sole_cause
 from mcpbus.features.keywords import check_keywords, check_lists
 from mcpbus.features.mounting import Mount, read_prefix
 from mcpbus.features.tool import Visible
-from mcpbus.http_keywords import read_http_options
 from mcpbus.program import until_input_ends, until_signalled
 from mcpbus.protocol.http.authentication import Authorizer
-from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.request_state import Sealer
 from mcpbus.reachable_buses import ReachableBuses
-from mcpbus.serving import ServeOptions, ServingError
+from mcpbus.serving.errors import ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
     from mcpbus.cluster.directory import Cluster
     from mcpbus.cluster.node import Node
     from mcpbus.cluster.redis import Redis
+    from mcpbus.protocol.http.origin import HttpFields
+    from mcpbus.serving.options import ServeOptions
     from mcpbus.transports.lifespan import LifespanApp
     from mcpbus.transports.responder import ResponseMode
     from mcpbus.worker import Worker
@@ -299,7 +299,7 @@ class Server(Definition, Generic[StateT]):
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
         response: "ResponseMode" = "auto",
-        **http: Unpack[HttpFields],
+        **http: "Unpack[HttpFields]",
     ) -> "LifespanApp[Bus[StateT]]":
         """Return the server as an ASGI application for ``hypercorn -k trio module:app``.
 
@@ -313,7 +313,8 @@ class Server(Definition, Generic[StateT]):
             response: The form of answers: "auto" chooses late for each one, "json" and "sse" fix it.
             **http: The fields of `HttpOptions`.
         """
-        from mcpbus.transports.lifespan import LifespanApp  # noqa: PLC0415 - as said above
+        from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
+        from mcpbus.transports.lifespan import LifespanApp  # noqa: PLC0415
 
         read_http_options("server.asgi()", http)  # complains now, not at the start
         opening = partial(self.open, limits=limits, event_store=event_store, task_store=task_store)
@@ -328,12 +329,14 @@ class Server(Definition, Generic[StateT]):
         task_store: TaskStore | None = None,
         cluster: "Redis | None" = None,
         response: "ResponseMode" = "auto",
-        options: ServeOptions | None = None,
+        options: "ServeOptions | None" = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
-        **http: Unpack[HttpFields],
+        **http: "Unpack[HttpFields]",
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
+        from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
+
         read_http_options("server.serve()", http)  # complains before anything is opened
         worker = self._worker
         opening = self.open(
@@ -390,6 +393,8 @@ class Server(Definition, Generic[StateT]):
             check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"))
             program = partial(until_input_ends, partial(self._serve_stdio, **options))
         elif transport == "http":
+            from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
+
             http = options.keys() - inspect.signature(self.serve).parameters.keys()
             read_http_options("server.run()", {name: options[name] for name in options if name in http})
             self._worker = _join(workers, options)
@@ -461,6 +466,7 @@ def _join(workers: int, options: dict[str, Any]) -> "Worker | None":
     """
     if workers == 1:
         return None
+    from mcpbus.serving.options import ServeOptions  # noqa: PLC0415 - as said above
     from mcpbus.worker import Worker, is_worker  # noqa: PLC0415 - few servers have several
     from mcpbus.workers import run_workers  # noqa: PLC0415
 

@@ -43,9 +43,24 @@ NEEDLESS = {
         "pydantic",
         "sqlite3",
     ),
-    *(f"mcpbus.{room}" for room in ("auth", "cli", "examples", "testing")),
-    *(f"mcpbus.serving.{part}" for part in ("http1", "http2", "run", "websocket")),
-    *(f"mcpbus.transports.{part}" for part in ("asgi", "asgi_websocket", "endpoint", "http_sse", "lifespan")),
+    *(
+        f"mcpbus.{part}"
+        for part in ("auth", "cli", "client", "cluster", "examples", "http_keywords", "testing", "worker")
+    ),
+    *(f"mcpbus.protocol.http.{part}" for part in ("messages", "origin", "proxies", "sse", "validation")),
+    *(f"mcpbus.serving.{part}" for part in ("counters", "http1", "http2", "options", "run", "websocket")),
+    *(
+        f"mcpbus.transports.{part}"
+        for part in (
+            "asgi",
+            "asgi_websocket",
+            "authorizing",
+            "endpoint",
+            "http_sse",
+            "in_process",
+            "lifespan",
+        )
+    ),
 }
 
 CALL = {

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, TypeVar, TypeVarTuple
 
-import attrs
+import msgspec
 import trio
 
 from mcpbus_actors import _cell, _ending
@@ -21,8 +21,7 @@ M = TypeVar("M")
 Args = TypeVarTuple("Args")
 
 
-@attrs.frozen
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True):
     """A snapshot. At every checkpoint ``accepted == handled + discarded + queued``.
 
     Attributes:

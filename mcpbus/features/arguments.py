@@ -9,7 +9,6 @@ import re
 from functools import partial
 from typing import Any, Protocol
 
-import attrs
 import msgspec
 
 from mcpbus.features.errors import RegistrationError
@@ -61,13 +60,12 @@ def read_arguments(signature: Signature, input_schema: HandWritten | None) -> Ar
     return _typed(signature)
 
 
-@attrs.frozen
-class TypedArguments:
+class TypedArguments(msgspec.Struct, frozen=True, eq=False):
     """Arguments as a function's signature declares them."""
 
     schema: msgspec.Raw
     document: dict[str, Any]
-    _decode: Any = attrs.field(repr=False)
+    _decode: Any
 
     def decode(self, raw: bytes | msgspec.Raw) -> dict[str, Any]:
         """See `Arguments.decode`."""
@@ -83,13 +81,12 @@ class TypedArguments:
             raise InvalidArgumentsError(_explain(str(error), self.document)) from error
 
 
-@attrs.frozen
-class HandWrittenArguments:
+class HandWrittenArguments(msgspec.Struct, frozen=True, eq=False):
     """Arguments under a hand-written schema: the function's one parameter receives them all."""
 
     _schema: JsonSchema
     _parameter: str
-    _convert: Any = attrs.field(repr=False)
+    _convert: Any
 
     @property
     def schema(self) -> msgspec.Raw:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import attrs
 import msgspec
 
 from mcpbus.features.errors import RegistrationError
@@ -30,14 +29,13 @@ class Completion(msgspec.Struct, frozen=True):
     has_more: bool | None = None
 
 
-@attrs.frozen(eq=False)
-class Completer:
+class Completer(msgspec.Struct, frozen=True, eq=False):
     """A registered completion."""
 
     ref: str
     """The name of the prompt, or the text of the template."""
     argument: str
-    function: Function = attrs.field(repr=False)
+    function: Function
 
     def bind(self, value: str, chosen: dict[str, str]) -> dict[str, Any]:
         """The function's arguments: what was typed and, if it takes a second one, what was chosen for others."""

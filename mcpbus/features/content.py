@@ -28,47 +28,50 @@ from mcpbus.protocol.messages import (
 from mcpbus.protocol.revisions import Revision
 
 
-def _check_bytes(owner: object, _field: object, data: Any) -> None:
-    if not isinstance(data, bytes | bytearray | memoryview):
-        kind = type(owner).__name__
-        raise TypeError(f"{kind} takes the bytes themselves, not {data!r}; such as {kind}(path.read_bytes())")
+class _Described(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be said of a piece of content, by keyword."""
+
+    annotations: Annotations | None = None
+    meta: MetaObject | None = None
 
 
-def _check_data(_owner: object, _field: object, data: Any) -> None:
-    if not isinstance(data, str | bytes | bytearray | memoryview):
-        raise TypeError(f"File takes text or bytes, not {data!r}; such as File(path.read_bytes())")
+def _check_bytes(content: "Image | Audio") -> None:
+    if not isinstance(content.data, bytes | bytearray | memoryview):
+        kind = type(content).__name__
+        raise TypeError(
+            f"{kind} takes the bytes themselves, not {content.data!r}; such as {kind}(path.read_bytes())"
+        )
 
 
-@attrs.frozen
-class Image:
+class Image(_Described, frozen=True):
     """An image, such as ``Image(png_bytes)``."""
 
-    data: bytes = attrs.field(validator=_check_bytes)
+    data: bytes
     mime_type: str = "image/png"
-    annotations: Annotations | None = attrs.field(default=None, kw_only=True)
-    meta: MetaObject | None = attrs.field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_bytes(self)
 
     def to_block(self) -> ImageContent:
         """The image as it goes over the wire, in Base64."""
         return ImageContent(_base64(self.data), self.mime_type, self.annotations, self.meta)
 
 
-@attrs.frozen
-class Audio:
+class Audio(_Described, frozen=True):
     """A piece of audio, such as ``Audio(wav_bytes)``."""
 
-    data: bytes = attrs.field(validator=_check_bytes)
+    data: bytes
     mime_type: str = "audio/wav"
-    annotations: Annotations | None = attrs.field(default=None, kw_only=True)
-    meta: MetaObject | None = attrs.field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_bytes(self)
 
     def to_block(self) -> AudioContent:
         """The audio as it goes over the wire, in Base64."""
         return AudioContent(_base64(self.data), self.mime_type, self.annotations, self.meta)
 
 
-@attrs.frozen
-class File:
+class File(_Described, frozen=True):
     """A file's contents: an embedded resource in a tool's or prompt's result, the contents of a resource in its own.
 
     Args:
@@ -79,11 +82,13 @@ class File:
         meta: the ``_meta`` of the contents.
     """
 
-    data: str | bytes = attrs.field(validator=_check_data)
+    data: str | bytes
     uri: str | None = None
     mime_type: str | None = None
-    annotations: Annotations | None = attrs.field(default=None, kw_only=True)
-    meta: MetaObject | None = attrs.field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, str | bytes | bytearray | memoryview):
+            raise TypeError(f"File takes text or bytes, not {self.data!r}; such as File(path.read_bytes())")
 
     def to_block(self) -> EmbeddedResource:
         """The file as an embedded resource.

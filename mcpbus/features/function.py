@@ -6,35 +6,42 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import attrs
-
 from mcpbus.features.origin import Origin
 from mcpbus.features.signature import Signature
 
 
-@attrs.frozen
 class Function:
-    """An author's function, ready to be called."""
+    """An author's function, ready to be called.
 
-    signature: Signature
-    thread: bool = True
-    """Whether a plain function runs in a worker thread."""
-    timeout: float | None = None
-    """Seconds after which a call is cancelled and `CallTimeoutError` is raised; None for no limit."""
-    origins: tuple[Origin, ...] = attrs.field(default=(), kw_only=True)
-    """The mounted servers through which it is offered, that which it was registered with first."""
-    wrapped: bool = attrs.field(init=False)
-    """Whether there is more to do than to call it: to end it in time, to make what it depends on, or to go through other servers."""
-    waits: bool = attrs.field(init=False)
-    """Whether a call may wait for something. One of an async function without an ``await`` cannot."""
+    Attributes:
+        signature: How it is called.
+        thread: Whether a plain function runs in a worker thread.
+        timeout: Seconds after which a call is cancelled and `CallTimeoutError` is raised; None for no limit.
+        origins: The mounted servers through which it is offered, that which it was registered with first.
+        wrapped: Whether there is more to do than to call it: to end it in time, to make what it depends on, or to go through
+            other servers.
+        waits: Whether a call may wait for something. One of an async function without an ``await`` cannot.
+    """
 
-    @wrapped.default
-    def _wrapped(self) -> bool:
-        return bool(self.timeout is not None or self.signature.dependencies is not None or self.origins)
+    __slots__ = ("origins", "signature", "thread", "timeout", "waits", "wrapped")
 
-    @waits.default
-    def _waits(self) -> bool:
-        return self.wrapped or _may_wait(self.signature.function)
+    def __init__(
+        self,
+        signature: Signature,
+        thread: bool = True,
+        timeout: float | None = None,
+        origins: tuple[Origin, ...] = (),
+    ) -> None:
+        self.signature = signature
+        self.thread = thread
+        self.timeout = timeout
+        self.origins = origins
+        self.wrapped = bool(timeout is not None or signature.dependencies is not None or origins)
+        self.waits = self.wrapped or _may_wait(signature.function)
+
+    def through(self, origin: Origin) -> "Function":
+        """Return it as it is offered through one more mounted server."""
+        return Function(self.signature, self.thread, self.timeout, (*self.origins, origin))
 
 
 def _may_wait(function: Callable[..., Any]) -> bool:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-import attrs
 import msgspec
 
 from mcpbus.features.catalogue import Features
@@ -149,7 +148,7 @@ class Mount:
             if key[0] not in taken:
                 continue
             function = self._function(completer.function, completer, prefix.ref_below)
-            above.completers[key] = attrs.evolve(completer, ref=key[0], function=function)
+            above.completers[key] = msgspec.structs.replace(completer, ref=key[0], function=function)
             self._completers.add(key)
 
     def _take(
@@ -190,19 +189,19 @@ class Mount:
         check_name(name)
         function = self._function(tool.function, tool, self.prefix.name_below)
         visible = self._below.visibility(tool)
-        return attrs.evolve(tool, name=name, function=function, visible=visible)
+        return msgspec.structs.replace(tool, name=name, function=function, visible=visible)
 
     def _prompt(self, name: str, prompt: Prompt) -> Prompt:
         function = self._function(prompt.function, prompt, self.prefix.name_below)
-        return attrs.evolve(prompt, name=name, function=function)
+        return msgspec.structs.replace(prompt, name=name, function=function)
 
     def _resource(self, uri: str, resource: Resource) -> Resource:
         function = self._function(resource.function, resource, self.prefix.uri_below)
         template = None if resource.template is None else resource.template.moved(uri, f"resource {uri!r}")
-        return attrs.evolve(resource, uri=uri, function=function, template=template)
+        return msgspec.structs.replace(resource, uri=uri, function=function, template=template)
 
     def _function(
         self, function: Function, item: Tool | Prompt | Resource | Completer, name_below: Callable[[str], str]
     ) -> Function:
         origin = Origin(self._server, self._middleware, item, name_below)
-        return attrs.evolve(function, origins=(*function.origins, origin))
+        return function.through(origin)

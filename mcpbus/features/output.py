@@ -12,7 +12,6 @@ import types
 from collections.abc import Callable
 from typing import Annotated, Any, Union, get_args, get_origin
 
-import attrs
 import msgspec
 
 from mcpbus.features.content import CONTENT, ToolResult
@@ -27,15 +26,14 @@ class NonConformingResultError(Exception):
     """A function returned what its own output schema does not admit: the server's fault, for its log only."""
 
 
-@attrs.frozen
-class Output:
+class Output(msgspec.Struct, frozen=True, eq=False):
     """The structured side of a tool's results."""
 
     _schema: msgspec.Raw
     _wrapped_schema: msgspec.Raw | None
     """The schema where only objects go; None where there is none to show."""
     _wraps: bool
-    _check: Callable[[bytes], str | None] = attrs.field(repr=False)
+    _check: Callable[[bytes], str | None]
 
     def schema(self, revision: Revision) -> msgspec.Raw | None:
         """The output schema that a list of `revision` shows, or None."""
@@ -93,7 +91,7 @@ def _hand_written(output_schema: HandWritten, owner: str) -> Output:
     def check(encoded: bytes) -> str | None:
         return schema.faults(msgspec.json.decode(encoded))
 
-    return Output(schema.text, schema.text if is_object else None, wraps=False, check=check)
+    return Output(schema.text, schema.text if is_object else None, _wraps=False, _check=check)
 
 
 def _typed_check(kind: Any, document: dict[str, Any], owner: str) -> Callable[[bytes], str | None]:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
-import attrs
 import msgspec
 
 from mcpbus.features.arguments import InvalidArgumentsError
@@ -42,16 +41,15 @@ class PromptOptions(TypedDict, total=False):
     """False runs a plain function on the trio thread, which it must not block; True by default."""
 
 
-@attrs.frozen(eq=False)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True, eq=False):
     """A registered prompt."""
 
     name: str
-    function: Function = attrs.field(repr=False)
+    function: Function
     title: str | None = None
-    description: str | None = attrs.field(default=None, repr=False)
-    icons: tuple[wire.Icon, ...] = attrs.field(default=(), repr=False)
-    meta: wire.MetaObject | None = attrs.field(default=None, repr=False)
+    description: str | None = None
+    icons: tuple[wire.Icon, ...] = ()
+    meta: wire.MetaObject | None = None
     scopes: tuple[str, ...] = ()
     """What a token has to allow for it."""
 
@@ -59,6 +57,9 @@ class Prompt:
     def parameters(self) -> tuple[Parameter, ...]:
         """What the prompt takes."""
         return self.function.signature.parameters
+
+    def __repr__(self) -> str:
+        return f"Prompt({self.name!r})"
 
     def describe(self, revision: Revision) -> wire.Prompt:
         """The prompt as a list of `revision` shows it."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
-import attrs
 import msgspec
 
 from mcpbus.features.content import File, known_annotations
@@ -60,26 +59,28 @@ class ResourceOptions(TypedDict, total=False):
     where a variable holds an absolute path, a drive letter, a ``..`` between slashes, or a NUL. Only for templates."""
 
 
-@attrs.frozen(eq=False)
-class Resource:
+class Resource(msgspec.Struct, frozen=True, eq=False):
     """A registered resource; it has a `template` if it has no fixed URI."""
 
     uri: str
     """The URI, or the text of the template."""
-    function: Function = attrs.field(repr=False)
+    function: Function
     name: str
     title: str | None = None
-    description: str | None = attrs.field(default=None, repr=False)
+    description: str | None = None
     mime_type: str | None = None
-    annotations: wire.Annotations | None = attrs.field(default=None, repr=False)
+    annotations: wire.Annotations | None = None
     size: int | None = None
-    icons: tuple[wire.Icon, ...] = attrs.field(default=(), repr=False)
-    meta: wire.MetaObject | None = attrs.field(default=None, repr=False)
+    icons: tuple[wire.Icon, ...] = ()
+    meta: wire.MetaObject | None = None
     ttl: float = 0.0
     cache_scope: CacheScope = "private"
-    template: "Template | None" = attrs.field(default=None, repr=False)
+    template: "Template | None" = None
     scopes: tuple[str, ...] = ()
     """What a token has to allow for it."""
+
+    def __repr__(self) -> str:
+        return f"Resource({self.uri!r})"
 
     def describe(self, revision: Revision) -> wire.Resource | wire.ResourceTemplate:
         """The resource as a list of `revision` shows it."""

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypedDict, Unpack
 
-import attrs
 import msgspec
 
 from mcpbus.features.arguments import Arguments, read_arguments
@@ -64,30 +63,32 @@ class ToolOptions(TypedDict, total=False):
     """Who sees it, besides whom the server's own `visible` admits."""
 
 
-@attrs.frozen(eq=False)
-class Tool:
+class Tool(msgspec.Struct, frozen=True, eq=False):
     """A registered tool."""
 
     name: str
-    function: Function = attrs.field(repr=False)
-    arguments: Arguments = attrs.field(repr=False)
-    output: Output | None = attrs.field(repr=False)
+    function: Function
+    arguments: Arguments
+    output: Output | None
     title: str | None = None
-    description: str | None = attrs.field(default=None, repr=False)
+    description: str | None = None
     annotations: wire.ToolAnnotations | None = None
-    icons: tuple[wire.Icon, ...] = attrs.field(default=(), repr=False)
-    meta: wire.MetaObject | None = attrs.field(default=None, repr=False)
-    visible: Visible | None = attrs.field(default=None, repr=False)
+    icons: tuple[wire.Icon, ...] = ()
+    meta: wire.MetaObject | None = None
+    visible: Visible | None = None
     replay: bool = False
     """Whether it may be run again from the top after a call of it was lost."""
-    mirrored: tuple[MirroredParameter, ...] = attrs.field(default=(), repr=False)
+    mirrored: tuple[MirroredParameter, ...] = ()
     """The arguments that HTTP mirrors into ``Mcp-Param-*`` headers."""
-    task: TaskSupport | None = attrs.field(default=None, repr=False)
+    task: TaskSupport | None = None
     """How its calls become tasks; None if they do not."""
     scopes: tuple[str, ...] = ()
     """What a token has to allow for it."""
     tags: frozenset[str] = frozenset()
     """Words of the author's, by which tools are told apart."""
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
 
     def describe(self, revision: Revision) -> wire.Tool:
         """The tool as a list of `revision` shows it."""

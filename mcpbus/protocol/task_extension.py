@@ -6,7 +6,7 @@ Source: SEP-2663, "Capability Negotiation"; rules TX-1, TX-3 and TX-10.
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-import attrs
+import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params, missing_client_capability
 from mcpbus.protocol.revisions import Era, Revision
@@ -14,8 +14,7 @@ from mcpbus.protocol.revisions import Era, Revision
 TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
-@attrs.frozen(kw_only=True)
-class TaskSupport:
+class TaskSupport(msgspec.Struct, frozen=True, kw_only=True):
     """How calls of a tool become tasks.
 
     Attributes:
@@ -35,7 +34,7 @@ class TaskSupport:
     ttl: float | None = None
     poll_interval: float | None = None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what is no time: on the wire both are whole milliseconds, and at least one."""
         for name, seconds in (("ttl", self.ttl), ("poll_interval", self.poll_interval)):
             if seconds is not None and not 0.001 <= seconds < float("inf"):

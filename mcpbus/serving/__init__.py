@@ -3,13 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mcpbus.serving.counters import Counters
 from mcpbus.serving.errors import CannotListenError, LifespanError, ServingError
-from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.signals import shutdown_on_signals
 
 if TYPE_CHECKING:
     from mcpbus.serving.asgi import AsgiApp, Drainable
+    from mcpbus.serving.counters import Counters
+    from mcpbus.serving.options import ServeOptions
     from mcpbus.serving.run import serve
 
 __all__ = [
@@ -24,7 +24,13 @@ __all__ = [
     "shutdown_on_signals",
 ]
 
-_LATER = {"AsgiApp": "asgi", "Drainable": "asgi", "serve": "run"}
+_LATER = {
+    "AsgiApp": "asgi",
+    "Counters": "counters",
+    "Drainable": "asgi",
+    "ServeOptions": "options",
+    "serve": "run",
+}
 
 
 def __getattr__(name: str) -> Any:

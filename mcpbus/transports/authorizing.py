@@ -1,20 +1,14 @@
 """Who is behind an HTTP request: the resource server or the author's function is asked here, for every transport over HTTP."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from mcpbus.core.backend import Backend
 from mcpbus.core.containment import ExceptionsOnly
-from mcpbus.core.session import Session
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.authentication import Authenticate, Unauthorized
 from mcpbus.protocol.http.messages import Answer, Head, refusal
-from mcpbus.protocol.jsonrpc import Request
-from mcpbus.protocol.meta import Routing
 from mcpbus.protocol.owners import Peer
-
-Asked: TypeAlias = tuple[Request, Routing, Session | None]
-"""A request, what was read of its params, and the session of a legacy one, if it has one."""
 
 
 async def authorize(backend: Backend, head: Head, peer: Peer) -> tuple[Any, Answer | None]:
@@ -41,27 +35,8 @@ async def authorize(backend: Backend, head: Head, peer: Peer) -> tuple[Any, Answ
     return (None, None) if backend.authenticate is None else await _authenticate(backend.authenticate, head)
 
 
-def lacking(backend: Backend, principal: Any, requests: Iterable[Asked] = ()) -> Sequence[str]:
-    """Return all that a token has to allow for some requests, if it does not: what they need, and what every one needs.
-
-    Args:
-        backend: Whom it is for.
-        principal: Whose token it is.
-        requests: What they ask for.
-    """
-    auth = backend.auth
-    if auth is None:
-        return ()
-    # Each once, in their order.
-    needed: dict[str, None] = {}
-    for request, routing, session in requests:
-        for scope in backend.needed_scopes(request, routing, session, principal):
-            needed[scope] = None
-    return auth.missing(principal, needed)
-
-
 def refuse_lacking(backend: Backend, scopes: Sequence[str]) -> Answer | None:
-    """Return what to answer whose token has to allow more, if that is so; see `lacking`."""
+    """Return what to answer whose token has to allow more, if that is so; see `needed_scopes.lacking`."""
     return backend.auth.step_up(scopes) if scopes and backend.auth is not None else None
 
 

@@ -21,7 +21,7 @@ from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
 from mcpbus.protocol.routes import StreamKind, TransportKind
-from mcpbus.transports.authorizing import Asked, lacking
+from mcpbus.transports.needed_scopes import Asked, lacking
 
 # Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
 _MODERN_METHODS = frozenset({"server/discover", LISTEN})

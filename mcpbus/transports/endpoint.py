@@ -37,8 +37,9 @@ from mcpbus.protocol.http.validation import Exchange, health
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
+from mcpbus.transports.authorizing import authorize, refuse_lacking
 from mcpbus.transports.http_sse import HttpSse
+from mcpbus.transports.needed_scopes import lacking
 from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
 from mcpbus.transports.response import Awaited, HttpRequest, Opened, ReadyOutlet, ResponseWriter

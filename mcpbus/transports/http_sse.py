@@ -24,8 +24,9 @@ from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.protocol.owners import owner_of
 from mcpbus.protocol.principals import is_same
 from mcpbus.transports import answers
-from mcpbus.transports.authorizing import Asked, authorize, lacking, refuse_lacking
+from mcpbus.transports.authorizing import authorize, refuse_lacking
 from mcpbus.transports.duplex import Channel
+from mcpbus.transports.needed_scopes import Asked, lacking
 from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.response import HttpRequest, watch
 

@@ -21,8 +21,9 @@ from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.websocket import SUBPROTOCOL, CloseCode
 from mcpbus.transports import answers
-from mcpbus.transports.authorizing import authorize, lacking, refuse_lacking
+from mcpbus.transports.authorizing import authorize, refuse_lacking
 from mcpbus.transports.duplex import Channel
+from mcpbus.transports.needed_scopes import lacking
 from mcpbus.transports.refusals import Refusals
 
 

@@ -12,7 +12,6 @@ Source: requirements F-2 to F-4 (SEP-1613, SEP-2106).
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Never
 
-import attrs
 import msgspec
 
 from mcpbus.features.schemas.errors import RegistrationError
@@ -26,15 +25,14 @@ HandWritten = Mapping[str, Any] | bool | str | bytes
 _TOLD_FAULTS = 5
 
 
-@attrs.frozen
-class JsonSchema:
+class JsonSchema(msgspec.Struct, frozen=True, eq=False):
     """A compiled hand-written schema."""
 
     text: msgspec.Raw
     """The schema as a list shows it, on one line."""
     document: Any
     """The schema, decoded."""
-    _validator: "jsonschema_rs.Validator" = attrs.field(repr=False)
+    _validator: "jsonschema_rs.Validator"
 
     def faults(self, value: Any) -> str | None:
         """What keeps `value` from conforming, each fault with the place it is at, or None when it conforms."""

@@ -7,12 +7,14 @@ nobody else; so may all else that is somebody's, see `mcpbus.protocol.principals
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 
-Authenticate = Callable[[Head], Awaitable[Any]]
+if TYPE_CHECKING:  # who serves stdio knows this seam, and needs nothing of HTTP
+    from mcpbus.protocol.http.messages import Answer, Head
+
+Authenticate: TypeAlias = Callable[["Head"], Awaitable[Any]]
 
 
 class Unauthorized(Exception):  # noqa: N818 - HTTP's own word
@@ -47,14 +49,14 @@ class Authorizer(Protocol):
     def document(self) -> bytes:
         """The metadata of the server, in JSON."""
 
-    def recall(self, head: Head, peer: Peer) -> Any:
+    def recall(self, head: "Head", peer: Peer) -> Any:
         """Return who sends a request, as far as that can be told at once.
 
         Returns:
             The principal; what to answer, if the request is refused; None if it has to be waited for.
         """
 
-    async def find(self, head: Head) -> Any:
+    async def find(self, head: "Head") -> Any:
         """Find out who sends a request for which `recall` has returned None; return the principal, or what to answer."""
 
     def missing(self, principal: Any, scopes: Collection[str] = ()) -> Sequence[str]:
@@ -65,7 +67,7 @@ class Authorizer(Protocol):
             scopes: What is needed for it, besides what every request needs.
         """
 
-    def step_up(self, scopes: Sequence[str]) -> Answer:
+    def step_up(self, scopes: Sequence[str]) -> "Answer":
         """Return what to answer somebody whose token has to allow more."""
 
     def seconds_left(self, principal: Any) -> float:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -194,7 +195,7 @@ def test_options_are_environment_variables_too(weather, monkeypatch):
 def test_an_environment_variable_is_named_as_its_option():
     names = {
         option.envvar: option.opts
-        for command in main.commands.values()
+        for command in map(partial(main.get_command, None), main.list_commands(None))
         for option in command.params
         if isinstance(option, click.Option)
     }
@@ -248,6 +249,16 @@ def test_the_defaults_that_help_states_are_those_of_the_options():
     for option in (attrs.fields(ServeOptions).write_deadline_seconds, attrs.fields(HttpOptions).path):
         default = f"{option.default:g}" if isinstance(option.default, float) else option.default
         assert f"[default: {default}]" in output
+    for command in ("serve", "stdio"):
+        _, output = run(command, "--help")
+        assert f"[default: {ServeOptions().drain_seconds:g}]" in output
+
+
+def test_a_command_that_is_misspelt_is_told_of_those_that_are_not_imported():
+    told = subprocess.run(
+        [sys.executable, "-m", "mcpbus", "serv"], check=False, capture_output=True, text=True
+    )
+    assert "Did you mean 'serve'?" in told.stderr
 
 
 def test_routes_prints_the_table():

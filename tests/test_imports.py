@@ -13,7 +13,7 @@ from mcpbus.protocol.revisions import LATEST
 from mcpbus.testing import open_bus, open_client, open_probe
 
 PROGRAM = """
-import sys
+import atexit, sys
 from mcpbus import Context, Server
 
 server = Server("quick")
@@ -23,8 +23,9 @@ async def forecast(city: str, ctx: Context, days: int = 3) -> list[str]:
     await ctx.progress(1)
     return [city] * days
 
-server.run("stdio")
-print(*sys.modules, file=sys.stderr)
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+if __name__ == "__main__":
+    server.run("stdio")
 """
 
 NEEDLESS = {
@@ -78,15 +79,23 @@ CALL = {
     },
 }
 
+OF_THE_COMMAND = {"click", "mcpbus.cli"}
 
-def test_a_call_over_stdio_needs_nothing_of_http():
+
+@pytest.mark.parametrize(("command", "more"), [([], set()), (["-m", "mcpbus", "stdio"], OF_THE_COMMAND)])
+def test_a_call_over_stdio_needs_nothing_of_http(tmp_path, command, more):
+    file = tmp_path / "quick.py"
+    file.write_text(PROGRAM)
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], input=json.dumps(CALL), capture_output=True, text=True, check=True
+        [sys.executable, *command, file], input=json.dumps(CALL), capture_output=True, text=True, check=True
     )
     assert json.loads(ended.stdout)["result"]["structuredContent"] == ["Oslo"] * 3
     imported = set(ended.stderr.split())
     assert "mcpbus.transports.stdio" in imported
-    assert imported & NEEDLESS == set()
+    assert imported & NEEDLESS == more
+    assert imported.isdisjoint(
+        f"mcpbus.cli.{part}" for part in ("calling", "connecting", "inspecting", "serving")
+    )
 
 
 class Who(msgspec.Struct):

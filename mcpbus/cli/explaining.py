@@ -2,6 +2,8 @@
 
 import sysconfig
 import traceback
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,22 +12,34 @@ import mcpbus_actors
 
 from mcpbus.features.function import sole_cause
 
-_PATHS = sysconfig.get_paths()
-_LIBRARIES: Final = tuple(
-    {
-        str(Path(__file__).parents[1]),
-        str(Path(mcpbus_actors.__file__).parent),
-        *(_PATHS[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    }
-)
 _OURS: Final = "mcpbus"
 
 
 class ExplainingGroup(click.Group):
     """Commands that run programs of authors: what those raise is told in a sentence, without what was going on inside of libraries.
 
-    Each option is an environment variable, named as the option is.
+    Each option is an environment variable, named as the option is. A command is imported when it is asked for.
+
+    Args:
+        places: The module and the name of each command.
+        **given: As for `click.Group`.
     """
+
+    def __init__(self, *, places: Mapping[str, str], **given: Any) -> None:
+        super().__init__(**given)
+        self._places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click asks so
+        """Return the names of all commands."""
+        return sorted(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, if there is one of that name; if there is none, click proposes those that it knows."""
+        for each in (cmd_name,) if cmd_name in self._places else self._places:
+            if each not in self.commands:
+                module, _, name = self._places[each].rpartition(".")
+                self.add_command(getattr(import_module(module), name))
+        return super().get_command(ctx, cmd_name)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Enter a command."""
@@ -54,10 +68,11 @@ class ExplainingGroup(click.Group):
 
 def explain(error: BaseException) -> str | None:
     """Tell what was raised and where in files that belong to no library, innermost last; None if that is nowhere."""
+    libraries = ("<", *_libraries())
     places = [
         f"{frame.filename}, line {frame.lineno}, in {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(("<", *_LIBRARIES))
+        if not frame.filename.startswith(libraries)
     ]
     said = str(error)
     if isinstance(error, SyntaxError):
@@ -68,3 +83,12 @@ def explain(error: BaseException) -> str | None:
     kind = type(error)
     sentence = said if kind.__module__.partition(".")[0] == _OURS else f"{kind.__name__}: {said}"
     return "\n  ".join([sentence.rstrip(": "), *places])
+
+
+def _libraries() -> set[str]:
+    paths = sysconfig.get_paths()
+    return {
+        str(Path(__file__).parents[1]),
+        str(Path(mcpbus_actors.__file__).parent),
+        *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    }

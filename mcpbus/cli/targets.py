@@ -14,6 +14,26 @@ from click.shell_completion import CompletionItem
 from mcpbus.server import LOADING, Server
 
 
+def complete_target(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Propose files to a shell that completes a target."""
+    return [CompletionItem(typed, type="file")]
+
+
+target_argument = click.argument("target", shell_complete=complete_target)
+
+
+def find_server(target: str) -> Server:
+    """Import the server that a command was given.
+
+    Raises:
+        click.BadParameter: There is no such server; the message says what is there.
+    """
+    try:
+        return load_server(target)
+    except LookupError as error:
+        raise click.BadParameter(error.args[0], param_hint="TARGET") from error
+
+
 def load_server(target: str) -> Server:
     """Import the server that a file or a module has; a module is searched in the current directory first.
 
@@ -38,11 +58,6 @@ def split_target(target: str) -> tuple[str, str]:
     """Return the file or the module that a target names, and the name after its colon, which may be empty."""
     place, colon, name = target.rpartition(":")
     return (place, name) if colon and name.isidentifier() else (target, "")
-
-
-def complete_target(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Propose files to a shell that completes a target."""
-    return [CompletionItem(typed, type="file")]
 
 
 def is_file(place: str) -> bool:

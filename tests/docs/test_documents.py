@@ -77,7 +77,7 @@ def test_every_command_is_there(command):
         case ["mcpbus", name, _, *options]:
             from mcpbus.cli import main
 
-            known = {option for parameter in main.commands[name].params for option in parameter.opts}
+            known = {option for parameter in main.get_command(None, name).params for option in parameter.opts}
             assert {option for option in options if option.startswith("--")} <= known
         case ["hypercorn", "-k", "trio", target]:
             module, _, name = target.partition(":")

@@ -1,0 +1,11 @@
+"""How long what goes on may go on when a server is told to end."""
+
+import click
+
+drain_option = click.option(
+    "--drain",
+    "drain_seconds",
+    type=float,
+    metavar="SECONDS",
+    help="How long requests may go on after SIGTERM. [default: 5]",
+)

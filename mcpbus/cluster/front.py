@@ -19,6 +19,7 @@ from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import Elsewhere, LinkedRequest
 from mcpbus.cluster.mentions import (
+    is_for_nobody,
     is_initialized,
     listened_task,
     named_in_head,
@@ -72,6 +73,8 @@ class Front(Endpoint):
     ) -> Answer | EagerTask | None:
         """See `Endpoint.respond`. What is elsewhere has a task."""
         home = self.home_of(head, body) or self._home_to_be(head, body)
+        if home is None and self._is_astray(head, body):
+            home = self._node.home
         if home is None:
             return super().respond(head, body, outlet, cleared=cleared)
         link = self._node.link(home)
@@ -145,8 +148,9 @@ class Front(Endpoint):
                 return await super().serve(http)
             body = read
         home = home or self.home_of(head, body) or self._home_to_be(head, body)
-        if home is None:
+        if home is None and not self._is_astray(head, body):
             return await self._serve_or_forward(http, body)
+        home = home or self._node.home
         return await self._forward(http, body, home)
 
     async def _serve_or_forward(self, http: HttpRequest, body: bytes) -> Answer | None:
@@ -158,7 +162,11 @@ class Front(Endpoint):
     def is_here(self, head: Head) -> bool:
         """See `mcpbus.cluster.linked_request.Served`."""
         session = session_of(head)
-        return session is None or (session in self._bus.sessions and not self._node.hand_over.has(session))
+        if session is None:
+            return True
+        lease = self._bus.lease
+        lasts = lease is None or lease.lasts or head.verb != "POST"
+        return lasts and session in self._bus.sessions and not self._node.hand_over.has(session)
 
     def respond_here(
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool
@@ -177,13 +185,13 @@ class Front(Endpoint):
             await self._node.hand_over.wait_gone(session)
         for _ in range(_ATTEMPTS):
             with suppress(SessionMovedError):
-                return await self._serve_if_here(http, session)
+                return await self._serve_if_here(http, session, body or b"")
         return answers.overload(unreachable())
 
-    async def _serve_if_here(self, http: HttpRequest, session: str) -> Answer | Elsewhere | None:
-        if session not in self._bus.sessions:
+    async def _serve_if_here(self, http: HttpRequest, session: str, body: bytes) -> Answer | Elsewhere | None:
+        if session not in self._bus.sessions or self._is_astray(http.head, body):
             try:
-                owner = await self._find_owner(http, b"", self._node.home)
+                owner = await self._find_owner(http, body, self._node.home)
             except Overloaded as error:
                 return answers.overload(error)
             if owner is not None:
@@ -233,6 +241,14 @@ class Front(Endpoint):
         else:
             waits = head.verb == "GET"
         return self._node.home if waits else None
+
+    def _is_astray(self, head: Head, body: bytes) -> bool:
+        """Whether a client answers or cancels what is not here, in a session that another process may have by now."""
+        lease = self._bus.lease
+        if lease is None or lease.lasts or head.verb != "POST":
+            return False
+        session = self._bus.sessions.get(session_of(head) or "")
+        return session is not None and is_for_nobody(body, session)
 
     def _named_in(self, body: bytes) -> str | None:
         params = read_mentioned(body)
@@ -329,11 +345,13 @@ class Front(Endpoint):
             return None  # something else may have been named as well, and led here
         await self._node.adoptions.settled(session)
         await self._node.hand_over.wait_gone(session)
-        if session in self._bus.sessions:
+        if session in self._bus.sessions and not self._is_astray(http.head, body):
             return None
         kept = await self._node.look(session)
         if kept is None:
             self._node.hand_over.forget(session)
+        elif session in self._bus.sessions:
+            pass  # it is not to be taken over where it is believed to be
         elif self._may_adopt(kept.ownership.home, ended):
             principal, refused = await authorize(self._bus.backend, http.head, http.peer)
             if refused is not None:

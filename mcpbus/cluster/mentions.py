@@ -1,15 +1,19 @@
 """What a request names: a session, a task, a call that waits. It is only read here; whoever serves it judges it."""
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qs
 
 import msgspec
 
+from mcpbus.core.session import Session
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.headers import decode_mirrored
 from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import SESSION_HEADER
-from mcpbus.protocol.jsonrpc import Notification
+from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode, decode_batch
+from mcpbus.protocol.messages import CancelledParams, decode_params
 
 _SAYS_WHERE: Final = (b'"requestState"', b'"taskIds"')
 
@@ -71,6 +75,37 @@ def read_mentioned(body: bytes) -> Mentioned | None:
 def listened_task(params: Mentioned | None) -> str | None:
     """Return the first task of a listen."""
     return None if params is None else next(iter(params.notifications.task_ids), None)
+
+
+def read_messages(body: bytes) -> Sequence[Request | Notification | Response | Undecodable]:
+    """Return the messages of a body; none if it is no message and no batch of some."""
+    try:
+        return [decode(body)]
+    except Undecodable as fault:
+        if not fault.array:
+            return []
+    try:
+        return decode_batch(body)
+    except Undecodable:
+        return []
+
+
+def is_for_nobody(body: bytes, session: Session) -> bool:
+    """Whether a client says nothing but answers and cancellations, of questions and requests that a session does not have."""
+    said = read_messages(body)
+    return bool(said) and all(_has_nobody(each, session) for each in said)
+
+
+def _has_nobody(message: Request | Notification | Response | Undecodable, session: Session) -> bool:
+    if isinstance(message, Response):
+        return message.id not in session.questions
+    if not isinstance(message, Notification) or message.method != "notifications/cancelled":
+        return False
+    try:
+        cancelled = decode_params(CancelledParams, message.params)
+    except ProtocolError:
+        return False  # whoever judges it says why
+    return session.in_flight.find(cancelled.request_id) is None
 
 
 def is_initialized(message: object) -> bool:

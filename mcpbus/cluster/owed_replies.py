@@ -1,24 +1,15 @@
 """The replies that a client is still owed for what it has posted, should the process that serves it be lost."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from mcpbus.cluster.mentions import read_messages
 from mcpbus.protocol.errors import INTERNAL_ERROR, process_lost
 from mcpbus.protocol.http.messages import Answer, Head, answer, status_of
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.sse import HEADERS, EventDecoder, encode_events
-from mcpbus.protocol.jsonrpc import (
-    Notification,
-    Request,
-    RequestId,
-    Response,
-    Undecodable,
-    decode,
-    decode_batch,
-    encode_error,
-)
+from mcpbus.protocol.jsonrpc import Request, RequestId, Response, Undecodable, decode, encode_error
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.transports import answers
 
@@ -81,7 +72,7 @@ class OwedReplies:
 
     def _owed(self) -> list[RequestId | None]:
         """Return the ids of what has had no reply."""
-        messages = _decode_all(self._body)
+        messages = read_messages(self._body)
         owed = [each.id for each in messages if isinstance(each, Request | Undecodable)]
         if not any(isinstance(each, Request) for each in messages):
             return []  # nothing has begun
@@ -89,18 +80,6 @@ class OwedReplies:
             if said in owed:
                 owed.remove(said)
         return owed
-
-
-def _decode_all(body: bytes) -> Sequence[Request | Notification | Response | Undecodable]:
-    try:
-        return [decode(body)]
-    except Undecodable as fault:
-        if not fault.array:
-            return []
-    try:
-        return decode_batch(body)
-    except Undecodable:
-        return []
 
 
 def _replies_to(message: bytes) -> list[RequestId | None]:

@@ -8,7 +8,7 @@ it is only read, and what comes back is written.
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import trio
 from mcpbus_actors import EagerTask
@@ -35,7 +35,7 @@ from mcpbus.cluster.relay import Relayed, relay
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub, SessionMovedError
-from mcpbus.core.receipt import Fate, Receipt
+from mcpbus.core.receipt import Fate
 from mcpbus.core.session import Reconnect
 from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.http.messages import Answer, Head
@@ -47,7 +47,7 @@ from mcpbus.transports import answers
 from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.responder import ResponseMode
-from mcpbus.transports.response import HttpRequest, ReadyOutlet, watch
+from mcpbus.transports.response import Entry, HttpRequest, ReadyOutlet, watch
 
 _ATTEMPTS: Final = 8
 
@@ -85,10 +85,10 @@ class Front(Endpoint):
             QuickRelay(link, self._ask(head, outlet.peer, body), go_on).ask(outlet)
         return None
 
-    def enter(self, answer: Answer) -> Receipt | None:
+    def enter(self, answer: Answer) -> Entry | None:
         """See `Endpoint.enter`; one that has come from elsewhere is in the books there."""
         if isinstance(answer, RelayedAnswer):
-            return cast("Receipt", answer)
+            return answer
         return super().enter(answer)
 
     def record(self, answer: Answer, fate: Fate) -> None:

@@ -13,13 +13,13 @@ from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import Answered, Open, Said, Started, encode
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.containment import Contained
-from mcpbus.core.receipt import DELIVERED, LOST, Receipt
+from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.endpoint import Entered
-from mcpbus.transports.response import Awaited, HttpRequest, Opened
+from mcpbus.transports.response import Awaited, Entry, HttpRequest, Opened
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class Served(Protocol):
     def entered(self, answer: Answer, /) -> Entered:
         """See `Endpoint.entered`."""
 
-    def enter(self, answer: Answer, /) -> Receipt | None:
+    def enter(self, answer: Answer, /) -> Entry | None:
         """See `Endpoint.enter`."""
 
     async def stream(self, http: HttpRequest, opened: Opened, /) -> None:
@@ -115,7 +115,7 @@ class LinkedRequest:
         self._started = False
         self._finished = False
         self._is_stream = False
-        self._receipt: Receipt | None = None
+        self._entry: Entry | None = None
 
     # -- in a turn -------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class LinkedRequest:
         if len(answer.body) > SHORT_BYTES:
             self.answer_apart(partial(_answer_within, self._endpoint.entered(answer), answer))
             return
-        self._receipt = self._endpoint.enter(answer)
+        self._entry = self._endpoint.enter(answer)
         self._started = self._finished = True
         if self._gone.is_set():
             self._settle()
@@ -267,8 +267,8 @@ class LinkedRequest:
 
     def _settle(self) -> None:
         self._link.leave(self._number)
-        if self._receipt is not None:
-            self._receipt.settle(DELIVERED if self._written else LOST)
+        if self._entry is not None:
+            self._entry.settle(DELIVERED if self._written else LOST)
 
 
 async def _answer_within(entered: Entered, answer: Answer, http: HttpRequest) -> None:

@@ -9,9 +9,9 @@ from mcpbus_actors import EagerTask
 from mcpbus.core.budget import Budget
 from mcpbus.core.limits import Limits
 from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.core.receipt import Fate, Receipt
+from mcpbus.core.receipt import Fate
 from mcpbus.protocol.http.messages import Answer, Head
-from mcpbus.transports.response import HttpRequest, Opened, ReadyOutlet
+from mcpbus.transports.response import Entry, HttpRequest, Opened, ReadyOutlet
 from mcpbus.transports.websocket import WebSockets
 
 Scope = MutableMapping[str, Any]
@@ -81,7 +81,7 @@ class Endpoint(Protocol):
     def entered(self, answer: Answer, /) -> AbstractContextManager[None]:
         """Count an answer of `serve` while it is written, and enter it in the books; it may be given up meanwhile."""
 
-    def enter(self, answer: Answer, /) -> Receipt | None:
+    def enter(self, answer: Answer, /) -> Entry | None:
         """Enter an answer of `respond` in the books, for whoever writes it to settle; None for one that has no place there."""
 
     def record(self, answer: Answer, fate: Fate, /) -> None:

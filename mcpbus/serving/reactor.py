@@ -143,7 +143,8 @@ class Reactor:
         Clients on the same machine are woken once for several answers then, and not for each, which is half of what a write costs.
         """
         if not self.in_turn:
-            writer.write_now()
+            self._writers.append(writer)
+            self._write()
             return
         if not self._writers:
             self._write_by = perf_counter() + _GATHER_SECONDS

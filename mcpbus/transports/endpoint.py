@@ -19,7 +19,7 @@ from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.hub import Hub
 from mcpbus.core.limits import Limits
-from mcpbus.core.receipt import DELIVERED, LOST, Fate, Receipt
+from mcpbus.core.receipt import DELIVERED, LOST, Fate
 from mcpbus.core.session import Session
 from mcpbus.dispatch.directory import Directory
 from mcpbus.protocol.http.messages import (
@@ -42,7 +42,7 @@ from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.needed_scopes import lacking
 from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
-from mcpbus.transports.response import Awaited, HttpRequest, Opened, ReadyOutlet, ResponseWriter
+from mcpbus.transports.response import Awaited, Entry, HttpRequest, Opened, ReadyOutlet, ResponseWriter
 from mcpbus.transports.resumption import resume
 from mcpbus.transports.websocket import WebSockets
 
@@ -239,7 +239,7 @@ class Endpoint:
         """Count an answer while it is written, and enter it in the books if it is a reply: ``with endpoint.entered(answer): ...``."""
         return Entered(self.enter(answer), self.budget, len(answer.body))
 
-    def enter(self, answer: Answer) -> Receipt | None:
+    def enter(self, answer: Answer) -> Entry | None:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
         return None if answer.method is None else self._bus.ledger.enter(answer.method)
 
@@ -371,15 +371,15 @@ class Entered:
     told so.
 
     Args:
-        receipt: Its receipt; None if it has no place in the books.
+        entry: What is settled when it is written; None if it has no place in the books.
         budget: Where it is counted meanwhile. If there is too much, writing it is given up.
         size: How many bytes it has.
     """
 
-    __slots__ = ("_budget", "_counted", "_receipt", "_size")
+    __slots__ = ("_budget", "_counted", "_entry", "_size")
 
-    def __init__(self, receipt: Receipt | None, budget: Budget, size: int) -> None:
-        self._receipt = receipt
+    def __init__(self, entry: Entry | None, budget: Budget, size: int) -> None:
+        self._entry = entry
         self._budget = budget
         self._size = size
         self._counted: tuple[Account, trio.CancelScope] | None = None
@@ -400,8 +400,8 @@ class Entered:
         traceback: TracebackType | None,
     ) -> bool | None:
         """Note what became of it."""
-        if self._receipt is not None:
-            self._receipt.settle(DELIVERED if kind is None else LOST)
+        if self._entry is not None:
+            self._entry.settle(DELIVERED if kind is None else LOST)
         if self._counted is None:
             return None
         account, scope = self._counted

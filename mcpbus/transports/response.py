@@ -8,6 +8,7 @@ import trio
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.receipt import Fate
 from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer
 from mcpbus.protocol.http.messages import Answer, Head
@@ -37,6 +38,13 @@ class Opened(msgspec.Struct, frozen=True):
     def render(self, *, started: bool = False) -> "Rendering":
         """Begin to make the answer of what the stream says; see `Rendering`."""
         return Rendering(self, started=started)
+
+
+class Entry(Protocol):
+    """A whole answer in the books: those of this process, which has a receipt for it, or of the one that gave it."""
+
+    def settle(self, fate: Fate, /) -> None:
+        """Say what has become of it."""
 
 
 class Awaited(Protocol):

@@ -4,19 +4,22 @@ import pytest
 from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
 
+from mcpbus.cluster import quick_relay
 from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.front import Front
+from mcpbus.cluster.messages import decode_answered
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory, open_probe
+from mcpbus.testing.over_http1 import StrictApp
 
 
 @pytest.fixture
-async def far(autojump_clock):
-    """The buses, a session of the first one as it is reached over HTTP/2 at the second, and the directory that has them."""
+async def far(request, autojump_clock):
+    """The buses, a session of the first one as it is reached over HTTP/2, say, at the second, and the directory that has them."""
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):
         _, there = [bus.asgi() for bus in buses]  # they all make the same endpoints
-        async with open_probe(there, shell="http2") as probe:
+        async with open_probe(there, shell=getattr(request, "param", "http2")) as probe:
             yield buses, at(await probes[0].initialize(), probe), directory
             probe.disconnect()
 
@@ -87,6 +90,25 @@ async def test_an_answer_that_finds_its_client_gone_is_lost(far, monkeypatch, au
     await call(session, "echo", text="hello").reply()
     await quiet(buses)
     assert buses[0].ledger.discarded[Reason.LOST] == before + 1
+
+
+@pytest.mark.parametrize("far", ["http1", "http2"], indirect=True)
+async def test_an_answer_that_http_cannot_say_is_lost(far, monkeypatch, autojump_clock):
+    def say_what_nobody_can(payload):
+        said = decode_answered(payload)
+        said.headers.append((b"x-note", b"a line\r\nand another one"))
+        return said
+
+    monkeypatch.setattr(quick_relay, "decode_answered", say_what_nobody_can)
+    monkeypatch.setattr(StrictApp, "report", lambda *failure: reported.append(failure))
+    reported = []
+    buses, session, _ = far
+    before = buses[0].ledger.discarded[Reason.LOST]
+    assert (await call(session, "echo", text="hello").ended()).status == 500
+    assert len(reported) == 1
+    await quiet(buses)
+    assert buses[0].ledger.discarded[Reason.LOST] == before + 1
+    assert not any(buses[0].ledger.pending.values())
 
 
 async def test_a_session_that_has_moved_is_looked_for_once(in_a_task, autojump_clock):

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 import trio
 
-from mcpbus.core.receipt import DELIVERED, LOST, Receipt
+from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.head_facts import HeadFacts
@@ -28,7 +28,7 @@ from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Awaited, HttpRequest, Opened
+from mcpbus.transports.response import Awaited, Entry, HttpRequest, Opened
 from mcpbus.transports.unfinished import Unfinished
 
 MOST_AHEAD: Final = 64 * 1024
@@ -203,23 +203,25 @@ class Http1Request(msgspec.Struct, eq=False):
         assert reply is not None  # noqa: S101 - it is not written before that
         try:
             rest = self._wire.send_now(self.encode_answer(reply))
-            if rest:
-                self.reply = None  # what is left of it is in the rest
-                connection.start(self._write_rest, rest, endpoint.enter(reply))
-            elif rest is None:
-                endpoint.record(reply, LOST)
-                connection.lose()
-            else:
-                endpoint.record(reply, DELIVERED)
-                connection.answered(self)
-        except Exception as failure:  # noqa: BLE001 - a fault in here is this connection's, and not that of those after it
+        except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
+            endpoint.record(reply, LOST)
             self.fail(failure)
+            return
+        if rest:
+            self.reply = None  # what is left of it is in the rest
+            connection.start(self._write_rest, rest, endpoint.enter(reply))
+        elif rest is None:
+            endpoint.record(reply, LOST)
+            connection.lose()
+        else:
+            endpoint.record(reply, DELIVERED)
+            connection.answered(self)
 
     def lose(self) -> None:
         """End in the middle of the answer. See `Writer`."""
         self._connection.lose()
 
-    async def _write_rest(self, rest: bytes, receipt: Receipt | None) -> None:
+    async def _write_rest(self, rest: bytes, entry: Entry | None) -> None:
         connection, wire = self._connection, self._wire
         account = self.facts.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
         account.hold(2 * len(rest))  # it is there twice while it is sent
@@ -227,8 +229,8 @@ class Http1Request(msgspec.Struct, eq=False):
             await wire.send(rest)
         finally:
             account.close()
-            if receipt is not None:
-                receipt.settle(LOST if wire.gone else DELIVERED)
+            if entry is not None:
+                entry.settle(LOST if wire.gone else DELIVERED)
             if wire.gone:
                 connection.lose()
             else:

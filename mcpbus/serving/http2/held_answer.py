@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from mcpbus.core.budget import Account
-from mcpbus.core.receipt import DELIVERED, LOST, Receipt
+from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
+from mcpbus.transports.response import Entry
 
 
 class HeldAnswer:
@@ -17,13 +18,13 @@ class HeldAnswer:
         endpoint: Who gave it.
     """
 
-    __slots__ = ("_account", "_answer", "_endpoint", "_receipt")
+    __slots__ = ("_account", "_answer", "_endpoint", "_entry")
 
     def __init__(self, answer: Answer, endpoint: Endpoint) -> None:
         self._answer = answer
         self._endpoint = endpoint
         self._account: Account | None = None
-        self._receipt: Receipt | None = None
+        self._entry: Entry | None = None
 
     def hold(self, size: int, lose: Callable[[], None], peer: Peer) -> None:
         """Count it, and so many bytes of it, until it is sent.
@@ -33,7 +34,7 @@ class HeldAnswer:
             lose: Gives it up, to make room.
             peer: For whom it waits.
         """
-        self._receipt = self._endpoint.enter(self._answer)
+        self._entry = self._endpoint.enter(self._answer)
         self._account = self._endpoint.budget.account("an answer", lose, owner=peer)
         self._account.hold(size)
 
@@ -44,5 +45,5 @@ class HeldAnswer:
             self._endpoint.record(self._answer, fate)
             return
         self._account.close()
-        if self._receipt is not None:
-            self._receipt.settle(fate)
+        if self._entry is not None:
+            self._entry.settle(fate)

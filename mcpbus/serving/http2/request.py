@@ -317,18 +317,22 @@ class Http2Request:
 
     def say_whole(self, reply: Answer, sent: Sent) -> None:
         """Say a whole answer."""
-        fields = list(reply.headers)
-        if self.facts is not None:
-            fields += self.facts.cors
-        self._say_whole(reply.status, fields, reply.body, last=True, sent=sent)
+        self._say_whole(self._encode_head(reply), reply.body, last=True, sent=sent)
 
-    def _say_whole(
-        self, status: int, fields: list[tuple[bytes, bytes]], body: bytes, *, last: bool, sent: Sent
-    ) -> None:
+    def _encode_head(self, reply: Answer) -> bytes:
+        """Encode the head of a whole answer.
+
+        Raises:
+            ValueError: A field cannot be said in HTTP.
+        """
+        cors = None if self.facts is None else self.facts.cors
+        fields = [*reply.headers, *cors] if cors else reply.headers
+        return encode_whole_head(reply.status, fields, len(reply.body))
+
+    def _say_whole(self, block: bytes, body: bytes, *, last: bool, sent: Sent) -> None:
         if not self._is_open:
             sent(False)
             return
-        block = encode_whole_head(status, fields, len(body))
         if self.head.verb == "HEAD":
             body = b""
         self._say_head(block, last=last and not body)
@@ -393,24 +397,22 @@ class Http2Request:
         """See `ReadyOutlet`."""
         self._awaited = None
         try:
-            if self._say_answer(answer):
-                return
+            block = self._encode_head(answer)
+        except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
+            self.endpoint.record(answer, LOST)
+            self.fail(failure)
+            return
+        if not self._say_at_once(block, answer):
             reply = HeldAnswer(answer, self.endpoint)
-            self.say_whole(answer, reply.sent)
+            self._say_whole(block, answer.body, last=True, sent=reply.sent)
             if self._outgoing.data:
                 reply.hold(len(self._outgoing.data), self.lose, self.peer)
-        except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
-            self.fail(failure)
 
-    def _say_answer(self, answer: Answer) -> bool:
-        """Say a short one at once."""
-        assert self.facts is not None  # noqa: S101 - it is an endpoint's
-        connection, cors, body = self._connection, self.facts.cors, answer.body
+    def _say_at_once(self, block: bytes, answer: Answer) -> bool:
+        """Say an answer, if it is short, and return whether that could be done."""
+        connection, body = self._connection, answer.body
         if self.gone or self.head.verb == "HEAD":
             return False
-        block = encode_whole_head(
-            answer.status, [*answer.headers, *cors] if cors else answer.headers, len(body)
-        )
         if not connection.sending.say_answer(self.stream_id, block, body, self._answer_sent):
             return False
         self.started = self._ended = True
@@ -450,11 +452,9 @@ class Http2Request:
 
     async def answer(self, reply: Answer) -> None:
         """See `HttpRequest`. An answer that comes before the body has ended, ends after it: many clients send it all first."""
-        fields = list(reply.headers)
-        if self.facts is not None:
-            fields += self.facts.cors
         early = self.is_early
-        await self.wait_sent(partial(self._say_whole, reply.status, fields, reply.body, last=not early))
+        block = self._encode_head(reply)
+        await self.wait_sent(partial(self._say_whole, block, reply.body, last=not early))
         if early:
             await self.say_end()
 

@@ -1,7 +1,7 @@
 """A request that another process serves, as long as nobody has to wait for it in a task: its answer is short, and whole."""
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Protocol
 
@@ -59,7 +59,8 @@ class QuickRelay:
             return
         said = decode_answered(payload)
         self._link.leave(self._number)
-        self._outlet.finish(RelayedAnswer(said.status, said.headers, said.body, settle=self._settle))
+        answer = RelayedAnswer(said.status, said.headers, said.body, link=self._link, number=self._number)
+        self._outlet.finish(answer)
 
     def lose(self) -> None:
         """See `Channel`."""
@@ -80,15 +81,20 @@ class QuickRelay:
         self._outlet.answer_apart(partial(self._go_on, forwarded=forwarded))
         return forwarded
 
-    def _settle(self, fate: Fate) -> None:
-        self._link.send_with_next(Kind.WRITTEN if fate is DELIVERED else Kind.GONE, self._number)
-
 
 class RelayedAnswer(Answer, frozen=True, gc=False, kw_only=True):
     """An answer of another process, in whose books it is.
 
+    It knows nothing of its request, which has it: of what knows each other in a circle, this would not be found.
+
     Attributes:
-        settle: Tells that process what has become of it.
+        link: Leads to that process.
+        number: The channel on which it came.
     """
 
-    settle: Callable[[Fate], None]
+    link: Link
+    number: int
+
+    def settle(self, fate: Fate) -> None:
+        """Tell that process what has become of it."""
+        self.link.send_with_next(Kind.WRITTEN if fate is DELIVERED else Kind.GONE, self.number)

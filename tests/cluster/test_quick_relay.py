@@ -1,5 +1,7 @@
 """A short call that comes to another process than has its session: no task waits for it, and the books say what became of its answer."""
 
+import gc
+
 import pytest
 from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
@@ -8,6 +10,7 @@ from mcpbus.cluster import quick_relay
 from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.front import Front
 from mcpbus.cluster.messages import decode_answered
+from mcpbus.cluster.quick_relay import QuickRelay
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory, open_probe
 from mcpbus.testing.over_http1 import StrictApp
@@ -46,6 +49,16 @@ async def test_no_task_waits_for_a_short_answer(far, in_a_task, autojump_clock):
     assert buses[0].ledger.delivered == before + 1
     assert buses[1].ledger.emitted == 0
     assert not any(buses[0].ledger.pending.values())
+
+
+@pytest.mark.parametrize("far", ["http1", "http2"], indirect=True)
+async def test_nothing_is_left_of_a_request_that_was_answered(far, autojump_clock):
+    buses, session, _ = far
+    for word in ("one", "two", "three"):
+        assert text(await call(session, "echo", text=word).reply()) == word
+    await quiet(buses)
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, QuickRelay)]
 
 
 @pytest.mark.parametrize("words", ["x" * 5000, "x" * 300_000])

@@ -60,6 +60,10 @@ class FrameError(Exception):
     """Whoever is at the other end does not speak as it has to."""
 
 
+class OtherVersionError(FrameError):
+    """Whoever is at the other end speaks another version, of which nothing more is understood."""
+
+
 def encode_frames(kind: int, channel: int, payload: bytes = b"") -> bytes:
     """Write a message down."""
     if len(payload) <= PIECE_BYTES:

@@ -15,8 +15,8 @@ import msgspec
 import trio
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.cluster.frames import FrameError, FrameReader, Kind, Message, encode_frames
-from mcpbus.cluster.messages import Hello, decode_hello, encode
+from mcpbus.cluster.frames import FrameError, FrameReader, Kind, Message, OtherVersionError, encode_frames
+from mcpbus.cluster.messages import VERSION, Hello, decode_hello, encode
 from mcpbus.cluster.quick_stream import QuickStream
 
 _PURPOSE: Final = b"mcpbus link 1"
@@ -32,6 +32,7 @@ _FAREWELL_SECONDS: Final = 1.0
 """How long it may take to end a link in order."""
 _OPENING: Final = frozenset({Kind.OPEN, Kind.TELL})
 """The kinds of message with which a channel begins."""
+_NEWEST: Final = int(max(Kind))
 _PINGS: Final = 6
 """How often each end says that it is there, in the time after which it would be given up."""
 _MOST_IN_TURN: Final = 32
@@ -133,16 +134,22 @@ async def greet(
         dialled: Whom we have dialled; None if the other end has.
 
     Raises:
+        OtherVersionError: It speaks another version.
         FrameError: It has none of the keys, or is somebody else.
     """
     named = _name_keys(keys)
-    said_here = encode(Hello(home, os.urandom(_NONCE_BYTES), [*named]))
+    said_here = encode(Hello(home, os.urandom(_NONCE_BYTES), [*named], VERSION))
     await stream.send_all(encode_frames(Kind.HELLO, 0, said_here))
     said_there = await incoming.expect(Kind.HELLO)
     theirs = decode_hello(said_there)
     if dialled not in {None, theirs.home}:
         raise FrameError(f"{theirs.home} answers in the place of {dialled}")
+    if theirs.version != VERSION:
+        raise OtherVersionError(
+            f"process {theirs.home} speaks version {theirs.version} over links, and this one {VERSION}"
+        )
     first = dialled is not None
+    # As it was said: a newer process may say more of itself than can be read here.
     said = encode([said_here, said_there] if first else [said_there, said_here])
     preferred, others = ([*named], theirs.keys) if first else (theirs.keys, [*named])
     name = next((name for name in preferred if name in others), None)
@@ -368,7 +375,8 @@ class Link:
         elif kind == Kind.GOODBYE:
             self._part(number)
         elif number in self._channels:
-            self._channels[number].take(kind, payload)
+            if kind <= _NEWEST:
+                self._channels[number].take(kind, payload)
         elif kind == Kind.CHANGED:
             self._service.changed(payload)
         elif kind == Kind.SERVING:

@@ -1,6 +1,6 @@
 """What is said over a link, each as an array to whose end newer processes may add; what an older one does not know, it leaves alone."""
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -8,6 +8,10 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.routes import Kind
 
 Fields: TypeAlias = list[tuple[bytes, bytes]]
+
+VERSION: Final = 1
+"""What is spoken over links. It is another one only where processes of the last one would misunderstand what is said: kinds of message, and
+fields at the end of one, which they leave alone, are none."""
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
@@ -17,11 +21,13 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
         home: Which process.
         nonce: What only this connection has.
         keys: Names of the keys that it takes, the one that it would rather take before others.
+        version: What it speaks; see `VERSION`.
     """
 
     home: str
     nonce: bytes
     keys: list[bytes]
+    version: int = 1
 
 
 class Open(msgspec.Struct, array_like=True, frozen=True):

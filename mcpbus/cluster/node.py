@@ -17,7 +17,7 @@ from mcpbus.cluster.chores import Chores
 from mcpbus.cluster.directory import Cluster, Kept
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.forwarded_heads import ForwardedHeads
-from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.frames import Kind, OtherVersionError
 from mcpbus.cluster.hand_over import HandOver
 from mcpbus.cluster.link import LOST, Incoming, Link, greet
 from mcpbus.cluster.linked_request import LinkedRequest, Served
@@ -176,6 +176,9 @@ class Node:
                     dial.ended = True
                 else:
                     dial.link = await self._greet(stream, home)
+        except OtherVersionError as why:
+            self._complaints.warn("sessions, calls and tasks of another process cannot be asked for: %s", why)
+            dial.refused = Overloaded("The process that has this session, call or task is of another version")
         except Overloaded as why:
             dial.refused = why
         except (*LOST, trio.TooSlowError) as why:  # it may be about to end

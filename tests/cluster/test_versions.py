@@ -1,0 +1,145 @@
+"""Two versions side by side, as in a rolling deploy: what either leaves alone of the other, and that it refuses in words what it cannot."""
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+from several import at, open_buses, quiet
+from test_forwarding import call, make, text
+
+from mcpbus.cluster import frames, link, messages, node
+from mcpbus.cluster.frames import Kind, OtherVersionError
+from mcpbus.cluster.link import Incoming, greet
+from mcpbus.cluster.messages import encode
+from mcpbus.cluster.records import SessionRecord, decode_record
+from mcpbus.core.notification import Change
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.routes import Kind as Said
+from mcpbus.testing import MemoryDirectory
+
+NEWER = messages.VERSION + 1
+
+WRITTEN = [
+    (
+        messages.decode_hello,
+        messages.Hello("home0001", b"nonce", [b"key"]),
+        b"\x94\xa8home0001\xc4\x05nonce\x91\xc4\x03key\x01",
+    ),
+    (
+        messages.decode_open,
+        messages.Open(b"head", "10.0.0.1", b"{}"),
+        b"\x93\xc4\x04head\xa810.0.0.1\xc4\x02{}",
+    ),
+    (
+        messages.decode_head,
+        messages.ForwardedHead(0, "POST", "/mcp", "", "", [(b"accept", b"*/*")]),
+        b"\x96\x00\xa4POST\xa4/mcp\xa0\xa0\x91\x92\xc4\x06accept\xc4\x03*/*",
+    ),
+    (
+        messages.decode_answered,
+        messages.Answered(200, [(b"a", b"b")], b"{}"),
+        b"\x93\xcc\xc8\x91\x92\xc4\x01a\xc4\x01b\xc4\x02{}",
+    ),
+    (messages.decode_started, messages.Started([(b"a", b"b")]), b"\x91\x91\x92\xc4\x01a\xc4\x01b"),
+    (messages.decode_said, messages.Said(b"data: 1\n\n", True), b"\x92\xc4\tdata: 1\n\n\xc3"),
+    (
+        messages.decode_tell,
+        messages.Tell("sid", Said.SESSION_LOG, "notifications/message", b"{}", LogLevel.INFO, None),
+        b"\x96\xa3sid\xb5log outside a request\xb5notifications/message\xc4\x02{}\xa4info\xc0",
+    ),
+    (messages.decode_told, messages.Told("discarded", "lost"), b"\x92\xa9discarded\xa4lost"),
+    (node._decode_change, Change(None, "res://one"), b"\x92\xc0\xa9res://one"),
+    (
+        decode_record,
+        SessionRecord("STREAMABLE_HTTP", "2025-11-25", b"{}", b"{}", b"digest", True, None, ["res://one"]),
+        b"\x98\xafSTREAMABLE_HTTP\xaa2025-11-25\xc4\x02{}\xc4\x02{}\xc4\x06digest\xc3\xc0\x91\xa9res://one",
+    ),
+]
+"""What version 1 writes. Where this has to be changed, old processes and new ones do not understand each other: `messages.VERSION` is next."""
+
+
+@pytest.mark.parametrize(("decode", "message", "written"), WRITTEN, ids=lambda case: type(case).__name__)
+def test_what_this_version_has_written_is_read_by_every_other_process_of_it(decode, message, written):
+    assert decode(written) == message
+    assert encode(message) == written
+
+
+@pytest.mark.parametrize(("decode", "message", "written"), WRITTEN, ids=lambda case: type(case).__name__)
+def test_what_a_newer_process_adds_to_a_message_is_left_alone(decode, message, written):
+    more = [*msgspec.msgpack.decode(written), {"newer": True}]
+    assert decode(encode(more)) == message
+
+
+async def test_a_kind_of_message_that_is_not_known_is_left_alone(autojump_clock):
+    async with open_buses(make) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        begun, unsaid = call(session, "count", token=1), call(session, "hold")
+        await begun.message()
+        await quiet(buses)
+        linked = [bus.node.link(other.node.home) for bus, other in (buses, buses[::-1])]
+        assert len(linked[0]._channels) == 2
+        for end in linked:
+            for channel in (0, *end._channels):
+                end.send(max(Kind) + 1, channel, b"\xff")
+        await begun.ended()
+        assert text(begun.messages[-1]) == "counted"
+        await quiet(buses)
+        assert unsaid.status is None
+        assert not any(end.closed for end in linked)
+
+
+class NewerHello(messages.Hello, array_like=True, frozen=True):
+    """What a newer process says of itself."""
+
+    able: str = "more"
+
+
+async def test_a_newer_process_that_says_more_of_itself_is_understood(autojump_clock, monkeypatch):
+    ends, met = trio.testing.memory_stream_pair(), []
+    made = iter([NewerHello, messages.Hello])
+
+    async def one(end, home, dialled):
+        met.append(await greet(end, Incoming(end), [b"key"], home, dialled))
+
+    monkeypatch.setattr(link, "Hello", lambda *said: next(made)(*said))  # noqa: PLW0108 - one after the other
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one, ends[0], "here", "there")
+        nursery.start_soon(one, ends[1], "there", None)
+    assert sorted(met) == ["here", "there"]
+
+
+async def test_another_version_is_refused_in_words(autojump_clock):
+    ours, theirs = trio.testing.memory_stream_pair()
+    await theirs.send_all(
+        frames.encode_frames(Kind.HELLO, 0, encode(messages.Hello("there", b"n", [], NEWER)))
+    )
+    with pytest.raises(OtherVersionError, match=f"process there speaks version {NEWER} over links, and this"):
+        await greet(ours, Incoming(ours), [b"key"], "here", "there")
+
+
+async def test_sessions_of_another_version_are_refused_at_once_and_not_unknown(
+    autojump_clock, monkeypatch, caplog
+):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        monkeypatch.setattr(link, "VERSION", NEWER)
+        dial = directory.dial
+
+        async def dial_another_version(home):
+            stream, there = trio.testing.memory_stream_pair()
+            await there.send_all(frames.encode_frames(Kind.HELLO, 0, encode(messages.Hello(home, b"n", []))))
+            return stream
+
+        directory.dial = dial_another_version
+        await directory.cut()
+        begun = trio.current_time()
+        refused = await session.request("ping").ended()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert "another version" in refused.messages[0]["error"]["message"]
+        assert trio.current_time() == begun
+        assert f"speaks version 1 over links, and this one {NEWER}" in caplog.text
+        monkeypatch.setattr(link, "VERSION", messages.VERSION)
+        directory.dial = dial
+        await quiet(buses)
+        assert (await session.request("ping").ended()).status == 200

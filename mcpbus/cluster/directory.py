@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from mcpbus.cluster.names import new_home
+from mcpbus.core.admission import Overloaded
 from mcpbus.core.lease import Lease
 
 Accept: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
@@ -27,6 +28,11 @@ def released_home(home: str) -> str:
 def is_released(home: str) -> bool:
     """Whether a home is such a one."""
     return home.startswith(_RELEASED)
+
+
+def unreachable_directory() -> Overloaded:
+    """Return why nothing is done for which the directory has to be asked."""
+    return Overloaded("The directory of sessions cannot be reached; try again later")
 
 
 class FencedError(Exception):

@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from mcpbus.cluster.chores import Chores
-from mcpbus.cluster.directory import Directory, FencedError, Held, Ownership
+from mcpbus.cluster.directory import Directory, FencedError, Held, Ownership, unreachable_directory
 from mcpbus.cluster.held_messages import HeldMessages, restore
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.complaints import Complaints
@@ -107,7 +107,7 @@ class Records:
         except (OSError, trio.TooSlowError) as error:
             why = str(error) or f"it has not answered for {DIRECTORY_SECONDS:g} s"
             self._complaints.warn("the directory of sessions cannot be asked: %s", why)
-            raise Overloaded("The directory of sessions cannot be reached; try again later") from error
+            raise unreachable_directory() from error
 
     @property
     def ownerships(self) -> list[Ownership]:

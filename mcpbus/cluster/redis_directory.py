@@ -11,10 +11,17 @@ import trio
 
 from mcpbus.cluster import redis_scripts as scripts
 from mcpbus.cluster import tcp
-from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership, released_home
+from mcpbus.cluster.directory import (
+    Accept,
+    FencedError,
+    Held,
+    Kept,
+    Ownership,
+    released_home,
+    unreachable_directory,
+)
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.tcp import Place, TlsPair
-from mcpbus.core.admission import Overloaded
 from mcpbus.core.lease import Lease
 from mcpbus.core.stores.redis_connection import RedisConnection, RedisError, Script, Value
 
@@ -166,7 +173,7 @@ class RedisDirectory:
         try:
             place = await self._redis.call("GET", f"{self._prefix}:r:{home}")
         except RedisError as error:
-            raise Overloaded("The directory of sessions cannot be reached; try again later") from error
+            raise unreachable_directory() from error
         return None if place is None else await tcp.dial(Place.parse(place.decode()), self._tls)
 
     # -- sessions --------------------------------------------------------------------------------

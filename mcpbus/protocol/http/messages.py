@@ -1,6 +1,6 @@
 """What goes into the judgement of one HTTP request, and what comes out of it: values, each for the shell to carry out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -66,6 +66,10 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     headers: Headers
     query: str = ""
     root: str = ""
+
+    def plus(self, late: Callable[[], Sequence[tuple[bytes, bytes]]]) -> "Head":
+        """Return the same with more fields; see `Headers.plus`."""
+        return Head(self.verb, self.path, self.headers.plus(late), self.query, self.root)
 
 
 def plain_path(path: str) -> str:

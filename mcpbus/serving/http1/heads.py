@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
-from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.head_limits import LONGEST_RECALLED, LOOKED_AT, MOST_ALIKE, MOST_FIELDS, MOST_RECALLED
 from mcpbus.serving.http1.head import SHORT_BYTES, RequestHead, read_head
 from mcpbus.serving.request_error import RequestError
@@ -85,8 +84,7 @@ class Heads:
             framed or known.leaves
         ):  # its body is measured twice, or what looks like a request of HTTP/2 may be none
             return None
-        headers = judged.headers.plus(functools.partial(_others, data))
-        head = Head(judged.verb, judged.path, headers, judged.query, judged.root)
+        head = judged.plus(functools.partial(_others, data))
         return RequestHead(head, length, data, known.modern, known.keeps, known.expects, plain=known)
 
 

@@ -8,7 +8,6 @@ import functools
 from typing import Final
 
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
-from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.head_limits import LONGEST_RECALLED, LOOKED_AT, MOST_ALIKE, MOST_FIELDS, MOST_RECALLED
 from mcpbus.serving.http2.field_decoder import FieldDecoder, Fields
 from mcpbus.serving.http2.head import RequestHead, check_field, read_head, read_length
@@ -90,9 +89,7 @@ class Heads:
         known = self._alike(tuple(plain))
         if not apart or known.fault is not None:
             return None if apart else known
-        judged = known.judged
-        headers = judged.headers.plus(functools.partial(_join_cookies, apart))
-        head = Head(judged.verb, judged.path, headers, judged.query, judged.root)
+        head = known.judged.plus(functools.partial(_join_cookies, apart))
         return RequestHead(
             head, read_length(length), known.expects, known.target, known.protocol, plain=known
         )

@@ -18,8 +18,10 @@ from mcpbus.worker import VARIABLE, Orders, Ready
 
 _log = logging.getLogger("mcpbus")
 
+BEGIN_SECONDS: Final = 300.0
+"""A worker that has not begun to serve for as long is killed; what its author loads before may take minutes."""
 HUNG_SECONDS: Final = 30.0
-"""A worker that says nothing for as long is killed."""
+"""One that serves, and says nothing for as long, is killed."""
 
 
 class WorkerProcess:
@@ -30,14 +32,14 @@ class WorkerProcess:
         on_ready: Called once it serves.
 
     Attributes:
-        ready: Whether it has begun to serve.
+        ready_at: When it has begun to serve, by trio's clock; `math.inf` before that.
         begun: Set when it has, or has ended before.
         ended: To be set when nothing is left of it.
         status: Its exit status, if it could be started.
     """
 
     def __init__(self, orders: Orders, on_ready: Callable[[Ready], object]) -> None:
-        self.ready = False
+        self.ready_at = math.inf
         self.begun = trio.Event()
         self.ended = trio.Event()
         self.status = 0
@@ -45,6 +47,11 @@ class WorkerProcess:
         self._on_ready = on_ready
         self._process: trio.Process | None = None
         self._told: signal.Signals | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has begun to serve."""
+        return self.ready_at < math.inf
 
     @property
     def number(self) -> int:
@@ -114,19 +121,19 @@ class WorkerProcess:
         """Give it its orders, and kill it when it is not heard of any more."""
         with suppress(trio.BrokenResourceError):
             await control.send_all(msgspec.json.encode(self._orders) + b"\n")
-            said, patience = b"", math.inf
+            said, lacking, patience = b"", "not begun to serve", BEGIN_SECONDS
             while True:
                 data = None
                 with trio.move_on_after(patience):
                     data = await control.receive_some()
                 if data is None:
-                    _log.error("a worker said nothing for %g s, and is killed", HUNG_SECONDS)
+                    _log.error("worker %d has %s for %g s, and is killed", self.number, lacking, patience)
                     process.kill()
                 if not data:
                     return
                 *lines, said = (said + data).split(b"\n")
                 for line in filter(None, lines):
                     self._on_ready(msgspec.json.decode(line, type=Ready))
-                    self.ready = True
+                    self.ready_at = trio.current_time()
                     self.begun.set()
-                patience = HUNG_SECONDS
+                    lacking, patience = "said nothing", HUNG_SECONDS

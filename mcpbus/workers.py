@@ -154,7 +154,7 @@ class _Keeper:
         """Have one worker run, and another one when it has ended."""
         pause = _FIRST_PAUSE
         while True:
-            worker, begun = place.worker, trio.current_time()
+            worker = place.worker
             await worker.ended.wait()
             if self._stopping.is_set():
                 return
@@ -164,7 +164,7 @@ class _Keeper:
                 self.status = worker.status if worker.status > 0 else 1
                 self._stop()
                 return
-            if trio.current_time() - begun >= _STEADY_SECONDS:
+            if trio.current_time() - worker.ready_at >= _STEADY_SECONDS:
                 pause = _FIRST_PAUSE
             _log.error("worker %d has ended (%s); another one is started", worker.number, worker.why)
             with trio.move_on_after(pause):

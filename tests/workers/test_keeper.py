@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import trio
+from trio.testing import memory_stream_pair
 
 from mcpbus import ServeOptions, worker_process, workers
 from mcpbus.serving import CannotListenError
+from mcpbus.worker import Orders
 
 BEGIN = """
 import contextlib, json, os, signal, socket, sys, time
@@ -114,6 +117,21 @@ def test_one_that_says_nothing_any_more_is_killed(keep, caplog, monkeypatch):
     monkeypatch.setattr(worker_process, "HUNG_SECONDS", 0.2)
     assert keep("ready()\nif begun == 2: stop()\ntime.sleep(10)") == (0, 2)
     assert "is killed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("says", "lacking", "seconds"),
+    [(b"", "not begun to serve", 300), (b'{"name": "it", "urls": []}\n', "said nothing", 30)],
+)
+async def test_one_is_waited_for_no_longer_than_it_may_take(says, lacking, seconds, caplog, autojump_clock):
+    killed = []
+    worker = worker_process.WorkerProcess(Orders(3, "home", b"", "", "", 0, []), lambda _: None)
+    control, its_end = memory_stream_pair()
+    await its_end.send_all(says)
+    await worker._listen(SimpleNamespace(kill=lambda: killed.append(trio.current_time())), control)
+    assert killed == [pytest.approx(seconds)]
+    assert worker.ready == bool(says)
+    assert caplog.messages == [f"worker 3 has {lacking} for {seconds} s, and is killed"]
 
 
 def test_one_that_is_heard_of_is_not(keep, caplog, monkeypatch):

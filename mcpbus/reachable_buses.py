@@ -64,7 +64,10 @@ class ReachableBuses:
     def _tell(self, tell: Callable[[Bus[Any], _Way], Broadcast]) -> Broadcast:
         if not self.is_open():
             raise RuntimeError(f"server {self._name!r} has nobody to tell: {_NOT_OPEN}")
-        return Broadcast([receipt for bus, way in self._open() for receipt in tell(bus, way)])
+        told = [tell(bus, way) for bus, way in self._open()]
+        broadcast = Broadcast([receipt for each in told for receipt in each])
+        broadcast.elsewhere = tuple(elsewhere for each in told for elsewhere in each.elsewhere)
+        return broadcast
 
     def _open(self) -> Iterator[tuple[Bus[Any], _Way]]:
         """Yield the buses that are there, with the way to each."""

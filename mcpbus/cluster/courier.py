@@ -39,8 +39,12 @@ def describe_fate(fate: Fate) -> bytes:
 def read_fate(payload: bytes) -> Fate:
     """Return the fate of something; lost if it is one that is not known here."""
     told = decode_told(payload)
-    name = told.verdict if told.reason is None else f"{told.verdict}: {told.reason}"
-    return _FATES.get(name, LOST)
+    return fate_of(told.verdict, told.reason)
+
+
+def fate_of(verdict: str, reason: str | None) -> Fate:
+    """Return the fate of that name; likewise."""
+    return _FATES.get(verdict if reason is None else f"{verdict}: {reason}", LOST)
 
 
 def say(session: Session, told: Tell, receipt: Receipt) -> None:

@@ -54,6 +54,10 @@ class Kind(enum.IntEnum):
     """Nothing more is said, nor was taken since the channel whose number it has: what came later may be asked elsewhere."""
     SERVING = 17
     """The first message of who has served before there was this link, and may have had something to tell: what has changed."""
+    ASK = 18
+    """What became of a change that was told; a channel begins with it."""
+    FATES = 19
+    """The answer to that."""
 
 
 class FrameError(Exception):

@@ -30,7 +30,7 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 _CHANNELS: Final = 1 << 32
 _FAREWELL_SECONDS: Final = 1.0
 """How long it may take to end a link in order."""
-_OPENING: Final = frozenset({Kind.OPEN, Kind.TELL})
+_OPENING: Final = frozenset({Kind.OPEN, Kind.TELL, Kind.ASK})
 """The kinds of message with which a channel begins."""
 _NEWEST: Final = int(max(Kind))
 _PINGS: Final = 6
@@ -61,8 +61,11 @@ class Service(Protocol):
     def opened(self, link: "Link", channel: int, payload: bytes, /) -> EagerTask | None:
         """Serve a request: enter its channel, and begin. Returns a handler that waits, if there is one. No schedule point."""
 
-    def changed(self, payload: bytes, /) -> None:
+    def changed(self, link: "Link", payload: bytes, /) -> None:
         """Take note of a change."""
+
+    def asked(self, link: "Link", channel: int, payload: bytes, /) -> None:
+        """Tell over a channel what became of a change. No schedule point."""
 
     def serving(self, link: "Link", /) -> None:
         """Take note that there may have been changes at the other end before there was this link."""
@@ -364,23 +367,30 @@ class Link:
 
     def _take(self, kind: int, number: int, payload: bytes) -> EagerTask | None:
         if kind in _OPENING:
-            if number in self._channels or number % 2 == self._parity:
-                raise FrameError(f"channel {number} is not for the other end to open")
-            if self._leaving:
-                return None
-            self._taken = number
-            if kind == Kind.OPEN:
-                return self._service.opened(self, number, payload)
-            self._service.tell(self, number, payload)
-        elif kind == Kind.GOODBYE:
+            return self._take_opening(kind, number, payload)
+        if kind == Kind.GOODBYE:
             self._part(number)
         elif number in self._channels:
             if kind <= _NEWEST:
                 self._channels[number].take(kind, payload)
         elif kind == Kind.CHANGED:
-            self._service.changed(payload)
+            self._service.changed(self, payload)
         elif kind == Kind.SERVING:
             self._service.serving(self)
+        return None
+
+    def _take_opening(self, kind: int, number: int, payload: bytes) -> EagerTask | None:
+        if number in self._channels or number % 2 == self._parity:
+            raise FrameError(f"channel {number} is not for the other end to open")
+        if self._leaving:
+            return None
+        self._taken = number
+        if kind == Kind.OPEN:
+            return self._service.opened(self, number, payload)
+        if kind == Kind.TELL:
+            self._service.tell(self, number, payload)
+        else:
+            self._service.asked(self, number, payload)
         return None
 
     def _part(self, taken: int) -> None:

@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.routes import Kind
 
 Fields: TypeAlias = list[tuple[bytes, bytes]]
@@ -105,6 +106,32 @@ class Tell(msgspec.Struct, array_like=True, frozen=True):
     uri: str | None
 
 
+class Changed(msgspec.Struct, array_like=True, frozen=True):
+    """A change; see `mcpbus.core.notification.Change`.
+
+    Attributes:
+        list: Which list.
+        uri: Which resource.
+        number: Which of the changes of its process it is.
+    """
+
+    list: ListName | None
+    uri: str
+    number: int
+
+
+class Fates(msgspec.Struct, array_like=True, frozen=True):
+    """What became of a change.
+
+    Attributes:
+        fates: How many copies have which fate: its verdict and its reason, as in `Told`, and the number.
+        known: Whether it is known, or was forgotten.
+    """
+
+    fates: list[tuple[str, str | None, int]]
+    known: bool = False
+
+
 class Told(msgspec.Struct, array_like=True, frozen=True):
     """What became of it; see `mcpbus.core.receipt.Fate`. In words, so that newer processes can have more of them."""
 
@@ -120,4 +147,7 @@ decode_answered = msgspec.msgpack.Decoder(Answered).decode
 decode_started = msgspec.msgpack.Decoder(Started).decode
 decode_said = msgspec.msgpack.Decoder(Said).decode
 decode_tell = msgspec.msgpack.Decoder(Tell).decode
+decode_changed = msgspec.msgpack.Decoder(Changed).decode
+decode_number = msgspec.msgpack.Decoder(int).decode
+decode_fates = msgspec.msgpack.Decoder(Fates).decode
 decode_told = msgspec.msgpack.Decoder(Told).decode

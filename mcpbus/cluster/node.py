@@ -8,7 +8,6 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, get_args
 
-import msgspec
 import trio
 from mcpbus_actors import EagerTask
 
@@ -21,11 +20,12 @@ from mcpbus.cluster.frames import Kind, OtherVersionError
 from mcpbus.cluster.hand_over import HandOver
 from mcpbus.cluster.link import LOST, Incoming, Link, greet
 from mcpbus.cluster.linked_request import LinkedRequest, Served
-from mcpbus.cluster.messages import decode_open, encode
+from mcpbus.cluster.messages import Changed, decode_changed, decode_open, encode
 from mcpbus.cluster.names import Names
 from mcpbus.cluster.records import Records
 from mcpbus.cluster.remote_sessions import RemoteSessions
 from mcpbus.cluster.rounds import Rounds
+from mcpbus.cluster.told_changes import Elsewhere, ToldChanges
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.complaints import Complaints
 from mcpbus.core.hub import Hub
@@ -47,8 +47,6 @@ LOOK_SECONDS: Final = 1.0
 """How often it is looked whether there are others."""
 _MOST_STRANGERS: Final = 64
 """Connections at once that have not been greeted."""
-
-_decode_change = msgspec.msgpack.Decoder(Change).decode
 
 
 class Node:
@@ -86,6 +84,8 @@ class Node:
         self._links: dict[str, list[Link]] = {}
         self._dials: dict[str, _Dial] = {}
         self._strangers = 0
+        self._told_changes = ToldChanges(self)
+        self._homes: frozenset[str] = frozenset()
         self._serves = False
         self._leaving = False
         self._complaints = Complaints(_log)
@@ -214,6 +214,7 @@ class Node:
         silence = self._cluster.silence
         link = Link(incoming, home, self, dialled=dialled is not None, silence=silence)
         self._links.setdefault(home, []).append(link)
+        self._homes |= {home}
         if self._serves:
             link.send(Kind.SERVING, 0)
         return link
@@ -242,7 +243,7 @@ class Node:
     async def _look(self) -> None:
         """Link to those that are there; what changes is told to them, whoever dialled."""
         directory = self._cluster.directory
-        homes = await directory.homes()
+        homes = self._homes = frozenset(await directory.homes())
         if self._bus is not None:
             seconds = self._bus.limits.idle_timeout
             for name in await directory.tend(self.records.ownerships, seconds):
@@ -309,17 +310,28 @@ class Node:
 
     # -- changes ---------------------------------------------------------------------------------
 
-    def _tell_elsewhere(self, change: Change) -> None:
-        payload = encode(change)
+    def _tell_elsewhere(self, change: Change) -> Elsewhere:
+        number = self._told_changes.next_number()
+        payload = encode(Changed(change.list, change.uri, number))
+        told = []
         for home in self._links:
             link = self.link(home)
-            if link is not None and home != self.home:
+            if link is not None:
                 link.send(Kind.CHANGED, 0, payload)
+                told.append(home)
+        untold = self._homes.difference(told, [self.home])
+        return self._told_changes.elsewhere(number, told, len(untold))
 
-    def changed(self, payload: bytes) -> None:
+    def changed(self, link: Link, payload: bytes) -> None:
         """See `mcpbus.cluster.link.Service`."""
         if self._bus is not None:
-            self._bus.tell_here(_decode_change(payload))
+            said = decode_changed(payload)
+            broadcast = self._bus.tell_here(Change(said.list, said.uri))
+            self._told_changes.keep(link.home, said.number, broadcast)
+
+    def asked(self, link: Link, channel: int, payload: bytes) -> None:
+        """See `mcpbus.cluster.link.Service`."""
+        self._told_changes.asked(link, channel, payload)
 
     def serving(self, link: Link) -> None:
         """See `mcpbus.cluster.link.Service`. With another link to the same process nothing was missed, as long as that lasts."""

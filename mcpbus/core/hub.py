@@ -183,7 +183,7 @@ class Hub(Services):
         """Tell a change here and elsewhere; the receipts are for those here."""
         broadcast = self.tell_here(change)
         if self.tell_elsewhere is not None:
-            self.tell_elsewhere(change)
+            broadcast.elsewhere = (self.tell_elsewhere(change),)
         return broadcast
 
     def tell_here(self, change: Change) -> Broadcast:

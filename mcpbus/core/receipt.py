@@ -278,13 +278,25 @@ def settle_all(receipts: Sequence[Receipt], fate: Fate) -> None:
             ledger.count(fate, settled)
 
 
-class Broadcast(Sequence[Receipt]):
-    """The receipts of one event that was sent to many: one for each recipient that there was at the call."""
+class Elsewhere(Protocol):
+    """The same event in the other processes that serve."""
 
-    __slots__ = ("_receipts",)
+    async def settled(self) -> Mapping[Fate, int]:
+        """Wait until every copy there has its fate, and return how many have which."""
+
+
+class Broadcast(Sequence[Receipt]):
+    """The receipts of one event that was sent to many: one for each recipient that there was at the call in this process.
+
+    Attributes:
+        elsewhere: What tells of those in the other processes that serve; empty if there are none. For the bus.
+    """
+
+    __slots__ = ("_receipts", "elsewhere")
 
     def __init__(self, receipts: Sequence[Receipt]) -> None:
         self._receipts = tuple(receipts)
+        self.elsewhere: tuple[Elsewhere, ...] = ()
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - as Sequence has it
         return self._receipts[index]
@@ -303,16 +315,37 @@ class Broadcast(Sequence[Receipt]):
             counts[receipt.fate] = counts.get(receipt.fate, 0) + 1
         return counts
 
-    async def settled(self, timeout: float | None = None) -> Mapping[Fate | None, int]:  # noqa: ASYNC109
+    async def settled(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109
+        *,
+        everywhere: bool = False,
+    ) -> Mapping[Fate | None, int]:
         """Wait until every copy has its fate, and return how many have which.
+
+        Args:
+            timeout: How long to wait at most, in seconds; None waits as long as it takes.
+            everywhere: Whether those in the other processes that serve count as well; ask soon, since they remember it for a while. A
+                process that has ended, or cannot be reached, or has forgotten it counts as one copy, which is discarded as `UNREACHABLE`.
 
         Raises:
             trio.TooSlowError: Some are still pending after `timeout` seconds.
         """
+        counts: dict[Fate | None, int] = {}
+
+        async def add(elsewhere: Elsewhere) -> None:
+            for fate, count in (await elsewhere.settled()).items():
+                counts[fate] = counts.get(fate, 0) + count
+
         with trio.fail_after(float("inf") if timeout is None else timeout):
-            for receipt in self._receipts:
-                await receipt.settled()
-        return self.fates
+            async with trio.open_nursery() as nursery:
+                for elsewhere in self.elsewhere if everywhere else ():
+                    nursery.start_soon(add, elsewhere)
+                for receipt in self._receipts:
+                    await receipt.settled()
+        for fate, count in self.fates.items():
+            counts[fate] = counts.get(fate, 0) + count
+        return counts
 
     def __repr__(self) -> str:
         return f"<Broadcast to {len(self)}>"

@@ -17,7 +17,7 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.notification import LIST_CHANGED, Change, OutboundNotification
 from mcpbus.core.parked_calls import ParkedCalls
 from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.core.receipt import Broadcast, Ledger
+from mcpbus.core.receipt import Broadcast, Elsewhere, Ledger
 from mcpbus.core.topics import Topics
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.jsonrpc import encode_notification
@@ -85,7 +85,7 @@ class Services:
         )
         self.new_name: Callable[[], str] = random_name
         self.process = process
-        self.tell_elsewhere: Callable[[Change], object] | None = None
+        self.tell_elsewhere: Callable[[Change], Elsewhere] | None = None
         self.lease: Lease | None = None
 
     def seconds_left(self, principal: Any) -> float:

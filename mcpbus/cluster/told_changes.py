@@ -1,0 +1,156 @@
+"""What became of changes in the other processes, for who wants to know: each keeps for a while what it was told by the others.
+
+Nothing more is sent for that than a number with each change, unless somebody asks.
+"""
+
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import trio
+
+from mcpbus.cluster.courier import fate_of
+from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.link import Link
+from mcpbus.cluster.messages import Fates, decode_fates, decode_number, encode
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.receipt import Broadcast, Fate
+from mcpbus.protocol.routes import Reason
+
+_MOST_KEPT: Final = 10_000
+"""How many changes of others are remembered, each with its receipts."""
+_ATTEMPTS: Final = 3
+"""How often a process is asked when the link to it is lost."""
+_UNKNOWN: Final[Mapping[Fate, int]] = {Fate.discarded(Reason.UNREACHABLE): 1}
+
+
+class Others(Protocol):
+    """Leads to the other processes that serve as one; see `mcpbus.cluster.node.Node`."""
+
+    async def reach(self, home: str, /) -> Link | None:
+        """Return a link to a process; None if it has ended."""
+
+    def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """Run a task until this process ends."""
+
+
+class ToldChanges:
+    """The changes that this process tells the others, and those that they tell it.
+
+    Args:
+        others: Leads to them.
+    """
+
+    def __init__(self, others: Others) -> None:
+        self._others = others
+        self._last = 0
+        self._kept: dict[tuple[str, int], Broadcast] = {}
+        self._order: deque[tuple[str, int]] = deque()
+        self._held = 0
+
+    def next_number(self) -> int:
+        """Return a number for a change of this process, which none before it had."""
+        self._last += 1
+        return self._last
+
+    def keep(self, home: str, number: int, broadcast: Broadcast) -> None:
+        """Remember for a while what another process has told this one."""
+        self._kept[home, number] = broadcast
+        self._order.append((home, number))
+        self._held += 1 + len(broadcast)
+        while self._held > _MOST_KEPT:
+            self._held -= 1 + len(self._kept.pop(self._order.popleft()))
+
+    def elsewhere(self, number: int, told: Sequence[str], untold: int) -> "Elsewhere":
+        """Return what tells the fates of a change of this process.
+
+        Args:
+            number: The change.
+            told: The processes that were told.
+            untold: How many others could not be.
+        """
+        return Elsewhere(self._others, number, told, untold)
+
+    def asked(self, link: Link, channel: int, payload: bytes) -> None:
+        """See `mcpbus.cluster.link.Service`."""
+        broadcast = self._kept.get((link.home, decode_number(payload)))
+        if broadcast is None:
+            link.send(Kind.FATES, channel, encode(Fates([])))
+        else:
+            self._others.start(_tell_fates, link, channel, broadcast)
+
+
+async def _tell_fates(link: Link, channel: int, broadcast: Broadcast) -> None:
+    """Tell what became of all copies, once it is known; none of them waits for ever."""
+    fates = await broadcast.settled()
+    said = [(f.verdict.value, None if f.reason is None else f.reason.value, n) for f, n in fates.items() if f]
+    link.send(Kind.FATES, channel, encode(Fates(said, known=True)))
+
+
+class Elsewhere:
+    """The fates of a change in the other processes; see `mcpbus.core.receipt.Elsewhere`."""
+
+    def __init__(self, others: Others, number: int, told: Sequence[str], untold: int) -> None:
+        self._others = others
+        self._number = number
+        self._told = told
+        self._untold = untold
+
+    async def settled(self) -> Mapping[Fate, int]:
+        """See `mcpbus.core.receipt.Elsewhere`."""
+        counts = Counter({fate: count * self._untold for fate, count in _UNKNOWN.items() if self._untold})
+
+        async def ask(home: str) -> None:
+            counts.update(await self._ask(home))
+
+        async with trio.open_nursery() as nursery:
+            for home in self._told:
+                nursery.start_soon(ask, home)
+        return counts
+
+    async def _ask(self, home: str) -> Mapping[Fate, int]:
+        for _ in range(_ATTEMPTS):
+            try:
+                link = await self._others.reach(home)
+            except Overloaded:
+                link = None
+            if link is None:
+                break
+            told = await _Question(link, self._number).answered()
+            if told is not None:
+                return (
+                    {fate_of(verdict, reason): n for verdict, reason, n in told.fates}
+                    if told.known
+                    else _UNKNOWN
+                )
+        return _UNKNOWN
+
+
+class _Question:
+    """Asks a process for the fates of a change; a `mcpbus.cluster.link.Channel`."""
+
+    def __init__(self, link: Link, number: int) -> None:
+        self._done = trio.Event()
+        self._told: Fates | None = None
+        self._link = link
+        self._channel = link.open(self, encode(number), Kind.ASK)
+        if link.closed:
+            self.lose()
+
+    async def answered(self) -> Fates | None:
+        """Return what it says; None if the link was lost before."""
+        try:
+            await self._done.wait()
+        finally:
+            self._link.leave(self._channel)
+        return self._told
+
+    def take(self, kind: int, payload: bytes) -> None:
+        """See `Channel`."""
+        if kind == Kind.FATES:
+            self._told = decode_fates(payload)
+        self._done.set()
+
+    def lose(self) -> None:
+        """See `Channel`."""
+        self._done.set()

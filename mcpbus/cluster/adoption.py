@@ -130,8 +130,8 @@ class Adoptions:
         session.threshold.level = record.level
         for uri in record.subscriptions:
             session.subscribe(uri)
-        if record.initialized:
-            session.address.tell(Initialized())
+        # Its client has been answered initialize. That it was told nothing between that and initialized is not worth a write of its own.
+        session.address.tell(Initialized())
         capabilities = _decode_result(result).capabilities
         for name in get_args(ListName):
             if capabilities.get(name, {}).get("listChanged"):

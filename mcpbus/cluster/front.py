@@ -20,7 +20,6 @@ from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import Elsewhere, LinkedRequest
 from mcpbus.cluster.mentions import (
     is_for_nobody,
-    is_initialized,
     listened_task,
     named_in_head,
     read_mentioned,
@@ -227,19 +226,18 @@ class Front(Endpoint):
     def _home_to_be(self, head: Head, body: bytes) -> str | None:
         """Return this process's home if a request is for a session of it that is about to be elsewhere, and can wait for that.
 
-        What the client says to requests in flight cannot: they are still served here. That it is initialized is for who has it next.
+        While requests of that are in flight, what the client says to them cannot: it is still served here.
         """
-        session = session_of(head)
-        if session is None or not self._node.hand_over.has(session):
+        name = session_of(head)
+        if name is None or not self._node.hand_over.has(name):
             return None
-        if head.verb == "POST":
-            try:
-                message = decode(body)
-                waits = isinstance(message, Request) or is_initialized(message)
-            except Undecodable:
-                waits = False  # whoever judges it says why
-        else:
-            waits = head.verb == "GET"
+        session = self._bus.sessions.get(name)
+        if session is None or not session.in_flight or head.verb == "GET":
+            return self._node.home
+        try:
+            waits = head.verb == "POST" and isinstance(decode(body), Request)
+        except Undecodable:
+            waits = False  # whoever judges it says why
         return self._node.home if waits else None
 
     def _is_astray(self, head: Head, body: bytes) -> bool:

@@ -108,11 +108,6 @@ def _has_nobody(message: Request | Notification | Response | Undecodable, sessio
     return session.in_flight.find(cancelled.request_id) is None
 
 
-def is_initialized(message: object) -> bool:
-    """Whether a client says that it is initialized."""
-    return isinstance(message, Notification) and message.method == "notifications/initialized"
-
-
 def session_of(head: Head) -> str | None:
     """Return the session of Streamable HTTP that the head of a request names."""
     return head.headers.get(SESSION_HEADER)

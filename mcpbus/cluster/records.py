@@ -15,7 +15,7 @@ from mcpbus.cluster.held_messages import HeldMessages, restore
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.complaints import Complaints
 from mcpbus.core.open_count import OpenCount
-from mcpbus.core.session import Close, Session, Stage
+from mcpbus.core.session import Close, Session
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.principals import digest_of
 
@@ -31,7 +31,6 @@ class SessionRecord(msgspec.Struct, array_like=True, frozen=True):
         client_info: What the client said of itself, in JSON, whose numbers are larger than those of this encoding.
         client_capabilities: Likewise.
         principal: A digest of whose it is.
-        initialized: Whether the client has sent that.
         level: From which level it is sent log lines.
         subscriptions: The URIs that it subscribed to.
     """
@@ -41,7 +40,6 @@ class SessionRecord(msgspec.Struct, array_like=True, frozen=True):
     client_info: bytes
     client_capabilities: bytes
     principal: bytes
-    initialized: bool
     level: LogLevel | None
     subscriptions: list[str]
 
@@ -279,7 +277,6 @@ def _describe(session: Session) -> SessionRecord:
         msgspec.json.encode(session.client_info),
         msgspec.json.encode(session.client_capabilities),
         digest_of(session.principal),
-        session.stage is Stage.READY,
         session.threshold.level,
         sorted(session.subscriptions),
     )

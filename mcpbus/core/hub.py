@@ -324,9 +324,6 @@ class Hub(Services):
         """Note that a session's client sent initialized. For the session."""
         self.shares.establish(session)
         session.listening = session.transport is TransportKind.DUPLEX
-        records = self.records_of(session)
-        if records is not None:
-            records.note(session)
 
     def stash_store(self, session: Session) -> SessionStash | None:
         """Return where what is held for a session's client is kept as well. For the session."""

@@ -51,8 +51,8 @@ WRITTEN = [
     (node._decode_change, Change(None, "res://one"), b"\x92\xc0\xa9res://one"),
     (
         decode_record,
-        SessionRecord("STREAMABLE_HTTP", "2025-11-25", b"{}", b"{}", b"digest", True, None, ["res://one"]),
-        b"\x98\xafSTREAMABLE_HTTP\xaa2025-11-25\xc4\x02{}\xc4\x02{}\xc4\x06digest\xc3\xc0\x91\xa9res://one",
+        SessionRecord("STREAMABLE_HTTP", "2025-11-25", b"{}", b"{}", b"digest", None, ["res://one"]),
+        b"\x97\xafSTREAMABLE_HTTP\xaa2025-11-25\xc4\x02{}\xc4\x02{}\xc4\x06digest\xc0\x91\xa9res://one",
     ),
 ]
 """What version 1 writes. Where this has to be changed, old processes and new ones do not understand each other: `messages.VERSION` is next."""

@@ -13,7 +13,7 @@ from mcpbus.protocol.http.authentication import Authenticate, Authorizer
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import SubscriptionFilter
-from mcpbus.protocol.meta import Routing
+from mcpbus.protocol.meta import CallReader, Routing
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Era, Revision
 
@@ -57,6 +57,9 @@ class Backend(Protocol):
 
     def mirrored_parameters(self, tool: str, principal: object, /) -> Sequence[MirroredParameter]:
         """The parameters of a tool that HTTP mirrors into headers; none where this principal sees no such tool."""
+
+    def call_reader(self, tool: str, /) -> CallReader | None:
+        """What reads a modern call of a tool in one go, whoever sees the tool; None where it is read in parts, as the methods do."""
 
     def may_wait(self, method: str, name: object, era: Era, /) -> bool:
         """Whether what answers a request may take more than one step; only then does it need a task that may stay with it.

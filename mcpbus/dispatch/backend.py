@@ -26,7 +26,7 @@ from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_fou
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.messages import SubscriptionFilter, decode_params
-from mcpbus.protocol.meta import Routing
+from mcpbus.protocol.meta import CallReader, Routing
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.task_extension import declares, undeclared
 
@@ -89,6 +89,11 @@ class FeaturesBackend:
         """See `Backend.mirrored_parameters`."""
         found = self._features.find_tool(tool, principal) if self._features.mirrors() else None
         return () if found is None else found.mirrored
+
+    def call_reader(self, tool: str) -> CallReader | None:
+        """See `Backend.call_reader`."""
+        found = self._features.tools.get(tool)
+        return None if found is None or found.mirrored else found.arguments.call_reader
 
     def may_wait(self, method: str, name: object, era: Era) -> bool:
         """See `Backend.may_wait`.

@@ -14,3 +14,4 @@ class Directory:
         self.find_session = bus.find_session
         self.offers = bus.backend.offers
         self.mirrored_parameters = bus.backend.mirrored_parameters
+        self.call_reader = bus.backend.call_reader

@@ -45,7 +45,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     runner: Runner
     tool: Tool
-    arguments: msgspec.Raw
+    arguments: msgspec.Raw | msgspec.Struct
 
     rounds = True
 

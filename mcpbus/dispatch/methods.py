@@ -169,7 +169,7 @@ def _scope(features: Features, server: Definition) -> CacheScope:
 def _call_tool(_params: None, context: RequestContext, features: Features, runner: Runner) -> Handler:
     routing = context.routing
     name, arguments = routing.name, routing.arguments
-    if name is None or memoryview(arguments)[0] != _BRACE:
+    if name is None or (type(arguments) is msgspec.Raw and memoryview(arguments)[0] != _BRACE):
         call = wire.decode_params(wire.CallToolParams, context.request.params)  # which says what is wrong
         name, arguments = call.name, call.arguments
     tool = features.find_tool(name, context.principal)

@@ -6,7 +6,7 @@ by hand (`HandWrittenArguments`, where the schema is the author's and the functi
 
 import copy
 import re
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten, JsonSchema, compile_schema
 from mcpbus.features.signature import Parameter, Signature
 from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.meta import CallReader, call_type
 
 # A refusal tells enough to correct the call and does not grow with it.
 _LONGEST_REFUSAL = 1000
@@ -41,8 +42,12 @@ class Arguments(Protocol):
     def document(self) -> dict[str, Any]:
         """The input schema, decoded."""
 
-    def decode(self, raw: bytes | msgspec.Raw) -> dict[str, Any]:
-        """The function's keyword arguments, from a JSON object.
+    @property
+    def call_reader(self) -> CallReader | None:
+        """What reads them together with the message that brings them; None if they are left for later."""
+
+    def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
+        """The function's keyword arguments, from a JSON object, or from what `call_reader` made of it.
 
         Raises:
             InvalidArgumentsError: the object is not what the schema says.
@@ -60,15 +65,36 @@ def read_arguments(signature: Signature, input_schema: HandWritten | None) -> Ar
     return _typed(signature)
 
 
-class TypedArguments(msgspec.Struct, frozen=True, eq=False):
-    """Arguments as a function's signature declares them."""
+class TypedArguments:
+    """Arguments as a function's signature declares them.
 
-    schema: msgspec.Raw
-    document: dict[str, Any]
-    _decode: Any
+    Args:
+        kind: A type that has them as its fields.
+        document: The input schema.
 
-    def decode(self, raw: bytes | msgspec.Raw) -> dict[str, Any]:
+    Attributes:
+        schema: The same, encoded.
+        document: As given.
+    """
+
+    def __init__(self, kind: type[msgspec.Struct], document: dict[str, Any]) -> None:
+        decode = jsontypes.decoder_for(kind).decode
+        self.schema = msgspec.Raw(msgspec.json.encode(document))
+        self.document = document
+        self._kind = kind
+        # Text and numbers give the collector nothing to look through, however long they are.
+        self._flat = all(map(_is_scalar, document["properties"].values()))
+        self._decode = decode if self._flat else partial(decode_large, decode)
+
+    @cached_property
+    def call_reader(self) -> CallReader | None:
+        """See `Arguments.call_reader`; what is not flat may grow when it is decoded, and is counted before that."""
+        return jsontypes.decoder_for(call_type(self._kind)).decode if self._flat else None
+
+    def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
         """See `Arguments.decode`."""
+        if isinstance(raw, msgspec.Struct):
+            return msgspec.structs.asdict(raw)
         try:
             try:
                 given = self._decode(raw)
@@ -88,6 +114,8 @@ class HandWrittenArguments(msgspec.Struct, frozen=True, eq=False):
     _parameter: str
     _convert: Any
 
+    call_reader = None
+
     @property
     def schema(self) -> msgspec.Raw:
         """See `Arguments.schema`."""
@@ -99,8 +127,9 @@ class HandWrittenArguments(msgspec.Struct, frozen=True, eq=False):
         document: dict[str, Any] = self._schema.document
         return document
 
-    def decode(self, raw: bytes | msgspec.Raw) -> dict[str, Any]:
+    def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
         """See `Arguments.decode`."""
+        assert not isinstance(raw, msgspec.Struct)  # noqa: S101 - there is no reader
         try:
             value = decode_large(msgspec.json.decode, raw)
             if (faults := self._schema.faults(value)) is not None:
@@ -121,7 +150,7 @@ def _typed(signature: Signature) -> TypedArguments:
             kw_only=True,
             gc=False,
         )
-        decoder = jsontypes.decoder_for(struct)
+        jsontypes.decoder_for(struct)
         document = jsontypes.schema_of(struct)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise RegistrationError(
@@ -134,10 +163,7 @@ def _typed(signature: Signature) -> TypedArguments:
     for parameter in signature.parameters:
         if not parameter.required:
             document["properties"][parameter.name]["default"] = jsontypes.to_builtins(parameter.default)
-    flat = all(map(_is_scalar, document["properties"].values()))
-    # Text and numbers give the collector nothing to look through, however long they are.
-    decode = decoder.decode if flat else partial(decode_large, decoder.decode)
-    return TypedArguments(msgspec.Raw(msgspec.json.encode(document)), document, decode)
+    return TypedArguments(struct, document)
 
 
 def _is_scalar(schema: dict[str, Any]) -> bool:

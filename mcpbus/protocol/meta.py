@@ -3,8 +3,8 @@
 Decoded once a request, before its handler's type is known. Nothing here refuses a bad `name`: that is for the method's own params.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -77,7 +77,8 @@ NO_META: Final = Meta({})
 class Routing(msgspec.Struct, frozen=True, gc=False):
     """What routes a message: its `_meta`, and `params.name`, `params.uri` or `params.taskId` where they are strings.
 
-    A call brings arguments, and a retry answers and a state, which are kept as they came: `{}` or UNSET where they did not.
+    A call brings arguments, and a retry answers and a state, which are kept as they came: `{}` or UNSET where they did not. Arguments
+    that a `CallReader` has read are of their tool's own type.
     """
 
     meta: Meta
@@ -86,7 +87,7 @@ class Routing(msgspec.Struct, frozen=True, gc=False):
     raw_responses: msgspec.Raw | msgspec.UnsetType = UNSET
     raw_state: msgspec.Raw | msgspec.UnsetType = UNSET
     task_id: str | None = None
-    arguments: msgspec.Raw = NO_PARAMS
+    arguments: msgspec.Raw | msgspec.Struct = NO_PARAMS
 
     def is_retry(self) -> bool:
         """Whether the request brings answers, or a state (rule V-5)."""
@@ -133,6 +134,9 @@ class _Message(msgspec.Struct, gc=False):
     error: msgspec.Raw | msgspec.UnsetType = UNSET
 
 
+CallReader: TypeAlias = Callable[[bytes], Any]
+"""Reads a message and the arguments of the tool that it calls in one go; made of `call_type`."""
+
 _messages = msgspec.json.Decoder(_Message)
 _common = msgspec.json.Decoder(_Common)
 _loose = msgspec.json.Decoder(_Loose)
@@ -140,11 +144,18 @@ _values = msgspec.json.Decoder()
 _remembered = BoundedCache[bytes, Meta]()
 
 
-def read_request(data: bytes) -> tuple[Request, Routing] | None:
+def call_type(arguments: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """Return what a message is that calls something with arguments of this type."""
+    params = msgspec.defstruct("_Call", [("arguments", arguments)], bases=(_Common,), kw_only=True, gc=False)
+    return msgspec.defstruct("_CallMessage", [("params", params)], bases=(_Message,), kw_only=True, gc=False)
+
+
+def read_request(data: bytes, read: CallReader = _messages.decode) -> tuple[Request, Routing] | None:
     """Read a request and what routes it in one go.
 
     Args:
         data: As for `decode`.
+        read: What reads the arguments as well, where it is known which tool is called.
 
     Returns:
         What `decode` and `read_routing` return; None if the message is something else, or if something is wrong with it.
@@ -152,7 +163,7 @@ def read_request(data: bytes) -> tuple[Request, Routing] | None:
     try:
         if not data.isascii():
             data.decode()  # as `decode` does
-        message = _messages.decode(data)
+        message = read(data)
         if message.jsonrpc != "2.0" or message.result is not UNSET or message.error is not UNSET:
             return None
         return Request(message.id, message.method, None, data), _route(message.params)

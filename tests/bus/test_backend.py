@@ -59,6 +59,9 @@ class Acme:
     def mirrored_parameters(self, tool, principal):
         return ()
 
+    def call_reader(self, tool):
+        return None
+
     def may_wait(self, method, name, era):
         return method == "acme/echo"
 

@@ -57,6 +57,9 @@ class Directory:
         self.asked.append(("mirrored_parameters", tool, principal))
         return MIRRORED.get(tool, ()) if principal == "alice" else ()
 
+    def call_reader(self, tool):
+        self.asked.append(("call_reader", tool))
+
 
 def make_head(verb="POST", path="/mcp", **fields):
     """A head that nothing is wrong with, but for what is given: None takes a field out, a list repeats it."""

@@ -17,7 +17,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_error,
 )
 from mcpbus.protocol.messages import InitializeParams
-from mcpbus.protocol.meta import ModernClaim, Routing
+from mcpbus.protocol.meta import CallReader, ModernClaim, Routing
 from mcpbus.protocol.revisions import Era, Revision
 
 
@@ -47,6 +47,10 @@ class Directory(Protocol[SessionT_co]):
 
     def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:
         """The mirrored parameters of a tool; none where this principal sees no tool of that name (rule X-51)."""
+        ...
+
+    def call_reader(self, tool: str) -> CallReader | None:
+        """What reads a call of a tool in one go, its arguments as well; None where they are left for later."""
         ...
 
 

@@ -19,6 +19,7 @@ from mcpbus.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision, clai
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
 
+_CALL: Final = b"tools/call"
 _LITERAL: Final = re.compile(r"(?!=\?)[ -~]*")
 """A name that stands in its header as it is: nothing in it would have to be read first."""
 _LEGACY: Final = frozenset(name.encode() for name in REVISIONS if not modern(name))
@@ -57,6 +58,15 @@ def claims_modern(headers: Headers, routing: Routing | None) -> bool:
     if raw is None or raw in _LEGACY:
         return False
     return any(modern(version) for version in headers.all(VERSION_HEADER))
+
+
+def called_tool(headers: Headers) -> str | None:
+    """Return the tool that a modern head says is called; None if it does not say so to the letter, or there is doubt of its era."""
+    raw = headers.raw
+    if raw(VERSION_HEADER) not in _MODERN or raw(b"mcp-method") != _CALL:
+        return None
+    name = raw(b"mcp-name")
+    return name.decode("latin-1") if isinstance(name, bytes) else None
 
 
 def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple[ModernClaim, Revision]:

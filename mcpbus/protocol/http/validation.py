@@ -79,6 +79,8 @@ _MODERN: Final = Era.MODERN
 _LISTEN: Final = "subscriptions/listen"
 _DIGITS: Final = frozenset("0123456789")
 _POST: Final = Proceed("POST")
+_LONG: Final = 4096
+"""From how many bytes on a body takes longer to be looked through than the tool that is called to be looked up."""
 # Of the heads that were in order: so many, and none that is longer. Nobody can fill memory with them.
 _REMEMBERED: Final = 256
 
@@ -267,7 +269,7 @@ class Exchange(Generic[SessionT]):
         identity: RequestId | None = None
         try:
             message: Request | Notification | Response
-            read = read_request(body)
+            read = read_request(body) if len(body) < _LONG else self._read_long(head.headers, body)
             if read is not None:
                 message, routing = read
                 identity = message.id
@@ -287,6 +289,16 @@ class Exchange(Generic[SessionT]):
             return refusal(refused.status, refused.error, identity)
         except ProtocolError as error:  # `_meta`, in any era, or what makes a claim modern
             return refusal(status_of(error.code, LATEST), error, identity)
+
+    def _read_long(self, headers: Headers, body: bytes) -> tuple[Request, Routing] | None:
+        """Read a long body in one go where its head says which tool is called, and not first to see where its arguments end.
+
+        Whatever is wrong with it is said by those who read it in parts; that the body names the same tool is judged in its turn.
+        """
+        tool = mirrored_headers.called_tool(headers)
+        reader = None if tool is None else self.directory.call_reader(tool)
+        read = None if reader is None else read_request(body, reader)
+        return read_request(body) if read is None else read
 
     def _judge_unreadable(
         self, headers: Headers, body: bytes, fault: Undecodable, principal: object

@@ -1,0 +1,163 @@
+"""A long call is read in one go, with its arguments; whatever it says, it is answered as if it had been read in parts."""
+
+import json
+import math
+from typing import Annotated
+
+import pytest
+from msgspec import Meta
+
+from mcpbus import Server, Session
+from mcpbus.protocol.http import validation
+from mcpbus.testing import open_bus, open_probe
+
+LONG = "prose " * 2_000
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+HEADERS = {
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+    "mcp-name": "echo",
+}
+
+
+def serving():
+    server = Server("s")
+
+    @server.tool
+    async def echo(text: str, times: int = 1) -> str:
+        return text * times
+
+    @server.tool
+    async def shout(text: str) -> str:
+        return text.upper()
+
+    @server.tool
+    async def count(words: list[str]) -> int:
+        return len(words)
+
+    @server.tool
+    async def where(
+        text: str, region: Annotated[str, Meta(extra_json_schema={"x-mcp-header": "Region"})]
+    ) -> str:
+        return region
+
+    @server.tool(input_schema={"type": "object", "properties": {"text": {"type": "string"}}})
+    async def loose(given: dict) -> str:
+        return given["text"]
+
+    return server
+
+
+def message(*, tool="echo", method="tools/call", meta=META, params=None, **members):
+    arguments = members.pop("arguments", {"text": LONG})
+    inner = {"name": tool, "arguments": arguments, "_meta": meta, **(params or {})}
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": inner, **members}
+
+
+def text(sent):
+    return json.dumps(sent).encode()
+
+
+PLAIN = text(message())
+WHERE = text(message(tool="where", arguments={"text": LONG, "region": "us"}))
+CASES = {
+    "as it should be": (PLAIN, {}),
+    "with all arguments": (text(message(arguments={"text": LONG, "times": 2})), {}),
+    "a whole number with a fraction": (text(message(arguments={"text": LONG, "times": 2.0})), {}),
+    "more than ASCII": (json.dumps(message(arguments={"text": LONG + "ø"}), ensure_ascii=False).encode(), {}),
+    "of a wrong type": (text(message(arguments={"text": LONG, "times": "2"})), {}),
+    "one too many": (text(message(arguments={"text": LONG, "often": 2})), {}),
+    "one missing": (text(message(arguments={"times": 2}, params={"padding": LONG})), {}),
+    "no arguments": (text(message(arguments=None, params={"padding": LONG})), {}),
+    "arguments that are a list": (text(message(arguments=[LONG])), {}),
+    "arguments twice": (PLAIN.replace(b'"arguments"', b'"arguments":{"text":1},"arguments"'), {}),
+    "another name in the head": (PLAIN, {"mcp-name": "shout"}),
+    "another name in the body": (text(message(tool="shout")), {}),
+    "no name in the body": (text(message(tool=None)), {}),
+    "a name that nobody has": (text(message(tool="nobody")), {"mcp-name": "nobody"}),
+    "no name in the head": (PLAIN, {"mcp-name": ""}),
+    "another method in the head": (PLAIN, {"mcp-method": "tools/list"}),
+    "another method in the body": (text(message(method="prompts/get")), {}),
+    "another version in the head": (PLAIN, {"mcp-protocol-version": "2025-11-25"}),
+    "no claim": (text(message(meta={})), {}),
+    "half a claim": (text(message(meta=dict(list(META.items())[:1]))), {}),
+    "a result beside it": (text(message(result={})), {}),
+    "another JSON-RPC": (text(message(jsonrpc="1.0")), {}),
+    "no id": (text({name: value for name, value in message().items() if name != "id"}), {}),
+    "an id that is none": (text(message(id=1.5)), {}),
+    "an array": (text([message()]), {}),
+    "half of it": (PLAIN[:-20], {}),
+    "no UTF-8": (PLAIN.replace(b"prose", b"\xff", 1), {}),
+    "no UTF-8 beside it": (text(message(params={"x": "padding"})).replace(b"padding", b"\xff"), {}),
+    "too deep": (
+        text(message(params={"x": 0})).replace(b'"x": 0', b'"x": ' + b"[" * 9_999 + b"]" * 9_999),
+        {},
+    ),
+    "a state that nobody has sealed": (text(message(params={"requestState": "Zm9yZ2Vk"})), {}),
+    "arguments that are not flat": (
+        text(message(tool="count", arguments={"words": [LONG]})),
+        {"mcp-name": "count"},
+    ),
+    "what its head repeats": (WHERE, {"mcp-name": "where", "mcp-param-region": "us"}),
+    "what its head says otherwise": (WHERE, {"mcp-name": "where", "mcp-param-region": "eu"}),
+    "a schema by hand": (text(message(tool="loose")), {"mcp-name": "loose"}),
+    "a schema by hand, and a fault": (
+        text(message(tool="loose", arguments={"text": [LONG]})),
+        {"mcp-name": "loose"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_what_is_said_of_a_long_body_does_not_depend_on_how_it_is_read(
+    case, monkeypatch, autojump_clock
+):
+    body, headers = CASES[case]
+    assert len(body) > validation._LONG
+    answers = []
+    async with open_bus(serving()) as bus, open_probe(bus.asgi(), headers=HEADERS) as probe:
+        for long in (validation._LONG, math.inf):
+            monkeypatch.setattr(validation, "_LONG", long)
+            answer = await probe.send("POST", body, headers).ended()
+            answers.append((answer.status, answer.body))
+    assert answers[0] == answers[1]
+    if case in {"as it should be", "with all arguments", "a whole number with a fraction", "more than ASCII"}:
+        assert LONG in answers[0][1].decode()
+
+
+async def test_it_is_not_looked_through_to_see_where_its_arguments_end(monkeypatch, autojump_clock):
+    server = serving()
+
+    def fail(_):
+        raise AssertionError("they are read already")
+
+    monkeypatch.setattr(server.features.tools.get("echo").arguments, "_decode", fail)
+    async with open_bus(server) as bus, open_probe(bus.asgi(), headers=HEADERS) as probe:
+        answer = await probe.send("POST", PLAIN).ended()
+    assert LONG in answer.body.decode()
+
+
+async def test_a_tool_of_a_session_is_not_read_as_its_later_namesake_of_the_server(autojump_clock):
+    server = serving()
+
+    def own(text: str) -> str:
+        return text.upper()
+
+    def later(text: str, times: int = 1) -> str:
+        return text * times
+
+    @server.on_session
+    async def begin(session: Session) -> None:
+        session.add_tool(own, name="late")
+
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize(headers={"mcp-method": "tools/call", "mcp-name": "late"})
+        server.add_tool(later, name="late")
+        answer = await session.request("tools/call", {"name": "late", "arguments": {"text": LONG}}).ended()
+    assert answer.messages[-1]["result"]["content"] == [{"type": "text", "text": LONG.upper()}]

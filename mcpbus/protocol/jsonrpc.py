@@ -6,6 +6,7 @@ JSON admits a raw line break only *between* tokens, never inside a string; so ea
 which changes no value.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Final, NoReturn, TypeAlias
 
 import msgspec
@@ -125,6 +126,8 @@ _identified = msgspec.json.Decoder(_Identified)
 _ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(BoundedId)
 encode_value = msgspec.json.Encoder().encode
 """Any value that is JSON, as JSON. What is `msgspec.Raw` in it may hold line breaks; see `single_line`."""
+encode_id: Final[Callable[[RequestId], bytes]] = encode_value
+"""An id, as JSON."""
 
 
 def decode(data: bytes | str) -> Request | Notification | Response:
@@ -232,11 +235,6 @@ def _readable_id(data: bytes | str) -> RequestId | None:
 def single_line(text: bytes) -> bytes:
     """The same JSON without line breaks, which JSON admits between tokens only."""
     return text.replace(b"\n", b" ").replace(b"\r", b" ")
-
-
-def encode_id(id: RequestId) -> bytes:  # noqa: A002 - the protocol's word
-    """An id, as JSON."""
-    return b"%d" % id if isinstance(id, int) else encode_value(id)
 
 
 def encode_result(id: RequestId, result: bytes) -> bytes:  # noqa: A002 - the protocol's word

@@ -28,6 +28,9 @@ SAMPLE_SECONDS = 1.0
 TOLERATED_KILOBYTES = 48 * 1024
 """What a process may keep of what it once needed: the arenas of Python's allocator, and caches."""
 
+ENOUGH_PATIENCE = 10.0
+"""Seconds for which no client and no server is ever without a turn, so that no server may end a connection for that."""
+
 HELD = ("sessions", "requests", "actors", "tasks", "parked", "kept", "topics", "pending", "descriptors")
 """What must be back where it was."""
 
@@ -142,6 +145,9 @@ async def soak(
     for name in HELD:
         if after[name] > before[name]:
             result.faults.append(f"{name}: {before[name]} before, {after[name]} after")
+    if patience >= ENOUGH_PATIENCE:
+        lost = {visit: n for visit, n in result.visits.items() if visit[1].startswith("lost")}
+        result.faults += [f"{way} {outcome}, {count} times" for (way, outcome), count in lost.items()]
     grown = after["kilobytes"] - before["kilobytes"]
     if grown > TOLERATED_KILOBYTES:
         result.faults.append(f"{grown} KiB more after than before")
@@ -204,7 +210,7 @@ def report(result: Soak, before: dict[str, int], after: dict[str, int]) -> str:
 @click.option(
     "--patience",
     type=float,
-    default=10.0,
+    default=ENOUGH_PATIENCE,
     show_default=True,
     help="Seconds for which clients are waited for.",
 )

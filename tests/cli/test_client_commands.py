@@ -186,7 +186,11 @@ def test_a_page_is_named_by_its_host_and_by_nothing_that_looks_like_one():
 def at_a_terminal(*arguments, typed):
     """Run a command at a terminal of its own, and type when it asks; return its status and what is on the screen."""
     terminal, its = pty.openpty()
-    take = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from mcpbus.cli import main; main()"
+    take = (
+        "import fcntl, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where tests run in the background\n"
+        "from mcpbus.cli import main; main()"
+    )
     command = [sys.executable, "-c", take, *arguments]
     with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, start_new_session=True) as child:
         os.close(its)

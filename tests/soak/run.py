@@ -34,6 +34,9 @@ ENOUGH_PATIENCE = 10.0
 HELD = ("sessions", "requests", "actors", "tasks", "parked", "kept", "topics", "pending", "descriptors")
 """What must be back where it was."""
 
+MOST_FAULTS = 10
+"""After which there is nothing more to learn."""
+
 NEVER_SAID = ("the application raised", "TrioInternalError", "AssertionError")
 """What a log may not have: faults of the server's own, not of a handler's."""
 
@@ -78,7 +81,7 @@ class Soak:
 
     async def come_and_go(self, until: float) -> None:
         """Visit the server, again and again."""
-        while time.monotonic() < until and len(self.faults) < 10:
+        while time.monotonic() < until and len(self.faults) < MOST_FAULTS:
             self.started += 1
             seed = f"{self.seed}/{self.started}"
             ways = list(WAYS)
@@ -91,8 +94,12 @@ class Soak:
     async def look(self, until: float) -> None:
         """Look at the books, each second."""
         async with inspector() as http:
-            while time.monotonic() < until:
-                books = await self.books(http)
+            while time.monotonic() < until and len(self.faults) < MOST_FAULTS:
+                try:
+                    books = await self.books(http)
+                except httpx.TransportError as lost:
+                    self.faults.append(f"the books were not told: {lost!r}")
+                    continue
                 self.samples.append(books)
                 if books["missing"]:
                     self.faults.append(f"{books['missing']} messages are missing from the books")

@@ -269,8 +269,9 @@ def test_a_second_signal_does_not_wait(tmp_path):
     # In a process of its own, which that signal ends.
     holds_on = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nready()\nprint(0, flush=True)\ntime.sleep(60)"
     keeper = f"""
-import sys
+import signal, sys
 from mcpbus import ServeOptions, worker_process, workers
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where tests run in the background
 sys.orig_argv = [sys.executable, "-c", {BEGIN + holds_on!r}]
 workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
 """

@@ -7,7 +7,7 @@ import trio
 from several import at
 from test_lost_streams import LOST, ask
 from test_lost_tasks import begin, look
-from test_redis import Replicas, pause
+from test_redis import PATIENCE, Replicas, pause
 
 from mcpbus.stores import RedisEventStore
 from mcpbus.tasks import RedisTaskStore
@@ -25,10 +25,10 @@ async def test_what_a_replica_had_another_one_finds(shared_engine, nursery):
     session = await here.initialize("2025-11-25")
     stream = ask(session, "count")
     task = await begin(here)
-    with trio.fail_after(5):
+    with trio.fail_after(PATIENCE):
         await stream.wait_for(lambda: len(stream.event_ids) > 1)
     await pause(replicas.buses[0])
-    again = await at(session, there).get(stream.event_ids[0]).ended(timeout=5)
+    again = await at(session, there).get(stream.event_ids[0]).ended(timeout=PATIENCE)
     assert again.messages[0]["params"]["progress"] == 0
     assert LOST in again.messages[-1]["error"]["message"]
     assert (await look(there, task))["status"] == "failed"

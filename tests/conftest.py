@@ -1,5 +1,6 @@
 """Which shell the tests go through, mcpbus's own HTTP/1.1, HTTP/2 or WebSocket, or ASGI; and what they do without of what is only for speed."""
 
+import hypothesis
 import pytest
 import trio
 from mcpbus_actors import EagerTask, LazyActor, Leader
@@ -9,6 +10,12 @@ from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.testing import probe
 from tests import over_websocket
 from tests.forwarding import forward_all
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 pytest_plugins = ["tests.engines", "tests.failing_actors", "tests.properties.tally"]
 

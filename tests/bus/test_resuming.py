@@ -359,7 +359,7 @@ async def test_a_stream_that_its_client_has_come_back_to_is_not_given_up_later(a
         assert said(resumed) == [3, 4, 5, "done"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=6))
 def test_drops_and_returns_lose_and_repeat_nothing(visits):
     """Invariant 4: what the client gets on all its connections together is the stream, whatever was dropped when."""

@@ -25,6 +25,7 @@ from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.request import Http1Request
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http1.upgraded import Upgradable, Upgraded
+from mcpbus.serving.http1.websocket import Http1Opening
 from mcpbus.serving.http1.wire import GONE, IDLE, Doing
 from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.serving.websocket.asgi import AsgiWebSocket
@@ -223,7 +224,7 @@ class Work:
             return upgrade
         app, seconds = self._service.app, wire.options.websocket_ping_seconds
         early = bool(wire.requests.take_rest())
-        websocket = AsgiWebSocket(app.asgi, wire, upgrade, early=early, ping_seconds=seconds)
+        websocket = AsgiWebSocket(app.asgi, Http1Opening(wire, upgrade), early=early, ping_seconds=seconds)
         scope = self._asgi_scope().describe("websocket", line_of(head))
         await websocket.run(scope, partial(app.report, verb=head.judged.verb, path=head.judged.path))
         if not websocket.opened:

@@ -42,10 +42,9 @@ from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.token_bucket import TokenBucket
-from mcpbus.serving.http2.websocket import open_websocket
+from mcpbus.serving.http2.websocket import call_websocket, open_websocket
 from mcpbus.serving.reactor import Pace, Reactor
 from mcpbus.serving.readiness import Readiness
-from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.write_coalescer import Writer
 
 _READ_BYTES: Final = 64 * 1024
@@ -99,9 +98,7 @@ class Http2Connection:
         self.options = options = service.options
         self.peer = owner.peer
         self._bucket = TokenBucket(trio.current_time)
-        self._protocol = Http2Protocol(
-            service.heads, self._bucket, service.counters, connects=service.connects
-        )
+        self._protocol = Http2Protocol(service.heads, self._bucket, service.counters)
         self.sending = Sending(self._protocol, service.counters, options.write_deadline_seconds, self.look_at)
         self._writer = ConnectionWriter(stream, self.sending, service.coalescer, self)
         self._requests: dict[int, Http2Request] = {}
@@ -386,13 +383,18 @@ class Http2Connection:
         return None
 
     def _connect(self, request: Http2Request) -> None:
-        """Open a WebSocket, if its endpoint has any."""
+        """Open a WebSocket: its endpoint does, or the application, through ASGI."""
+        seconds = self.options.websocket_ping_seconds
         websockets = None if request.facts is None else request.endpoint.websockets
-        if websockets is None:
-            request.refuse(RequestError(501, "there is no WebSocket here over HTTP/2"))
+        if websockets is not None:
+            self.start(request, partial(open_websocket, ping_seconds=seconds), self, request, websockets)
             return
-        opening = partial(open_websocket, ping_seconds=self.options.websocket_ping_seconds)
-        self.start(request, opening, self, request, websockets)
+        app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
+        scope = scope_of(self._stream, app.state).describe("websocket", exchange.line)
+        report = partial(self._report, request.head)
+        self.start(
+            request, partial(call_websocket, ping_seconds=seconds), app.asgi, request, exchange, scope, report
+        )
 
     def _gathers(self, facts: HeadFacts, head: RequestHead) -> bool:
         """Whether a body is waited for without a task: if it will be short, and wanted."""

@@ -79,7 +79,6 @@ class Protocol:
         heads: Reads heads.
         bucket: What the client may send that asks for nothing.
         counters: Where refused and malformed requests are counted.
-        connects: Whether clients are told that they may ask for a WebSocket.
 
     Attributes:
         leaving: Whether its end was announced: no more requests are begun.
@@ -104,9 +103,7 @@ class Protocol:
         "leaving",
     )
 
-    def __init__(
-        self, heads: Heads, bucket: TokenBucket, counters: Counters, *, connects: bool = False
-    ) -> None:
+    def __init__(self, heads: Heads, bucket: TokenBucket, counters: Counters) -> None:
         self._heads = HeadReader(heads)
         self._bucket = bucket
         self._counters = counters
@@ -121,9 +118,12 @@ class Protocol:
         self._last_served: int | None = None  # once that was said: it may not grow again (section 6.8)
         self.leaving = False
         self.closed = False
-        settings = {ENABLE_PUSH: 0, MAX_CONCURRENT_STREAMS: MOST_STREAMS, MAX_HEADER_LIST_SIZE: heads.longest}
-        if connects:
-            settings[ENABLE_CONNECT_PROTOCOL] = 1
+        settings = {
+            ENABLE_PUSH: 0,
+            MAX_CONCURRENT_STREAMS: MOST_STREAMS,
+            MAX_HEADER_LIST_SIZE: heads.longest,
+            ENABLE_CONNECT_PROTOCOL: 1,
+        }
         self._writer = FrameWriter(encode_settings(settings))
 
     # -- what comes ------------------------------------------------------------------------------

@@ -50,15 +50,6 @@ class Http2Service:
         finally:
             self.deadlines.lose_all()
 
-    @property
-    def connects(self) -> bool:
-        """Whether clients are told that they may ask for a WebSocket: if those that are no endpoint's are not cut off by that.
-
-        A browser that was told so asks for no other WebSocket over HTTP/1.1.
-        """
-        endpoint = self.app.direct("/")
-        return endpoint is not None and endpoint.websockets is not None
-
     def facts(self, head: RequestHead) -> HeadFacts | None:
         """Who serves a request, and how; None: the application does, through ASGI."""
         endpoint, facts = self.app.direct(head.judged.path), head.facts

@@ -1,5 +1,7 @@
 """A WebSocket for a client that asks for one over HTTP/2, by CONNECT with a protocol (RFC 8441)."""
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -7,11 +9,15 @@ import trio
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.messages import Answer, refusal
 from mcpbus.protocol.websocket import select
+from mcpbus.serving.asgi import AsgiApp, Scope
+from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.tunnel import Connection, Tunnel
+from mcpbus.serving.websocket.asgi import AsgiWebSocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import Frames
 from mcpbus.serving.websocket.handshake import judge_version, offered_subprotocols
+from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.websocket import WebSockets
 
 
@@ -27,9 +33,7 @@ async def open_websocket(
         ping_seconds: How long it may be quiet before the client is asked whether it is there.
     """
     head = request.head
-    refused = websockets.judge(head) or judge_version(head)
-    if refused is None and request.read.length is not None:
-        refused = refusal(400, invalid_request("CONNECT has no body"))
+    refused = websockets.judge(head) or _judge(request)
     if refused is not None:
         await request.answer(refused)
         return
@@ -42,9 +46,7 @@ async def open_websocket(
         channel.close()
         return
     selected = select(offered)
-    request.say_head(
-        200, [] if selected is None else [(b"sec-websocket-protocol", selected.encode())], last=False
-    )
+    _accept(request, selected)
     connection.write_now()
     frames = Frames(websockets.max_bytes, trio.current_time)
     make = partial(
@@ -55,3 +57,94 @@ async def open_websocket(
         ping_seconds=ping_seconds,
     )
     Tunnel(connection, request, make).begin(ping_seconds)
+
+
+async def call_websocket(
+    app: AsgiApp,
+    request: Http2Request,
+    exchange: Http2Exchange,
+    scope: Scope,
+    report: Callable[[BaseException], None],
+    *,
+    ping_seconds: float,
+) -> None:
+    """Have an application serve a WebSocket, to its end, or tell the client why there is none.
+
+    Args:
+        app: The application, which is called through ASGI.
+        request: The request.
+        exchange: The same, as it is answered if there is no WebSocket.
+        scope: What the application is told of it.
+        report: Told what it raises.
+        ping_seconds: How long it may be quiet before the client is asked whether it is there.
+    """
+    refused = _judge(request)
+    if refused is not None:
+        await request.answer(refused)
+        return
+    websocket = AsgiWebSocket(app, Http2Opening(request, exchange), early=False, ping_seconds=ping_seconds)
+    await websocket.run(scope, report)
+    if websocket.opened:
+        request.hang_up()
+
+
+class Http2Opening:
+    """An `Opening` of HTTP/2.
+
+    Args:
+        request: The request.
+        exchange: The same, as it is refused.
+    """
+
+    __slots__ = ("_exchange", "_request")
+
+    def __init__(self, request: Http2Request, exchange: Http2Exchange) -> None:
+        self._request = request
+        self._exchange = exchange
+
+    @property
+    def subprotocols(self) -> Sequence[str]:
+        """See `Opening`."""
+        return offered_subprotocols(self._request.head)
+
+    async def receive(self) -> bytes:
+        """See `Opening`."""
+        await trio.lowlevel.checkpoint()
+        await self._request.body.more()
+        return self._request.body.take()
+
+    async def send(self, data: bytes) -> None:
+        """See `Opening`."""
+        with suppress(trio.BrokenResourceError):
+            await self._request.wait_sent(partial(self._request.say, data, last=False))
+
+    def accept(self, subprotocol: str | None, fields: HeaderList) -> None:
+        """See `Opening`."""
+        if not self._request.gone:
+            _accept(self._request, subprotocol, fields)
+
+    def refuse(self, status: int, fields: HeaderList) -> None:
+        """See `Opening`."""
+        if not self._request.gone:
+            self._exchange.begin(status, fields)
+
+    async def say(self, data: bytes, *, more: bool) -> None:
+        """See `Opening`."""
+        await trio.lowlevel.checkpoint()
+        if not self._request.gone:
+            await self._exchange.say(data, more=more)
+
+
+def _judge(request: Http2Request) -> Answer | None:
+    """Return why a request for a WebSocket is refused, if it is not as it must be."""
+    refused = judge_version(request.head)
+    if refused is None and request.read.length is not None:
+        refused = refusal(400, invalid_request("CONNECT has no body"))
+    return refused
+
+
+def _accept(request: Http2Request, subprotocol: str | None, more: HeaderList = ()) -> None:
+    fields = [*more]
+    if subprotocol is not None:
+        fields.append((b"sec-websocket-protocol", subprotocol.encode("ascii")))
+    request.say_head(200, fields, last=False)

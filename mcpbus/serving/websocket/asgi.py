@@ -1,7 +1,7 @@
 """One WebSocket for an application that is called through ASGI, from the request that asks for it to its end."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum, auto
 from typing import Final, Protocol
 
@@ -11,9 +11,8 @@ from mcpbus.core.containment import Contained
 from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode
 from mcpbus.serving.asgi import AsgiApp, Message, Scope
 from mcpbus.serving.asgi_call import for_the_wire
-from mcpbus.serving.http1.encoder import CLOSE, encode_answer, encode_head
 from mcpbus.serving.websocket.frames import Frames
-from mcpbus.serving.websocket.handshake import Upgrade
+from mcpbus.transports.answers import HeaderList
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
 """How long a message of the client may be."""
@@ -26,14 +25,39 @@ _ABNORMAL: Final = 1006
 """That the connection ended without a word (RFC 6455, section 7.4.1)."""
 
 
-class Bytes(Protocol):
-    """The bytes of the connection."""
+class Opening(Protocol):
+    """A request for a WebSocket: what answers it, and carries the WebSocket if it is accepted."""
+
+    @property
+    def subprotocols(self) -> Sequence[str]:
+        """Those that the client offers."""
 
     async def receive(self) -> bytes | None:
         """Wait for what the client sends; nothing once it has gone."""
 
     async def send(self, data: bytes, /) -> None:
         """Send to the client, if it is there."""
+
+    def accept(self, subprotocol: str | None, fields: HeaderList, /) -> None:
+        """Accept it; that goes out with what is sent first.
+
+        Args:
+            subprotocol: The one that is selected, if there is one.
+            fields: Further fields.
+
+        Raises:
+            ValueError: A field cannot be said in HTTP.
+        """
+
+    def refuse(self, status: int, fields: HeaderList, /) -> None:
+        """Begin to refuse it; the head goes out with the first piece of the body.
+
+        Raises:
+            ValueError: A field cannot be said in HTTP.
+        """
+
+    async def say(self, data: bytes, /, *, more: bool) -> None:
+        """Say a piece of the body of a refusal, if the client is there."""
 
 
 class _State(Enum):
@@ -50,8 +74,7 @@ class AsgiWebSocket:
 
     Args:
         app: The application.
-        wire: The connection, which carries nothing else any more.
-        upgrade: What the client asks for.
+        opening: What the client asks for, and over what.
         early: Whether it has said more already, without waiting for the answer.
         ping_seconds: How long the connection may be quiet before the client is asked whether it is there.
 
@@ -59,17 +82,13 @@ class AsgiWebSocket:
         opened: Whether there was one; otherwise the request was answered in HTTP.
     """
 
-    def __init__(
-        self, app: AsgiApp, wire: Bytes, upgrade: Upgrade, *, early: bool, ping_seconds: float
-    ) -> None:
+    def __init__(self, app: AsgiApp, opening: Opening, *, early: bool, ping_seconds: float) -> None:
         self._app = app
-        self._wire = wire
-        self._upgrade = upgrade
+        self._opening = opening
         self._early = early
         self._ping_seconds = ping_seconds
         self._state = _State.ASKED
         self._frames = Frames(_MAX_BYTES, trio.current_time, binary=True)
-        self._head = b""
         self._said_connect = False
         self._messages: deque[tuple[Message, int]] = deque()
         self._waiting = 0  # bytes of them
@@ -85,14 +104,14 @@ class AsgiWebSocket:
             scope: What it is told of the request; the rest is added.
             report: Told what it raises.
         """
-        scope["subprotocols"] = list(self._upgrade.subprotocols)
+        scope["subprotocols"] = list(self._opening.subprotocols)
         scope["extensions"] = {"websocket.http.response": {}}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read)
             with Contained(report):
                 await self._app(scope, self._receive, self._send)
             if self._state is _State.ASKED and self._code is None:
-                await self._write(encode_answer(500, (), b"", CLOSE))
+                await self._answer(500)
             elif self._state is _State.OPEN:
                 await self._close(CloseCode.INTERNAL_ERROR, "")
             self._state = _State.OVER
@@ -108,7 +127,7 @@ class AsgiWebSocket:
             await self._refuse_early()
         while not self._early and not frames.heard:
             with trio.move_on_after(self._ping_seconds) as quiet:
-                data = await self._wire.receive()
+                data = await self._opening.receive()
             if quiet.cancelled_caught:
                 unanswered += 1
                 if unanswered > _UNANSWERED:
@@ -156,7 +175,7 @@ class AsgiWebSocket:
     async def _refuse_early(self) -> None:
         """Refuse a client that speaks before it is answered."""
         self._state = _State.OVER
-        await self._write(encode_answer(400, (), b"", CLOSE))
+        await self._answer(400)
 
     async def _receive(self) -> Message:
         await trio.lowlevel.checkpoint()
@@ -186,9 +205,9 @@ class AsgiWebSocket:
 
     async def _accept(self, message: Message) -> None:
         fields = for_the_wire(message.get("headers", ()))
-        accepted = self._upgrade.encode_accept(message.get("subprotocol"), fields)
+        self._opening.accept(message.get("subprotocol"), fields)
         self._state, self.opened = _State.OPEN, True
-        await self._write(accepted)
+        await self._write(self._opening.send(b""))
 
     async def _say_message(self, message: Message) -> None:
         data = message.get("bytes")
@@ -208,17 +227,22 @@ class AsgiWebSocket:
 
     async def _refuse(self, _message: Message) -> None:
         self._state = _State.OVER
-        await self._write(encode_answer(403, (), b"", CLOSE))
+        await self._answer(403)
 
     async def _begin_refusal(self, message: Message) -> None:
-        self._head = encode_head(message["status"], for_the_wire(message.get("headers", ())), CLOSE)
+        self._opening.refuse(message["status"], for_the_wire(message.get("headers", ())))
         self._state = _State.REFUSING
 
     async def _go_on_refusing(self, message: Message) -> None:
-        data, self._head = self._head + message.get("body", b""), b""
-        if not message.get("more_body", False):
+        more = message.get("more_body", False)
+        if not more:
             self._state = _State.OVER
-        await self._write(data)
+        await self._write(self._opening.say(message.get("body", b""), more=more))
+
+    async def _answer(self, status: int) -> None:
+        """Refuse it without a word."""
+        self._opening.refuse(status, [(b"content-length", b"0")])
+        await self._write(self._opening.say(b"", more=False))
 
     _SAYINGS: Final[dict[tuple[_State, str], Callable[["AsgiWebSocket", Message], Awaitable[None]]]] = {
         (_State.ASKED, "websocket.accept"): _accept,
@@ -230,10 +254,10 @@ class AsgiWebSocket:
     }
 
     async def _say(self, *messages: bytes, binary: bool = False) -> None:
-        await self._write(self._frames.encode(messages, binary=binary))
+        await self._write(self._opening.send(self._frames.encode(messages, binary=binary)))
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, sending: Coroutine[None, None, None]) -> None:
         # Half of it would corrupt what follows. The stream's own deadline ends this.
-        async with self._writing:
-            with trio.CancelScope(shield=True):
-                await self._wire.send(data)
+        with trio.CancelScope(shield=True):
+            async with self._writing:
+                await sending

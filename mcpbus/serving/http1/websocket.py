@@ -1,0 +1,50 @@
+"""A WebSocket for an application that is called through ASGI, whose client asks for it over HTTP/1.1."""
+
+from collections.abc import Sequence
+
+from mcpbus.serving.http1.encoder import CLOSE, encode_head
+from mcpbus.serving.http1.wire import Wire
+from mcpbus.serving.websocket.handshake import Upgrade
+from mcpbus.transports.answers import HeaderList
+
+
+class Http1Opening:
+    """An `Opening` of HTTP/1.1.
+
+    Args:
+        wire: The connection, which carries nothing else any more.
+        upgrade: What the client asks for.
+    """
+
+    __slots__ = ("_head", "_upgrade", "_wire")
+
+    def __init__(self, wire: Wire, upgrade: Upgrade) -> None:
+        self._wire = wire
+        self._upgrade = upgrade
+        self._head = b""
+
+    @property
+    def subprotocols(self) -> Sequence[str]:
+        """See `Opening`."""
+        return self._upgrade.subprotocols
+
+    async def receive(self) -> bytes | None:
+        """See `Opening`."""
+        return await self._wire.receive()
+
+    async def send(self, data: bytes) -> None:
+        """See `Opening`."""
+        head, self._head = self._head, b""
+        await self._wire.send(head + data)
+
+    def accept(self, subprotocol: str | None, fields: HeaderList) -> None:
+        """See `Opening`."""
+        self._head = self._upgrade.encode_accept(subprotocol, fields)
+
+    def refuse(self, status: int, fields: HeaderList) -> None:
+        """See `Opening`."""
+        self._head = encode_head(status, fields, CLOSE)
+
+    async def say(self, data: bytes, *, more: bool) -> None:  # noqa: ARG002 - it ends with the connection
+        """See `Opening`."""
+        await self.send(data)

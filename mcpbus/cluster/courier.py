@@ -17,7 +17,7 @@ from mcpbus.core.budget import Account
 from mcpbus.core.containment import Contained
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import RESOURCE_UPDATED, OutboundNotification
-from mcpbus.core.outbox import OVERHEAD_BYTES
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Place, Receipt
 from mcpbus.core.session import Session
 from mcpbus.protocol.routes import Reason
@@ -109,6 +109,11 @@ class Courier:
         told = Tell(self._name, said.kind, said.receipt.method, said.data, said.level, said.uri)
         self._send(said.receipt, told)
 
+    def pass_on(self, message: OutboundMessage, held: tuple[int, str] | None) -> None:
+        """Tell what was to be said to the session while it was here; see `Tell`."""
+        told = Tell(self._name, message.kind, message.receipt.method, message.data, None, None, held)
+        self._send(message.receipt, told)
+
     def close(self, receipt: Receipt) -> None:
         """See `Teller`."""
         self._send(receipt, Tell(self._name, None, receipt.method, b"", None, None))
@@ -146,10 +151,14 @@ class Courier:
             self._others.start(self._run)
         self._account.hold(errand.size)
 
-    def settle(self, errand: "_Errand", fate: Fate) -> None:
-        """Note what became of something."""
+    def let_go(self, errand: "_Errand") -> None:
+        """Count something no longer."""
         self._items -= 1
         self._bytes -= errand.size
+
+    def settle(self, errand: "_Errand", fate: Fate) -> None:
+        """Note what became of something."""
+        self.let_go(errand)
         errand.receipt.settle(fate)
 
     def _open_account(self) -> Account:
@@ -270,8 +279,13 @@ class _Errand:
 
     def say(self, session: Session) -> None:
         """Say it to a session that is here now."""
-        self.receipt.move(Place.MAILBOX)
-        say(session, decode_tell(self._payload), self.receipt)
+        told = decode_tell(self._payload)
+        if told.held is not None:  # between then and now another process had it
+            self._courier.settle(self, LOST)
+        else:
+            self._courier.let_go(self)
+            self.receipt.move(Place.MAILBOX)
+            say(session, told, self.receipt)
 
     def take(self, kind: int, payload: bytes) -> None:
         """See `Channel`."""

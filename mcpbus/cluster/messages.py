@@ -96,6 +96,7 @@ class Tell(msgspec.Struct, array_like=True, frozen=True):
         data: The encoded JSON-RPC notification.
         level: The level of a log line.
         uri: The resource that was updated.
+        held: If it was held for the client by who had the session before: the epoch of that one, and the name by which it may have been kept.
     """
 
     session: str
@@ -104,6 +105,7 @@ class Tell(msgspec.Struct, array_like=True, frozen=True):
     data: bytes
     level: LogLevel | None
     uri: str | None
+    held: tuple[int, str] | None = None
 
 
 class Changed(msgspec.Struct, array_like=True, frozen=True):

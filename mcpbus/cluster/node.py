@@ -105,8 +105,9 @@ class Node:
         self.adoptions = Adoptions(directory, self.records, self.home, bus)
         self.hand_over = bus.successors = HandOver(self.records, bus, self._chores)
         self.remote_sessions = bus.remote_sessions = RemoteSessions(
-            self, self.names, bus, self._cluster.patience
+            self, self.names, bus, self.records, self._cluster.patience
         )
+        self.records.pass_on = self.remote_sessions.pass_on
         bus.lease = Lease()
         await self._nursery.start(partial(directory.listen, self.home, self._accept, bus.lease))
         try:

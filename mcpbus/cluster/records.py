@@ -1,7 +1,7 @@
 """What is kept of a session, so that another process can go on with it."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -15,7 +15,9 @@ from mcpbus.cluster.held_messages import HeldMessages, restore
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.complaints import Complaints
 from mcpbus.core.open_count import OpenCount
-from mcpbus.core.session import Close, Session
+from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.receipt import LOST, MOVED, Fate
+from mcpbus.core.session import Session, TakenOver
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.principals import digest_of
 
@@ -62,6 +64,7 @@ class _Entry:
         held: What is held for its client; None if nothing ever was.
         writing: Whether that is being written.
         last: The highest number of what another process held for its client.
+        found: The names of all that.
     """
 
     def __init__(self, ownership: Ownership, *, created: bool) -> None:
@@ -72,6 +75,7 @@ class _Entry:
         self.held: HeldMessages | None = None
         self.writing = False
         self.last = 0
+        self.found: Collection[str] = ()
 
 
 class Records:
@@ -81,7 +85,12 @@ class Records:
         directory: Keeps them.
         home: The process.
         chores: Where it is written what nobody waits for.
+
+    Attributes:
+        pass_on: Has a message said by who has a session now, given by what this process had it, the message, and its name if it may be kept.
     """
+
+    pass_on: Callable[[Ownership, OutboundMessage, str | None], object]
 
     def __init__(self, directory: Directory, home: str, chores: Chores) -> None:
         self._directory = directory
@@ -122,7 +131,8 @@ class Records:
 
     def restore(self, session: Session, held: Mapping[str, Held]) -> None:
         """Have a session that was taken over hold what was held for its client."""
-        self._entries[session.id].last = max(map(int, held), default=0)
+        entry = self._entries[session.id]
+        entry.last, entry.found = max(map(int, held), default=0), frozenset(held)
         restore(session, session.bus.ledger, held)
 
     def stash_of(self, session: Session) -> HeldMessages | None:
@@ -237,10 +247,32 @@ class Records:
         with self.asking():
             await self._directory.remove(entry.ownership)
 
+    def fate_of_held(self, session_id: str, epoch: int, name: str) -> Fate | None:
+        """Return what became of a message that another process has held for the client of a session that is here now.
+
+        What was to be kept by that name is kept, or will never be, since this process has the session.
+
+        Args:
+            session_id: The session.
+            epoch: That in which the other one had it.
+            name: By which the message may have been kept.
+
+        Returns:
+            None if it is still to be said here; `MOVED` if it was found, and lost if yet another one may have found it.
+        """
+        entry = self._entries.get(session_id)
+        if entry is None or entry.ownership.epoch != epoch + 1:
+            return LOST
+        return MOVED if name in entry.found else None
+
     def _lose(self, session: Session) -> None:
-        """Another process has a session: it ends here, and there is nothing to be forgotten."""
-        if self._entries.pop(session.id, None) is not None:
-            self._chores.start_soon(_close, session)  # once it is said to whoever asked for the write
+        """Another process has a session: it ends here, and that one is told what is still to be said."""
+        entry = self._entries.pop(session.id, None)
+        if entry is not None:
+            if entry.held is not None:
+                entry.held.close()
+            # Once it is said to whoever asked for the write.
+            self._chores.start_soon(_leave_to, session, partial(self.pass_on, entry.ownership))
 
     async def settle(self) -> None:
         """Wait until it is forgotten what has ended, or the directory does not answer."""
@@ -259,13 +291,10 @@ async def _until_answered(ask: Callable[..., Awaitable[None]], *args: Any) -> No
             return
 
 
-async def _close(session: Session) -> None:
+async def _leave_to(session: Session, pass_on: Callable[[OutboundMessage, str | None], object]) -> None:
     await trio.lowlevel.checkpoint()
-    session.address.tell(
-        Close(
-            "Another process has taken this session over while this was under way; whether it had an effect is not known"
-        )
-    )
+    why = "Another process has taken this session over while this was under way; whether it had an effect is not known"
+    session.address.tell(TakenOver(why, pass_on))
 
 
 def _describe(session: Session) -> SessionRecord:

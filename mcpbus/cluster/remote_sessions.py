@@ -5,12 +5,14 @@ from weakref import WeakValueDictionary
 import trio
 
 from mcpbus.cluster.courier import Courier, Others, describe_fate, say
+from mcpbus.cluster.directory import Ownership
 from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import decode_tell
 from mcpbus.cluster.names import Names
-from mcpbus.cluster.records import decode_record
+from mcpbus.cluster.records import Records, decode_record
 from mcpbus.core.hub import Hub
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.remote_session import RemoteSession
 from mcpbus.core.session import Session
@@ -25,13 +27,15 @@ class RemoteSessions:
         others: Leads to them.
         names: Reads those of all of their sessions.
         bus: The bus of this process.
+        records: Its sessions, as they are kept.
         patience: Seconds for which something is tried to be told.
     """
 
-    def __init__(self, others: Others, names: Names, bus: Hub, patience: float) -> None:
+    def __init__(self, others: Others, names: Names, bus: Hub, records: Records, patience: float) -> None:
         self._others = others
         self._names = names
         self._bus = bus
+        self._records = records
         self._patience = patience
         self._couriers: WeakValueDictionary[str, Courier] = WeakValueDictionary()
 
@@ -48,11 +52,20 @@ class RemoteSessions:
         record = decode_record(kept.record)
         if record.principal != digest_of(principal):
             return None
+        courier = self._courier(session_id, kept.ownership.home)
+        return RemoteSession(self._bus, session_id, REVISIONS[record.revision], courier)
+
+    def pass_on(self, ownership: Ownership, message: OutboundMessage, name: str | None) -> None:
+        """Have a message said by who has a session now that was here; see `Records`."""
+        held = None if name is None else (ownership.epoch, name)
+        self._courier(ownership.name, ownership.home).pass_on(message, held)
+
+    def _courier(self, session_id: str, home: str) -> Courier:
         courier = self._couriers.get(session_id)
         if courier is None:
-            courier = Courier(self._others, self._bus, self._patience, session_id, kept.ownership.home)
+            courier = Courier(self._others, self._bus, self._patience, session_id, home)
             self._couriers[session_id] = courier
-        return RemoteSession(self._bus, session_id, REVISIONS[record.revision], courier)
+        return courier
 
     def tell(self, link: Link, channel: int, payload: bytes) -> None:
         """See `mcpbus.cluster.link.Service`. Who tells something to a session that is not here has it back, to tell it elsewhere."""
@@ -60,6 +73,10 @@ class RemoteSessions:
         session = self._bus.sessions.get(told.session)
         if session is None:
             link.send(Kind.ELSEWHERE, channel, payload)
+            return
+        fate = None if told.held is None else self._records.fate_of_held(told.session, *told.held)
+        if fate is not None:
+            link.send(Kind.TOLD, channel, describe_fate(fate))
             return
         receipt = self._bus.ledger.adopt(told.method)
         say(session, told, receipt)

@@ -140,6 +140,18 @@ class Left(msgspec.Struct, frozen=True):
     """Another process may go on with the session: end here, with what is held."""
 
 
+class TakenOver(msgspec.Struct, frozen=True):
+    """Another process has the session: end here, and pass on what is still to be said.
+
+    Attributes:
+        why: What requests in flight are answered with.
+        pass_on: Has a message said there; with its name in the store if that process may have found it there.
+    """
+
+    why: str
+    pass_on: Callable[[OutboundMessage, str | None], object]
+
+
 class Directory(Protocol):
     """Where sessions are entered."""
 

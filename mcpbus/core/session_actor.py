@@ -31,6 +31,7 @@ from mcpbus.core.session import (
     Stage,
     Stored,
     Taken,
+    TakenOver,
     Unsubscribed,
 )
 from mcpbus.core.signals import (
@@ -55,6 +56,8 @@ from mcpbus.core.topics import covers
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import ABSENT, CHANGES, Hold, Kind, Reason, StreamKind, StreamState, absent, route
 
+_RETURN_SECONDS = 1.0
+"""How long streams may take to return what they have not written, which they do at once."""
 _EXPIRED = "The token with which the connection was opened has expired; connect again with a new one"
 
 
@@ -105,6 +108,7 @@ class SessionActor:
         self._taking = False
         self._withheld = False
         self._leaving: Leave | None = None
+        self._taken_over: TakenOver | None = None
         self._passed_on: tuple[Stream, ...] = ()
         self._shared = shared
         self._timed = timed
@@ -193,6 +197,8 @@ class SessionActor:
             self._shared.address.tell(Finish())
         if self._questions is not None:
             self._questions.end(StreamState.ENDED.value)
+        if self._taken_over is not None:
+            self._leave_to(self._taken_over)
         if self._stash is not None:
             self._stash.discard(Reason.SESSION_ENDED)
         session.account.close()
@@ -237,7 +243,9 @@ class SessionActor:
             if self._older is None:  # otherwise nothing was sent to that one yet
                 self._older = old
                 self._collect()
-        if self._leaving is None:
+        if self._taken_over is not None:
+            message.stream.address.tell(PassOn())
+        elif self._leaving is None:
             self._flush()
         else:
             self._pass_on(message.stream)
@@ -275,6 +283,7 @@ class SessionActor:
                 receipt = self._session.bus.ledger.enter(lost.receipt.method)
                 self._send(OutboundMessage(lost.kind, Era.LEGACY, lost.data, receipt, key=lost.key))
         self._send_on([*message.waiting, *newer])
+        self._end_if_returned()
 
     def _stream_stopped(self, message: Stopped) -> None:
         if self._shared is not None:
@@ -324,6 +333,25 @@ class SessionActor:
             # While it is being taken out of the store, nobody knows whether it is still there for another process.
             self._stash.hand_over(LOST if self._taking else MOVED)
         self._end("The server is shutting down")
+
+    def _be_taken_over(self, message: TakenOver) -> None:
+        self._taken_over = message
+        if self._get is not None:
+            self._get.address.tell(PassOn())
+        self._cell.after(_RETURN_SECONDS, Close(message.why))
+        self._end_if_returned()
+
+    def _leave_to(self, heir: TakenOver) -> None:
+        """Pass on what is still to be said."""
+        for message in [] if self._newer is None else self._newer.remove():
+            self._hold(message)
+        if self._stash is not None:
+            self._stash.pass_on(heir.pass_on, kept=not self._taking)
+
+    def _end_if_returned(self) -> None:
+        """End once it is here what streams have not written, of a session that another process has."""
+        if self._taken_over is not None and self._get is None and self._older is None:
+            self._end(self._taken_over.why)
 
     # -- what the server says --------------------------------------------------------------------
 
@@ -392,6 +420,8 @@ class SessionActor:
 
     def _withholds(self) -> bool:
         """Whether what is for the client waits, to which another process may be speaking."""
+        if self._taken_over is not None:
+            return True
         lease = self._session.bus.lease
         if lease is not None and self._shared is None and not self._withheld and not lease.lasts:
             self._withheld = True
@@ -490,6 +520,7 @@ class SessionActor:
         LeaseExtended: _lease_extended,
         Restore: _restore,
         Leave: _leave,
+        TakenOver: _be_taken_over,
         Reconnect: _reconnect,
         Hurry: _hurry,
         Left: _left,

@@ -8,7 +8,7 @@ import msgspec
 
 from mcpbus.core.budget import Account
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.core.receipt import Fate, Place
+from mcpbus.core.receipt import MOVED, Fate, Place
 from mcpbus.protocol.routes import CHANGES, Kind, Reason
 
 _MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM, Kind.SESSION_LOG, Kind.SESSION_WITHDRAWAL})
@@ -160,6 +160,22 @@ class Stash:
         self._give_back(sum(_size(held.message) for held in moved))
         for held in moved:
             held.message.receipt.settle(fate)
+        self.discard(Reason.SUPERSEDED, lambda held: held.kind in CHANGES)
+
+    def pass_on(self, pass_on: Callable[[OutboundMessage, str | None], object], *, kept: bool) -> None:
+        """Pass what another process can say on to that, which has the session now; it has what is in the store, and tells changes anew.
+
+        Args:
+            pass_on: Has a message said there, with the name of what may be in the store.
+            kept: Whether it has what is known to be in the store; if not, it may be gone from there.
+        """
+        if kept:
+            self.hand_over(MOVED)
+        passed = [held for held in self._queue if held.message.kind in _MOVABLE]
+        self._queue = deque(held for held in self._queue if held.message.kind not in _MOVABLE)
+        self._give_back(sum(_size(held.message) for held in passed))
+        for held in passed:
+            pass_on(held.message, held.name)
         self.discard(Reason.SUPERSEDED, lambda held: held.kind in CHANGES)
 
     def _pop(self) -> OutboundMessage:

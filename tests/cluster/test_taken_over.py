@@ -1,0 +1,160 @@
+"""What a process still has to say to the client of a session that another one has taken over: it is passed on, and said once."""
+
+import pytest
+import trio
+from several import at, open_buses, quiet
+from test_adoption import only
+from test_forwarding import CHANGED, make
+from test_held import said, say
+
+from mcpbus.asking import CannotAskError
+from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate
+from mcpbus.protocol.routes import Reason
+from mcpbus.testing import MemoryDirectory
+
+
+async def take_over(directory, buses, probe, session):
+    """Have the process of this probe take the session of the first one over."""
+    if buses[0].node.home in directory._living:
+        directory.lapse(buses[0].node.home)
+    await directory.cut()
+    await quiet(buses)
+    assert (await at(session, probe).request("ping").ended()).status == 200
+
+
+async def come_back(directory, buses):
+    """Have the first process learn that it has lost its session."""
+    directory.renew(buses[0].node.home)
+    await trio.sleep(3)
+    assert not buses[0].sessions
+
+
+def unanswered(monkeypatch, method, home, *, done):
+    """Have the directory not answer this process, though it may have done what it was told."""
+    real = getattr(MemoryDirectory, method)
+
+    async def fail(directory, ownership, *args):
+        if ownership.home != home:
+            return await real(directory, ownership, *args)
+        if done:
+            await real(directory, ownership, *args)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(MemoryDirectory, method, fail)
+
+
+def check_books(buses):
+    """Each balances, nothing is pending any more, and what one has adopted another one has let go of or told it."""
+    assert all(bus.ledger.balance() == 0 and not any(bus.ledger.pending.values()) for bus in buses)
+    assert buses[1].ledger.adopted <= buses[0].ledger.moved + buses[0].ledger.delivered
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["not done", "done"])
+async def test_what_may_have_been_kept_is_said_once(done, autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        with monkeypatch.context() as patch:
+            unanswered(patch, "hold", buses[0].node.home, done=done)
+            receipts = say(buses[0], 1)
+            await quiet(buses)
+            await take_over(directory, buses, probes[1], session)
+        stream = await at(session, probes[1]).get().begun()
+        await come_back(directory, buses)
+        assert said(stream) == [1]
+        assert [receipt.fate for receipt in receipts] == [MOVED if done else DELIVERED]
+        assert buses[1].ledger.adopted == 1
+        check_books(buses)
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["not done", "done"])
+async def test_what_was_being_taken_out_to_be_sent_is_said_once(done, autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        receipts = say(buses[0], 1)
+        await quiet(buses)
+        with monkeypatch.context() as patch:
+            unanswered(patch, "take", buses[0].node.home, done=done)
+            old = await session.get().begun()
+            await quiet(buses)
+            await take_over(directory, buses, probes[1], session)
+        stream = await at(session, probes[1]).get().begun()
+        await come_back(directory, buses)
+        assert (said(old), said(stream)) == ([], [1])
+        assert [receipt.fate for receipt in receipts] == [DELIVERED if done else MOVED]
+        check_books(buses)
+
+
+async def test_what_a_client_has_not_taken_yet_is_said_on_its_new_stream(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        old = await session.get().begun()
+        await quiet(buses)
+        old.stall()
+        receipts = say(buses[0], 1)
+        await quiet(buses)
+        receipts += say(buses[0], 2, 3)
+        await quiet(buses)
+        await take_over(directory, buses, probes[1], session)
+        stream = await at(session, probes[1]).get().begun()
+        await come_back(directory, buses)
+        old.resume()
+        await quiet(buses)
+        # The first one was on its way already.
+        assert (said(old), said(stream)) == ([1], [2, 3])
+        assert [receipt.fate for receipt in receipts] == [DELIVERED] * 3
+        check_books(buses)
+
+
+async def test_nobody_says_what_yet_another_process_may_have_found(autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        with monkeypatch.context() as patch:
+            unanswered(patch, "hold", buses[0].node.home, done=False)
+            receipts = say(buses[0], 1)
+            await take_over(directory, buses, probes[1], session)
+        directory.lapse(buses[1].node.home)
+        await directory.cut()
+        stream = await at(session, probes[2]).get().begun()
+        directory.renew(buses[1].node.home)
+        await come_back(directory, buses)
+        assert [receipt.fate for receipt in receipts] == [LOST]
+        assert said(stream) == []
+
+
+async def test_changes_are_left_to_the_other_one_and_questions_are_refused(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes), trio.open_nursery() as nursery:
+        session = await probes[0].initialize(capabilities={"roots": {}})
+
+        async def ask():
+            with pytest.raises(CannotAskError):
+                await only(buses[0]).list_roots()
+
+        nursery.start_soon(ask)
+        (change,) = buses[0].tools_changed()
+        await quiet(buses)
+        await take_over(directory, buses, probes[1], session)
+        stream = await at(session, probes[1]).get().begun()
+        await come_back(directory, buses)
+        assert change.fate == Fate.discarded(Reason.SUPERSEDED)
+        assert CHANGED in [message["method"] for message in stream.messages]
+        assert not any("id" in message for message in stream.messages)
+        check_books(buses)
+
+
+async def test_what_is_for_a_session_that_has_ended_there_ends_as_well(autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        with monkeypatch.context() as patch:
+            unanswered(patch, "hold", buses[0].node.home, done=False)
+            receipts = say(buses[0], 1)
+            await take_over(directory, buses, probes[1], session)
+        await at(session, probes[1]).delete().ended()
+        await come_back(directory, buses)
+        assert [receipt.fate for receipt in receipts] == [Fate.discarded(Reason.SESSION_ENDED)]
+        check_books(buses)

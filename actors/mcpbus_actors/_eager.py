@@ -124,10 +124,13 @@ class EagerTask(Task, kw_only=True, eq=False):
             try:
                 trap = step(function, value)
             except StopIteration as end:
+                del (
+                    value
+                )  # perhaps it was raised within, and its traceback holds this frame: without this, a cycle
                 self._conclude(Succeeded(end.value))
                 return
             except BaseException as error:  # noqa: BLE001 - whoever asks for the outcome is told
-                del value  # perhaps it was raised, and its traceback holds this frame: without this, a cycle
+                del value  # as above
                 self._fail(error)
                 return
 

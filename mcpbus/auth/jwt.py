@@ -136,7 +136,7 @@ def read_principal(claims: Mapping[str, Any], issuer: str, expires: float | None
     try:
         return Principal(issuer, subject, client, read_scopes(claims), claims, expires)
     except RecursionError:
-        raise InvalidTokenError("its claims are nested too deeply") from None
+        raise InvalidTokenError("it is nested too deeply") from None
 
 
 def read_scopes(claims: Mapping[str, Any]) -> frozenset[str]:

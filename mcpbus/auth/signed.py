@@ -59,9 +59,11 @@ def read_signed(token: str) -> SignedToken:
             whole[: whole.rindex(b".")],
             _decode(signature),
         )
-    except (ValueError, RecursionError):
+    except ValueError:
         # Header and claims are anybody's JSON, which need not even be objects.
         raise InvalidTokenError("it is not a signed token") from None
+    except RecursionError:
+        raise InvalidTokenError("it is nested too deeply") from None
 
 
 def _decode(text: bytes) -> bytes:

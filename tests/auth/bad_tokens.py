@@ -66,6 +66,7 @@ def respelt(issuer, character):
 
 
 NO_TOKEN = "it is not a signed token"
+TOO_DEEP = "it is nested too deeply"
 UNADMITTED = "it is not signed with an algorithm that is admitted here"
 UNKNOWN_KEY = "it is signed with a key that the issuer does not have"
 BAD = {
@@ -88,8 +89,8 @@ BAD = {
         lambda i: made(b'{"alg":"ES256","alg":"none"}', i.token().split(".")[1].encode()),
         UNADMITTED,
     ),
-    "claims that are nested": (nested(700), "its claims are nested too deeply"),
-    "claims that are nested more deeply": (nested(5000), NO_TOKEN),
+    "claims that are nested": (nested(700), TOO_DEEP),
+    "claims that are nested more deeply": (nested(5000), TOO_DEEP),
     "claims that are a list": (lambda i: i.sign(b"[]"), NO_TOKEN),
     "claims that are no JSON": (lambda i: i.sign(b"\xff"), NO_TOKEN),
     "encrypted": (encrypted, NO_TOKEN),

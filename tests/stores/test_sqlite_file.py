@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 import trio
@@ -59,7 +60,7 @@ async def test_a_file_is_closed_after_what_a_cancelled_task_left_running(file, t
             assert order == []
             slow.go_on.set()
     assert order == ["committed", "closed"]
-    with sqlite3.connect(tmp_path / "a.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         assert connection.execute("SELECT count(*) FROM t").fetchall() == [(0,)]
 
 

@@ -153,11 +153,10 @@ class Directory(Protocol):
             FencedError: The process does not have it any more.
         """
 
-    async def release(self, ownership: Ownership) -> None:
-        """Let go of a session, so that it is at the `released_home` of the process from now on, with the next epoch.
+    async def release(self, ownerships: Sequence[Ownership]) -> None:
+        """Let go of sessions of one process: each is at its `released_home` from now on, with the next epoch.
 
-        Raises:
-            FencedError: The process does not have it any more.
+        Those that the process does not have any more are left alone: what was done already may be said once more.
         """
 
     async def look(self, name: str) -> Kept | None:

@@ -1,6 +1,6 @@
 """How a process that ends lets others go on with its sessions: each as soon as none of its requests is in flight any more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -13,8 +13,10 @@ from mcpbus.core.hub import Hub
 from mcpbus.core.open_count import OpenCount
 from mcpbus.core.session import Hurry, Leave, Left, Session
 
-_AT_ONCE: Final = 64
-"""Sessions of which the directory is told at once: it has its time for each, of which none is to be spent on waiting for others."""
+_TOGETHER: Final = 100
+"""Idle sessions that are handed over in one step: more would keep others waiting for longer than a turn should take."""
+_AT_ONCE: Final = 4
+"""Steps that are under way at once: while the directory is asked in one, the process works at the next ones."""
 
 
 class HandOver:
@@ -36,7 +38,6 @@ class HandOver:
         self._chores = chores
         self._gone: dict[str, trio.Event] = {}
         self._going = OpenCount()
-        self._at_once = trio.Semaphore(_AT_ONCE)
         self._relayed: set[ForwardedRequest] = set()
 
     def has(self, name: str) -> bool:
@@ -78,7 +79,7 @@ class HandOver:
                 else:
                     idle.append(session)
         for first in range(min(len(idle), _AT_ONCE)):
-            self._chores.start_soon(self._hand_over, *idle[first::_AT_ONCE])
+            self._chores.start_soon(self._hand_over_idle, idle[first::_AT_ONCE])
 
     def hurry(self) -> None:
         """See `Successors`."""
@@ -90,19 +91,37 @@ class HandOver:
         """See `Successors`."""
         await self._going.wait_none()
 
-    async def _hand_over(self, *sessions: Session) -> None:
-        for session in sessions:
-            await self._hand_one_over(session)
+    async def _hand_over_idle(self, sessions: Sequence[Session]) -> None:
+        for first in range(0, len(sessions), _TOGETHER):
+            silent: list[Session] = []
+            for session in sessions[first : first + _TOGETHER]:
+                is_silent = self._leave(session)
+                if is_silent.is_set():
+                    silent.append(session)
+                else:
+                    self._chores.start_soon(self._release_when, is_silent, session)
+            await self._release(silent)
 
-    async def _hand_one_over(self, session: Session) -> None:
+    async def _hand_over(self, session: Session) -> None:
+        await session.in_flight.wait_idle()
+        await self._release_when(self._leave(session), session)
+
+    def _leave(self, session: Session) -> trio.Event:
+        """Have nothing more be said to the client of a session; returns what is set once that is so."""
+        silent = trio.Event()
+        session.address.tell(Leave(silent.set))
+        return silent
+
+    async def _release_when(self, silent: trio.Event, session: Session) -> None:
+        await silent.wait()
+        await self._release([session])
+
+    async def _release(self, sessions: Sequence[Session]) -> None:
         try:
-            silent = trio.Event()
-            await session.in_flight.wait_idle()
-            session.address.tell(Leave(silent.set))
-            await silent.wait()
-            async with self._at_once:
-                await self._records.release(session)
-            session.address.tell(Left())
+            await self._records.release(sessions)
+            for session in sessions:
+                session.address.tell(Left())
         finally:
-            self._gone[session.id].set()
-            self._going.ended()
+            for session in sessions:
+                self._gone[session.id].set()
+                self._going.ended()

@@ -1,7 +1,7 @@
 """What is kept of a session, so that another process can go on with it."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -163,25 +163,36 @@ class Records:
         finally:
             entry.writing = False
 
-    async def release(self, session: Session) -> None:
-        """Let go of a session, of which nothing is said here any more; returns when another process may take it over."""
-        entry = self._entries.get(session.id)
-        if entry is None:
-            return
+    async def release(self, sessions: Iterable[Session]) -> None:
+        """Let go of sessions, of which nothing is said here any more; returns when other processes may take them over."""
+        leaving: list[Ownership] = []
+        for session in sessions:
+            entry = self._entries.get(session.id)
+            if entry is not None:
+                await self._complete(session, entry)
+                leaving.append(entry.ownership)
+        await _until_answered(self._let_go, leaving)
+        for ownership in leaving:
+            self._entries.pop(ownership.name, None)
+
+    async def _complete(self, session: Session, entry: _Entry) -> None:
+        """Write what is still to be kept of a session, if there is anything."""
         if entry.held is not None:
             entry.held.close()
-        with suppress(FencedError):  # it was done, and not answered; or somebody else has it
-            await _until_answered(self._release, session, entry)
-        self._entries.pop(session.id, None)
+        if entry.due or entry.lock.locked() or (entry.held is not None and entry.held.is_due):
+            with suppress(FencedError):  # somebody else has it
+                await _until_answered(self._write_rest, session, entry)
 
-    async def _release(self, session: Session, entry: _Entry) -> None:
+    async def _write_rest(self, session: Session, entry: _Entry) -> None:
         if entry.due:
             await self.keep(session)
         async with entry.lock:
             if entry.held is not None and entry.held.is_due:
                 await entry.held.write(self._ask)
-            with self.asking():
-                await self._directory.release(entry.ownership)
+
+    async def _let_go(self, ownerships: Sequence[Ownership]) -> None:
+        with self.asking():
+            await self._directory.release(ownerships)
 
     async def _ask(self, answer: Awaitable[None]) -> None:
         with self.asking():

@@ -4,6 +4,7 @@ import math
 import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import attrs
@@ -206,12 +207,17 @@ class RedisDirectory:
         if await self._write(scripts.HOLD, ownership, 0, *names) == scripts.MISSING:
             await self._check_loss()
 
-    async def release(self, ownership: Ownership) -> None:
+    async def release(self, ownerships: Sequence[Ownership]) -> None:
         """See `Directory`."""
-        free = released_home(ownership.home)
-        if await self._write(scripts.RELEASE, ownership, free) == scripts.MISSING:
-            await self._check_loss()
-            raise OSError("Redis has lost the session, and is to be told of it before")
+        for first in range(0, len(ownerships), _AT_ONCE):
+            some = ownerships[first : first + _AT_ONCE]
+            asked: list[Value] = [some[0].home, released_home(some[0].home)]
+            asked += [ownership.epoch for ownership in some]
+            keys = [self._keys(ownership.name)[0] for ownership in some]
+            if await self._redis.run(scripts.RELEASE, keys, asked) == scripts.MISSING:
+                with suppress(FencedError):
+                    await self._check_loss()
+                    raise OSError("Redis has lost a session, and is to be told of it before")
 
     async def _check_loss(self) -> None:
         """Find that Redis has lost a session that it does not keep.

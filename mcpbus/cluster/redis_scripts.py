@@ -90,12 +90,17 @@ return may
 RELEASE: Final = Script(
     _GUARD
     + """
-local may = guard(KEYS[1], ARGV[1], ARGV[2])
-if may == 1 then redis.call('HSET', KEYS[1], 'o', ARGV[3], 'e', string.format('%d', ARGV[2] + 1)) end
-return may
+local all = 1
+for number, key in ipairs(KEYS) do
+  local epoch = ARGV[number + 2]
+  local may = guard(key, ARGV[1], epoch)
+  if may == 1 then redis.call('HSET', key, 'o', ARGV[2], 'e', string.format('%d', epoch + 1)) end
+  if may == 0 then all = 0 end
+end
+return all
 """
 )
-"""Keys: the session, its messages. Arguments: home, epoch, the home that has it next. Returns what the guard does."""
+"""Keys: sessions. Arguments: home, the home that has them next, the epoch of each. Returns 0 where one of them is not kept, and else 1."""
 
 _NOW: Final = """
 local time = redis.call('TIME')

@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -83,14 +83,14 @@ class SocketFolder:
         await trio.lowlevel.checkpoint()
         self._write_without(ownership, self._read(ownership), names)
 
-    async def release(self, ownership: Ownership) -> None:
+    async def release(self, ownerships: Sequence[Ownership]) -> None:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
-        free = released_home(ownership.home)
-        if not self._move(ownership.name, ownership.home, free):
-            self._make_folder(free)
+        for ownership in ownerships:
+            free = released_home(ownership.home)
             if not self._move(ownership.name, ownership.home, free):
-                raise FencedError
+                self._make_folder(free)
+                self._move(ownership.name, ownership.home, free)
 
     def _move(self, name: str, home: str, to: str) -> bool:
         """Move a session's file, and return whether it was there, and the folder to which it goes."""

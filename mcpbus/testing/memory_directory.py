@@ -3,6 +3,7 @@
 import math
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 import trio
@@ -90,12 +91,14 @@ class MemoryDirectory:
         kept = self._check(ownership)
         self._hold(kept, kept.held, names)
 
-    async def release(self, ownership: Ownership) -> None:
+    async def release(self, ownerships: Sequence[Ownership]) -> None:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
-        kept = self._check(ownership)
-        free = Ownership(ownership.name, released_home(ownership.home), ownership.epoch + 1)
-        self._kept[ownership.name] = attrs.evolve(kept, ownership=free)
+        for ownership in ownerships:
+            with suppress(FencedError):
+                kept = self._check(ownership)
+                free = Ownership(ownership.name, released_home(ownership.home), ownership.epoch + 1)
+                self._kept[ownership.name] = attrs.evolve(kept, ownership=free)
 
     def _hold(self, kept: Kept, held: Mapping[str, Held], gone: Collection[str]) -> None:
         left = {name: each for name, each in held.items() if name not in gone}

@@ -87,5 +87,5 @@ async def test_it_does_not_take_over_what_it_believes_to_have(autojump_clock, mo
     directory = MemoryDirectory()
     async with open_buses(make, 3, directory=directory) as (buses, probes):
         session = await taken_over(directory, buses, probes, monkeypatch)
-        await directory.release(directory._kept[session.id].ownership)
+        await directory.release([directory._kept[session.id].ownership])
         assert (await at(session, probes[0]).answer(1, ANSWER).ended()).status == 503

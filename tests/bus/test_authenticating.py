@@ -9,6 +9,7 @@ import trio
 from staging import staged, tool
 
 from mcpbus import Context, Unauthorized
+from tests.at_home import CONTAINED
 
 PATIENCE = [pytest.param(0, id="at once"), pytest.param(3, id="later")]
 WHO = contextvars.ContextVar("who", default="nobody")
@@ -115,7 +116,7 @@ async def test_a_stream_is_opened_once_it_is_known_for_whom(autojump_clock):
     ],
     ids=["raises", "not latin"],
 )
-@pytest.mark.at_home("what is raised for a client of another process ends nothing here")
+@CONTAINED
 async def test_a_fault_of_whoever_is_asked_is_reported(fault, reported, seconds, autojump_clock):
     async def authenticate(head):
         if seconds:

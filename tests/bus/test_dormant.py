@@ -16,6 +16,7 @@ from mcpbus.core.request import Request
 from mcpbus.core.stream import Stream
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
+from tests.at_home import ONE_PIECE
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
@@ -54,7 +55,7 @@ async def test_a_handler_that_does_not_wait_has_no_actor(era, autojump_clock):
 
 
 @pytest.mark.dormancy
-@pytest.mark.at_home("what is said to another process goes over a stream")
+@ONE_PIECE
 @ERAS
 async def test_a_handler_that_waits_and_says_nothing_has_neither_actor_nor_stream(
     era, pytestconfig, autojump_clock

@@ -10,6 +10,7 @@ from staging import HELLO, staged, tool
 from mcpbus import AnswerTimeoutError, Context, HttpOptions, Limits
 from mcpbus.stores import MemoryEventStore
 from mcpbus.tasks import TASKS
+from tests.at_home import RELAYED
 
 NO_LIMIT = {
     "task_poll_interval": "an advice to clients",
@@ -277,9 +278,6 @@ def furnish(server):
 async def authenticate(head):
     await trio.lowlevel.checkpoint()
     return head.headers.get(b"authorization")
-
-
-RELAYED = pytest.mark.at_home("who relays an answer does not know whose it is")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from mcpbus.protocol.owners import LOCAL
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.transports.lines import run_channel
+from tests.at_home import HANDED_OVER
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 ENDED = Fate.discarded(Reason.SESSION_ENDED)
@@ -238,7 +239,7 @@ async def test_a_shared_channel_that_the_server_closes_answers_its_requests_firs
 # -- drain ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
+@HANDED_OVER
 async def test_a_drain_ends_listens_with_their_result_and_lets_requests_finish(autojump_clock):
     async with staged() as stage:
         listen = stage.probe.request(
@@ -286,7 +287,7 @@ async def test_a_drain_answers_what_does_not_finish_in_time_with_an_error(autoju
         await stage.assert_nothing_is_left()
 
 
-@pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
+@HANDED_OVER
 async def test_a_session_is_idle_once_a_drain_has_ended_its_get(autojump_clock):
     async with staged(limits={"idle_timeout": 100, "abandoned_timeout": 10_000}) as stage:
         listening, busy = [await stage.probe.initialize() for _ in range(2)]
@@ -335,7 +336,7 @@ async def test_a_bus_that_was_drained_is_not_drained_once_more_when_it_closes(au
         outside.cancel_scope.cancel()
 
 
-@pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
+@HANDED_OVER
 @pytest.mark.parametrize("finishes", [True, False])
 @pytest.mark.parametrize("attempt", range(8))  # the scheduler chooses who runs first
 async def test_what_a_closing_bus_still_says_reaches_its_clients(attempt, finishes, autojump_clock):

@@ -10,6 +10,7 @@ from staging import staged
 from mcpbus import SyncContext
 from mcpbus.core.from_thread import FromThread
 from mcpbus.core.receipt import DELIVERED
+from tests.at_home import NOT_WAITED_FOR
 
 
 async def run_in_thread(function, *args):
@@ -177,7 +178,7 @@ async def test_what_a_plain_function_says_comes_before_its_result_and_has_its_fa
         assert {receipt.fate for receipt in receipts} == {DELIVERED}
 
 
-@pytest.mark.at_home("what goes over a link is waited for, and a thread does not wait for that")
+@NOT_WAITED_FOR
 async def test_a_plain_function_that_says_more_than_may_wait_for_its_client_loses_none_of_it():
     async with staged(limits={"outbox_items": 8}) as stage:
         receipts = []

@@ -12,8 +12,9 @@ from mcpbus import Context, Limits, Reason, Server
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.testing import open_bus, open_probe, settle
 from mcpbus.transports.duplex import Channel
+from tests.at_home import ONE_BUDGET
 
-pytestmark = pytest.mark.at_home("both ends of a link would share one budget, and all would count twice")
+pytestmark = ONE_BUDGET
 
 
 def speaker():

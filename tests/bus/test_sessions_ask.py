@@ -18,6 +18,7 @@ from mcpbus.asking import (
 from mcpbus.core.signals import InputEnded
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe
+from tests.at_home import KEPT_AS_WELL
 
 EVERYTHING = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 ROOTS = {"roots": [{"uri": "file:///x"}]}
@@ -153,7 +154,7 @@ async def test_it_is_refused_if_it_may_not_be_held_any_longer_with_all_that_was_
         assert not it.bus.sessions[session.id].questions
 
 
-@pytest.mark.at_home("what is held is in the directory as well, where there is one")
+@KEPT_AS_WELL
 async def test_one_that_does_not_fit_beside_what_is_held_takes_what_was_asked_with_it_along(autojump_clock):
     async with staged(limits={"held_items": 2}) as it, trio.open_nursery() as nursery:
         session = await it.probe.initialize(capabilities=EVERYTHING)

@@ -9,6 +9,7 @@ from mcpbus.core.session import OpenGet
 from mcpbus.core.stream import Returned
 from mcpbus.protocol.routes import Reason, StreamKind
 from mcpbus.testing import StreamEnded
+from tests.at_home import KEPT_AS_WELL
 
 TOOLS = "notifications/tools/list_changed"
 LOST = Fate.discarded(Reason.LOST)
@@ -68,7 +69,7 @@ async def test_a_take_over_during_a_write_loses_the_batch_moves_the_rest_and_mak
         old.disconnect()
 
 
-@pytest.mark.at_home("what is held is in the directory as well, where there is one")
+@KEPT_AS_WELL
 async def test_a_get_that_is_lost_during_a_write_has_its_changes_held_for_the_next(autojump_clock):
     async with staged() as stage:
         session = await stage.probe.initialize()

@@ -1,10 +1,10 @@
 """Whatever one principal has, another one finds room."""
 
-import pytest
 import trio
 from staging import HELLO, staged, tool
 
 from mcpbus import Context
+from tests.at_home import ONE_BUDGET
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
 
@@ -125,7 +125,7 @@ async def test_past_its_subscriptions_a_session_is_told_to_slow_down(autojump_cl
         assert stage.bus.statistics().limits_reached == {"max_subscriptions_per_session": 1}
 
 
-@pytest.mark.at_home("both ends of a link would share one budget, and all would count twice")
+@ONE_BUDGET
 async def test_what_waits_for_one_principal_does_not_end_what_waits_for_another(autojump_clock):
     """Alice has the longest answer of all, and Bob more than she in many."""
     limits = {"memory_bytes": 1_000_000, "keep_alive": 1_000, "write_deadline": 1_000}

@@ -6,6 +6,7 @@ import trio
 from wire import LEGACY, MODERN, call, message, modernized, serving
 
 from mcpbus import Context, Limits, Server
+from tests.at_home import ACTORS
 
 
 def make_server():
@@ -106,7 +107,7 @@ async def test_a_modern_request_that_has_said_nothing_is_cancelled_too(how):
         assert (await served.quiet()).requests == 0
 
 
-@pytest.mark.at_home("it counts the actors of a request whose client is connected here")
+@ACTORS
 @pytest.mark.parametrize("how", BREAKS)
 async def test_a_legacy_request_runs_on_when_its_client_breaks_off(how):
     server = make_server()

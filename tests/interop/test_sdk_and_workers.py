@@ -5,15 +5,15 @@ import signal
 from contextlib import suppress
 
 import httpx2
-import pytest
 import trio
 from mcp import MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 from sdk_client import DEADLINE, TOLERATED, connected
 
+from tests.at_home import OWN_PROCESSES
 from tests.interop.running_workers import workers
 
-pytestmark = [TOLERATED, pytest.mark.at_home("it has processes of its own")]
+pytestmark = [TOLERATED, OWN_PROCESSES]
 
 ABLE = types.ClientCapabilities(
     elicitation=types.ElicitationCapability(form=types.FormElicitationCapability())

@@ -10,6 +10,7 @@ from asgi_calls import encoded, exchange
 from mcpbus import Server
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from mcpbus.protocol.revisions import LATEST
+from tests.at_home import CALLER
 
 META = {
     PROTOCOL_VERSION: LATEST.name,
@@ -37,6 +38,7 @@ async def ask(app, method, params, name, fields_as=list):
     return await exchange(app, fields_as(encoded(fields)), msgspec.json.encode(message))
 
 
+@CALLER
 @pytest.mark.eagerness
 @pytest.mark.parametrize("tool", ["never", "perhaps", "always"])
 async def test_only_a_handler_that_may_wait_has_a_task_of_its_own(tool, autojump_clock):
@@ -78,6 +80,7 @@ async def test_only_a_handler_that_may_wait_has_a_task_of_its_own(tool, autojump
         assert (statistics.delivered, statistics.actors, dict(statistics.pending)) == (1, 0, {})
 
 
+@CALLER
 @pytest.mark.parametrize("tool", ["never", "perhaps"])
 async def test_what_a_handler_sets_in_its_context_is_its_own(tool):
     server = Server("server", version="1")

@@ -11,6 +11,7 @@ from mcpbus import DELIVERED, Context
 from mcpbus.protocol.jsonrpc import MAX_BATCH
 from mcpbus.protocol.routes import Reason
 from mcpbus.transports.lines import run_channel
+from tests.at_home import ONE_BUDGET
 
 B = "2025-03-26"
 OTHERS = ["2024-11-05", "2025-06-18", "2025-11-25"]
@@ -353,6 +354,7 @@ async def test_what_is_no_request_does_not_wait_for_those_that_are(autojump_cloc
         assert by_id(answer) == {}
 
 
+@ONE_BUDGET
 @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
 async def test_replies_that_are_long_together_are_not_held_back_for_the_array(accept, autojump_clock):
     async with house(limits={"outbox_bytes": 10_000}) as home:

@@ -36,7 +36,7 @@ async def test_the_first_event_is_the_address_for_posts_with_an_unguessable_id(a
         assert one.stream.body.startswith(b"event: endpoint\ndata: /sse?session_id=")
         ids = [client.stream.endpoint.partition("=")[2] for client in (one, other)]
         assert ids[0] != ids[1]
-        assert all(re.fullmatch(r"[A-Za-z0-9_-]{32,}", session_id) for session_id in ids)
+        assert all(re.fullmatch(r"[A-Za-z0-9_.-]{32,}", session_id) for session_id in ids)
         assert one.stream.headers["content-type"] == "text/event-stream"
 
 

@@ -1,0 +1,16 @@
+"""Which tests say nothing over a link, and why: they are not run with ``--forward-all``."""
+
+import pytest
+
+OWN_PROCESSES = pytest.mark.at_home("it has processes of its own")
+ONE_BUDGET = pytest.mark.at_home("both ends of a link would share one budget, and all would count twice")
+KEPT_AS_WELL = pytest.mark.at_home("what is held is in the directory as well, where there is one")
+HANDED_OVER = pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
+NOT_WAITED_FOR = pytest.mark.at_home(
+    "what goes over a link is waited for, and a thread does not wait for that"
+)
+ONE_PIECE = pytest.mark.at_home("what is said to another process goes over a stream")
+RELAYED = pytest.mark.at_home("who relays an answer does not know whose it is")
+CONTAINED = pytest.mark.at_home("what is raised for a client of another process ends nothing here")
+ACTORS = pytest.mark.at_home("it counts the actors of a request whose client is connected here")
+CALLER = pytest.mark.at_home("the task and the context of who calls the application are in another process")

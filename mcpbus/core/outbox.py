@@ -113,19 +113,21 @@ class Outbox:
         crowded: Whether half of the notifications wait that may, or more.
         held: How many bytes wait, of whatever kind.
         max_bytes: As given.
+        ease: Up to how many bytes may wait so that nobody has to hear of what joins them; 0 if somebody has to of all.
     """
 
     __slots__ = (
-        "_bytes",
         "_half_bytes",
         "_half_items",
-        "_items",
         "_logs_from",
         "_max_items",
         "_queue",
+        "_reserved_bytes",
+        "_reserved_items",
         "_said",
         "closed",
         "crowded",
+        "ease",
         "held",
         "max_bytes",
     )
@@ -137,9 +139,10 @@ class Outbox:
         self._half_bytes = (max_bytes + 1) // 2
         self.crowded = False
         self._queue: list[OutboundMessage] | tuple[()] = ()  # most outboxes are empty, and share that
-        self._items = 0  # of the bounded kinds only, like _bytes
-        self._bytes = 0
+        self._reserved_items = 0  # of the kinds that are not bounded here, like the bytes
+        self._reserved_bytes = 0
         self.held = 0
+        self.ease = 0
         # For a client that takes nothing for long, to whom much is said: what is known of the queue once it was full.
         self._said: dict[_Said, OutboundMessage] | None = (
             None  # who says what, each once; None while that is not known
@@ -159,16 +162,18 @@ class Outbox:
         size = len(message.data) + OVERHEAD_BYTES
         full = None
         if message.kind in BOUNDED:
-            items, waiting = self._items + 1, self._bytes + size
+            items = len(self._queue) - self._reserved_items + 1
+            waiting = self.held - self._reserved_bytes + size
             if items >= self._half_items or waiting >= self._half_bytes:
                 if items > self._max_items or waiting > self.max_bytes:
                     full = "outbox_items" if items > self._max_items else "outbox_bytes"
                     if not self._make_room(message, size):
                         message.discard(Reason.OVERFLOW)
                         return full
-                    items, waiting = self._items + 1, self._bytes + size
-                self.crowded = items >= self._half_items or waiting >= self._half_bytes
-            self._items, self._bytes = items, waiting
+                self._judge_crowd(1, size)
+        else:
+            self._reserved_items += 1
+            self._reserved_bytes += size
         self.held += size
         if self._said is not None and message.key is not None:
             self._note(message, self._said)
@@ -178,6 +183,23 @@ class Outbox:
         else:
             self._queue = [message]
         return full
+
+    def relax(self, most: int) -> None:
+        """Let others `join` what waits until that is taken, which will be soon; up to so many bytes, and before it is crowded."""
+        if self._queue:
+            self.ease = min(most, self._half_bytes, self._half_items * OVERHEAD_BYTES)
+
+    def join(self, message: OutboundMessage) -> bool:
+        """Queue a notification as `put` does, if nobody has to hear of it; return whether that is so."""
+        size = len(message.data) + OVERHEAD_BYTES
+        held = self.held + size
+        if held >= self.ease:
+            return False
+        assert isinstance(self._queue, list)  # noqa: S101 - it is not empty
+        self.held = held
+        message.receipt.move(_OUTBOX)
+        self._queue.append(message)
+        return True
 
     def take(self) -> list[OutboundMessage]:
         """Take everything that waits, in order, to be written at once."""
@@ -191,7 +213,7 @@ class Outbox:
         """Take everything that waits, in order, to be sent elsewhere or discarded."""
         batch = self._queue or []
         self._queue, self._said, self.crowded = (), None, False
-        self._items = self._bytes = self._logs_from = self.held = 0
+        self._reserved_items = self._reserved_bytes = self._logs_from = self.held = self.ease = 0
         return batch
 
     def purge(self, unwanted: Callable[[OutboundMessage], bool]) -> list[OutboundMessage]:
@@ -201,7 +223,13 @@ class Outbox:
         return gone
 
     def _fits(self, size: int) -> bool:
-        return self._items < self._max_items and self._bytes + size <= self.max_bytes
+        items, waiting = len(self._queue) - self._reserved_items, self.held - self._reserved_bytes
+        return items < self._max_items and waiting + size <= self.max_bytes
+
+    def _judge_crowd(self, more: int = 0, more_bytes: int = 0) -> None:
+        items = len(self._queue) - self._reserved_items + more
+        waiting = self.held - self._reserved_bytes + more_bytes
+        self.crowded = items >= self._half_items or waiting >= self._half_bytes
 
     def _make_room(self, newcomer: OutboundMessage, size: int) -> bool:
         if size > self.max_bytes:
@@ -273,10 +301,10 @@ class Outbox:
     def _uncount(self, message: OutboundMessage) -> None:
         size = len(message.data) + OVERHEAD_BYTES
         self.held -= size
-        if message.kind in BOUNDED:
-            self._items -= 1
-            self._bytes -= size
-            self.crowded = self._items >= self._half_items or self._bytes >= self._half_bytes
+        if message.kind not in BOUNDED:
+            self._reserved_items -= 1
+            self._reserved_bytes -= size
+        self._judge_crowd()
 
 
 def _said_by(message: OutboundMessage) -> _Said:

@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 import trio
-from mcpbus_actors import Cell, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
+from mcpbus_actors import Cell, Discard, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
 
 from mcpbus.core.admission import Slot
 from mcpbus.core.call import Call, Silence, read_failure
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.notification import OutboundNotification, Progress
+from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import OpenStream, RequestContext
@@ -141,7 +141,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             raise
         if self._cell is None:
             if task.outcome is not None:
-                self.tell(TaskEnded(task, task.outcome))
+                super().tell(TaskEnded(task, task.outcome))
             else:
                 self._wait(task)
         if self._unsent is not None:
@@ -221,7 +221,35 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     # -- what its handler says -------------------------------------------------------------------
 
-    def _say(self, said: OutboundNotification) -> None:
+    @trio.lowlevel.enable_ki_protection
+    def tell(self, message: object) -> Discard | None:
+        """Give it a message, as its maker; see `LazyActor.tell`.
+
+        What is said in a burst, while the connection is about to write anyway, only joins what waits: nobody has to hear of it.
+        """
+        stream = self.stream
+        if stream is None or not stream.outbox.ease or self._life is not None:
+            return super().tell(message)
+        draw_up = _DRAWN_UP.get(type(message))
+        if draw_up is None:
+            return super().tell(message)
+        drawn_up = draw_up(self, message)
+        if drawn_up is None or stream.outbox.join(drawn_up):
+            return None
+        return super().tell(drawn_up)
+
+    def _say(self, said: OutboundNotification | Progress) -> None:
+        message = _DRAWN_UP[type(said)](self, said)
+        if message is not None:
+            self._pass_on(message)
+
+    def _pass_on(self, message: OutboundMessage) -> None:
+        stream = self.stream or self.begin()
+        if not stream.take(message):
+            stream.send(message)
+
+    def _draw_up_notification(self, said: OutboundNotification) -> OutboundMessage | None:
+        """Make the message for the stream; None if what is said goes nowhere, and its receipt tells why."""
         context = self.context
         kind, era = said.kind, context.revision.era
         way = route(kind, era, context.transport)
@@ -233,31 +261,27 @@ class Request(LazyActor[object], kw_only=True, eq=False):
                 way = Reason.FILTERED
         if isinstance(way, Reason):
             said.receipt.discard(way)
-        else:
-            message = OutboundMessage(kind, era, said.data, said.receipt, said.key, context.request.id)
-            stream = self.stream or self.begin()
-            if not stream.take(message):
-                stream.send(message)
+            return None
+        return OutboundMessage(kind, era, said.data, said.receipt, said.key, context.request.id)
 
-    def _report_progress(self, said: Progress) -> None:
+    def _draw_up_progress(self, said: Progress) -> OutboundMessage | None:
+        """Likewise, of a report of progress."""
         context, opening = self.context, self._progress_opening
         if opening is None:
             way = self._open_progress()
             if isinstance(way, Reason):
                 said.receipt.discard(way)
-                return
+                return None
             opening = self._progress_opening = way
         if said.progress <= self._progress:
             said.receipt.discard(Reason.NOT_INCREASING)
-            return
+            return None
         self._progress = said.progress
         revision = context.revision
         members = said.members if revision.progress_message else said.mute_members
-        data = opening + members + b"}"
-        message = OutboundMessage(_PROGRESS, revision.era, data, said.receipt, said.key, context.request.id)
-        stream = self.stream or self.begin()
-        if not stream.take(message):
-            stream.send(message)
+        return OutboundMessage(
+            _PROGRESS, revision.era, opening + members + b"}", said.receipt, PROGRESS, context.request.id
+        )
 
     def _open_progress(self) -> bytes | Reason:
         """Make what all reports begin with; or tell why there are none."""
@@ -414,7 +438,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _say,
-        Progress: _report_progress,
+        Progress: _say,
+        OutboundMessage: _pass_on,
         CloseConnection: _close_stream,
         Ask: _ask,
         Answered: _hear_of_question,
@@ -429,3 +454,10 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         Stopped: _stream_stopped,
         _Abandoned: _abandoned,
     }
+
+
+_DRAWN_UP: Mapping[type, Callable[[Any, Any], OutboundMessage | None]] = {
+    OutboundNotification: Request._draw_up_notification,  # noqa: SLF001 - its own
+    Progress: Request._draw_up_progress,  # noqa: SLF001 - its own
+}
+"""What makes a message for the stream of what a handler says."""

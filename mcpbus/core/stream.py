@@ -115,6 +115,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     def activated(self, cell: Cell[object]) -> None:
         """Count among the streams that are open."""
         self._open.opened()
+        self.outbox.ease = 0
         if self.returns_to is not None:
             cell.watch(self.returns_to)
 
@@ -186,7 +187,9 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self.reached.note(full, self.owner, NOT_WRITTEN)
         writer = self._writer
         if writer is not None and writer.notify is not None:
-            writer.notify(self.finishing)
+            # Nobody else may tell a stream anything that is dormant.
+            if writer.notify(self.finishing) and not self.finishing and self._cell is None:
+                self.outbox.relax(SHORT_BYTES - self.writing_bytes)
         elif self.ready is not None:
             self._wake()
         if self.account is not None or self.outbox.held + self.writing_bytes > SHORT_BYTES:

@@ -82,7 +82,8 @@ class Writer:
     Attributes:
         connection: The scope in which that task runs, or whatever else ends the connection, if it may be cancelled.
         notify: Called as soon as there is something to take, with whether it is the last; for connections that are written
-            without a task which waits. It is called by the stream's actor, which hears what it says only afterwards.
+            without a task which waits. It is called by the stream's actor, which hears what it says only afterwards. It returns
+            whether it takes what comes next without being called.
         granted: Set when the stream is this writer's own, if it had to wait for that.
         retry: After how many seconds the client should come back; None unless the connection is to be closed.
     """
@@ -94,7 +95,7 @@ class Writer:
         self._kept = False
         self._held_back = False
         self.connection = connection
-        self.notify: Callable[[bool], None] | None = None
+        self.notify: Callable[[bool], bool] | None = None
         self.granted: trio.Event | None = None
         self.retry: float | None = None
 

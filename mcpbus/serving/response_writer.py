@@ -80,16 +80,18 @@ class GatheringWriter(ABC):
     def lose(self) -> None:
         """End what carries the answer. See `Writer`."""
 
-    def _notice(self, final: bool) -> None:
+    def _notice(self, final: bool) -> bool:
+        """Hear that there is something to take; see `Writer`."""
         if (self._gathers and not final) or self._sending or self._over:
-            return
+            return self._gathers
         if final or not (
             self._is_about_to_write() or trio.current_time() - self._written_at < _GATHER_SECONDS
         ):
             self.write_now()
-        else:
-            self._gathers = True
-            self._write_later()
+            return False
+        self._gathers = True
+        self._write_later()
+        return True
 
     def _let_go(self) -> None:
         self._over = True

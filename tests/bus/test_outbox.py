@@ -92,7 +92,26 @@ def test_the_bound_in_bytes_counts_what_a_message_costs_beside_its_data():
     for message in messages:
         outbox.put(message)
     assert fates(messages) == [None, None, Reason.OVERFLOW]
-    assert outbox._bytes == 2 * (OVERHEAD_BYTES + 10)
+    assert outbox.held == 2 * (OVERHEAD_BYTES + 10)
+
+
+def test_what_joins_others_is_as_little_as_may_wait_unheard_of_and_less_than_makes_a_crowd():
+    for outbox, most in [
+        (Outbox(100, 100 * OVERHEAD_BYTES), 3 * OVERHEAD_BYTES),
+        (Outbox(6, 100 * OVERHEAD_BYTES), 100 * OVERHEAD_BYTES),
+        (Outbox(100, 6 * OVERHEAD_BYTES), 100 * OVERHEAD_BYTES),
+    ]:
+        ledger = Ledger()
+        outbox.relax(most)
+        assert not outbox.join(make(ledger))  # there is nothing that it could join
+        outbox.put(make(ledger))
+        assert not outbox.join(make(ledger))  # somebody has to hear of each
+        outbox.relax(most)
+        assert [outbox.join(make(ledger)) for _ in range(3)] == [True, False, False]
+        assert (len(outbox), outbox.held, outbox.crowded) == (2, 2 * OVERHEAD_BYTES, False)
+        assert ledger.pending[Place.OUTBOX] == 2
+        outbox.take()
+        assert not outbox.join(make(ledger))
 
 
 def test_as_many_old_logs_go_as_a_large_newcomer_needs_but_none_for_one_that_can_never_fit():
@@ -170,7 +189,7 @@ def test_what_is_taken_is_being_written_and_what_is_removed_stays_where_it_was()
     outbox.put(second)
     outbox.remove()
     assert (first.receipt.place, second.receipt.place) == (Place.WRITING, Place.OUTBOX)
-    assert len(outbox) == outbox._bytes == 0
+    assert len(outbox) == outbox.held == 0
 
 
 steps = st.lists(
@@ -193,7 +212,11 @@ def test_bounds_order_and_books_hold_after_any_steps(program, max_items, max_byt
         if verb == "put":
             message = make(ledger, kind, size=size, key=key, request_id=request_id)
             made.append(message)
-            outbox.put(message)
+            outbox.relax(1_000)
+            if kind in RESERVED or not outbox.join(message):
+                outbox.put(message)
+            else:
+                assert not outbox.crowded
         elif verb == "take":
             batch = outbox.take()
             assert batch == sorted(batch, key=made.index)
@@ -208,7 +231,8 @@ def test_bounds_order_and_books_hold_after_any_steps(program, max_items, max_byt
         bounded = [m for m in waiting if m.kind not in RESERVED]
         assert len(outbox) == len(waiting) == ledger.pending[Place.OUTBOX]
         assert len(bounded) <= max_items
-        assert outbox._bytes == sum(len(m.data) + OVERHEAD_BYTES for m in bounded) <= max_bytes
+        assert outbox.held == sum(len(m.data) + OVERHEAD_BYTES for m in waiting)
+        assert sum(len(m.data) + OVERHEAD_BYTES for m in bounded) <= max_bytes
         assert ledger.balance() == 0
     for message in made:
         if message.kind in RESERVED:

@@ -90,15 +90,16 @@ class FrameWriter:
         """Give the client up, which takes nothing, and for which too much waits."""
         self._listener.close()
 
-    def _notice(self, final: bool) -> None:
+    def _notice(self, final: bool) -> bool:
         if self.sending or self._over or (self._gathers and not final):
-            return
+            return self._gathers
         carrier = self._carrier
         if carrier.in_turn or (not final and trio.current_time() - self._written_at < _GATHER_SECONDS):
             self._gathers = True
             carrier.write_later(self)
-        else:
-            self.write_now()
+            return True
+        self.write_now()
+        return False
 
     def write_now(self) -> None:
         """Write all that waits. See `Writer`. Nothing is raised: whoever speaks is not to blame."""

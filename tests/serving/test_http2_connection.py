@@ -237,7 +237,7 @@ def test_what_is_announced():
     settings = joined.client.remote_settings
     assert settings.max_concurrent_streams == 100
     assert settings.max_header_list_size == LONGEST_HEAD
-    assert (settings.enable_push, settings.enable_connect_protocol) == (0, 0)
+    assert (settings.enable_push, settings.enable_connect_protocol) == (0, 1)
     assert settings.initial_window_size == 65_535
 
 

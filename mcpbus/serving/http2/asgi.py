@@ -35,7 +35,7 @@ class Http2Exchange:
     @property
     def started(self) -> bool:
         """See `Exchange`."""
-        return self._request.started
+        return self._request.answering.started
 
     @property
     def over(self) -> bool:
@@ -58,7 +58,7 @@ class Http2Exchange:
         if self._length is not None:
             raise RuntimeError("a response has one head")
         length = AnswerLength(self._request.head.verb, status, fields)
-        self._request.say_head(status, fields, last=False)
+        self._request.answering.say_head(status, fields)
         self._length = length
         self._flush_soon()
 
@@ -74,7 +74,8 @@ class Http2Exchange:
         early = not more and request.is_early
         try:
             if data or more or early:
-                await request.wait_sent(partial(request.say, data, last=not more and not early))
+                say = partial(request.answering.say, data, last=not more and not early)
+                await request.answering.wait_sent(say)
             if early or (not more and not data):
                 await request.say_end()
         except trio.BrokenResourceError:

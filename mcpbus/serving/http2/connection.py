@@ -476,7 +476,7 @@ class Http2Connection:
                     pass  # of the client, which is seen below
         finally:
             self._tasks -= 1
-        if not request.ended and (failed or request.tunnel is None):
+        if not request.answering.ended and (failed or request.tunnel is None):
             request.end_in_disorder()
 
     def _report(self, head: Head, failure: BaseException) -> None:
@@ -491,6 +491,12 @@ class Http2Connection:
         if limit == "write_deadline_seconds":
             self._service.counters.withheld += 1
         self._service.app.note(limit, self.peer, consequence)
+
+    def said_last(self, stream_id: int, *, whole: bool) -> None:
+        """See `mcpbus.serving.http2.send_stream.Connection`."""
+        request = self._requests.get(stream_id)
+        if request is not None:
+            request.end(whole=whole)
 
     def answered(self, request: Http2Request) -> None:
         """Forget a request whose stream has ended."""

@@ -1,4 +1,4 @@
-"""One HTTP/2 request, as whoever serves it sees it: its body is read, its answer is said."""
+"""One HTTP/2 request, as whoever serves it sees it."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -15,11 +15,12 @@ from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.errors import ErrorCode
-from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head, encode_whole_head
+from mcpbus.serving.http2.field_encoder import encode_whole_head
 from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.held_answer import HeldAnswer
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
-from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
+from mcpbus.serving.http2.send_stream import SendStream
+from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.transports.answers import HeaderList
@@ -63,6 +64,9 @@ class Connection(Protocol):
     def note(self, limit: str, consequence: str, /) -> None:
         """Note that a limit was reached."""
 
+    def said_last(self, stream_id: int, /, *, whole: bool) -> None:
+        """Have `Http2Request.end` called."""
+
     def answered(self, request: "Http2Request", /) -> None:
         """Forget a request whose stream has ended."""
 
@@ -95,35 +99,28 @@ class Http2Request:
         peer: From where it came.
         host: See `HttpRequest`: one that waits has a task of its own.
         body: Its body.
+        answering: Where its answer is said.
         tunnel: What is spoken on its stream from now on, if that is not HTTP.
         waits_for_body: Whether it is served in a turn once its body is there.
-        started: Whether something of the answer was said.
-        gone: Whether nothing more can be said.
         expires: When something takes too long: its body, or a quiet answer.
     """
 
     __slots__ = (
-        "_answer",
         "_awaited",
         "_connection",
-        "_ended",
         "_failed",
         "_invited",
         "_left",
-        "_outgoing",
-        "_unsaid",
-        "_waiting",
         "_writer",
+        "answering",
         "body",
         "expires",
         "facts",
-        "gone",
         "head",
         "host",
         "peer",
         "read",
         "scope",
-        "started",
         "stream_id",
         "tunnel",
         "waits_for_body",
@@ -146,20 +143,14 @@ class Http2Request:
         self.peer = connection.peer
         self.host = None
         self.body = Body(connection, stream_id)
+        self.answering = SendStream(connection, stream_id, bodiless=self.head.verb == "HEAD")
         self.tunnel: Tunnel | None = None
         self.waits_for_body = False
-        self.started = False
-        self.gone = False
         self.expires = math.inf
-        self._outgoing = Outgoing(stream_id)
         self._writer: Http2ResponseWriter | None = None
-        self._answer: Answer | None = None  # one that is whole, and was said at once
         self._awaited: Awaited | None = None  # while the handler waits before anything is said
-        self._unsaid: list[tuple[bytes, bytes]] | None = None  # a head that waits for what comes after it
-        self._ended = False
         self._failed = False
         self._invited = False  # whether a client that waits for it was told to send the body
-        self._waiting: trio.Event | None = None
         self._left: trio.lowlevel.ParkingLot | None = None  # once somebody waits
 
     @property
@@ -174,9 +165,9 @@ class Http2Request:
         return self.facts.endpoint
 
     @property
-    def ended(self) -> bool:
-        """Whether the end of the answer was said."""
-        return self._ended
+    def gone(self) -> bool:
+        """Whether nothing more can be said."""
+        return self.answering.gone
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -189,12 +180,11 @@ class Http2Request:
     @property
     def soonest(self) -> float:
         """When it is to be looked at."""
-        return min(self.expires, self._outgoing.expires)
+        return min(self.expires, self.answering.expires)
 
     def expire(self) -> None:
         """End what takes too long; or say something, if that is what it is time for."""
-        connection = self._connection
-        if connection.sending.is_stalled(self._outgoing):
+        if self.answering.is_stalled:
             self._give_up_stalled()
         elif self.expires <= trio.current_time():
             self.expires = math.inf
@@ -247,9 +237,9 @@ class Http2Request:
 
     def invite(self) -> None:
         """Have a client send the body that waits until it is told to."""
-        if self.read.expects and not (self._invited or self.started or self.body or self.body.over):
+        if self.read.expects and not (self._invited or self.answering.started or self.body or self.body.over):
             self._invited = True
-            self.say_early(100)
+            self.answering.say_early(100)
 
     async def _read_piece(self, until: float) -> bytes:
         with trio.CancelScope(deadline=until):
@@ -272,52 +262,14 @@ class Http2Request:
         protocol = self._connection.sending.protocol
         return not self.read.expects or self._invited or protocol.has_sent(self.stream_id)
 
-    def say_early(self, status: int) -> None:
-        """Say that the answer will come."""
-        if self._is_open:
-            self._connection.sending.protocol.say_head(self.stream_id, encode_early_head(status), last=False)
-            self._connection.flush()
-
-    @property
-    def _is_open(self) -> bool:
-        return not self.gone and self._connection.sending.protocol.is_open(self.stream_id)
-
-    def say_head(self, status: int, fields: HeaderList, *, last: bool) -> None:
-        """Say the head of the answer.
-
-        Raises:
-            ValueError: A field cannot be said in HTTP.
-        """
-        self._say_head(encode_head(status, fields), last=last)
-
-    def _say_head(self, block: bytes, *, last: bool) -> None:
-        self._connection.sending.protocol.say_head(self.stream_id, block, last=last)
-        self.started = True
-
     def begin(self, headers: HeaderList) -> None:
         """Begin an answer of status 200 in pieces; its head goes out with the first one."""
         assert self.facts is not None  # noqa: S101 - it is an endpoint's
-        self._unsaid = [*headers, *self.facts.cors]
-
-    def say(self, data: bytes, *, last: bool, sent: Sent) -> None:
-        """Say a piece of the answer."""
-        if not self._is_open:
-            sent(False)
-            return
-        if self._unsaid is not None:
-            fields, self._unsaid = self._unsaid, None
-            self.say_head(200, fields, last=False)
-        if self.head.verb == "HEAD":
-            data = b""
-        if data or last:
-            self._say(data, last=last, sent=sent)
-        else:
-            self._connection.sending.said_head(sent)
-        self._connection.flush()
+        self.answering.begin([*headers, *self.facts.cors])
 
     def say_whole(self, reply: Answer, sent: Sent) -> None:
         """Say a whole answer."""
-        self._say_whole(self._encode_head(reply), reply.body, last=True, sent=sent)
+        self.answering.say_whole(self._encode_head(reply), reply.body, last=True, sent=sent)
 
     def _encode_head(self, reply: Answer) -> bytes:
         """Encode the head of a whole answer.
@@ -328,38 +280,6 @@ class Http2Request:
         cors = None if self.facts is None else self.facts.cors
         fields = [*reply.headers, *cors] if cors else reply.headers
         return encode_whole_head(reply.status, fields, len(reply.body))
-
-    def _say_whole(self, block: bytes, body: bytes, *, last: bool, sent: Sent) -> None:
-        if not self._is_open:
-            sent(False)
-            return
-        if self.head.verb == "HEAD":
-            body = b""
-        self._say_head(block, last=last and not body)
-        if body:
-            self._say(body, last=last, sent=sent)
-        else:
-            self._ended = last
-            self._connection.sending.said_head(partial(self._sent, sent) if last else sent)
-        self._connection.flush()
-
-    def _say(self, data: bytes, *, last: bool, sent: Sent) -> None:
-        self._ended = last
-        self._connection.sending.say(
-            self._outgoing, data, last=last, sent=partial(self._sent, sent) if last else sent
-        )
-
-    def _sent(self, sent: Sent, whole: bool) -> None:
-        """Take note that the last of the answer was written, or lost."""
-        sent(whole)
-        self._end(whole)
-
-    def _end(self, whole: bool) -> None:
-        if whole and not self.gone:
-            self._let_go()
-            # A request that still goes on has its answer (RFC 9113, section 8.1).
-            self._connection.sending.protocol.reset(self.stream_id, ErrorCode.NO_ERROR)
-        self._connection.answered(self)
 
     # -- for a request that is served in a turn ----------------------------------------------------
 
@@ -402,28 +322,15 @@ class Http2Request:
             self.endpoint.record(answer, LOST)
             self.fail(failure)
             return
-        if not self._say_at_once(block, answer):
+        if not self.answering.say_at_once(block, answer.body, partial(self._answer_sent, answer)):
             reply = HeldAnswer(answer, self.endpoint)
-            self._say_whole(block, answer.body, last=True, sent=reply.sent)
-            if self._outgoing.data:
-                reply.hold(len(self._outgoing.data), self.lose, self.peer)
+            self.answering.say_whole(block, answer.body, last=True, sent=reply.sent)
+            if self.answering.unsent:
+                reply.hold(self.answering.unsent, self.lose, self.peer)
 
-    def _say_at_once(self, block: bytes, answer: Answer) -> bool:
-        """Say an answer, if it is short, and return whether that could be done."""
-        connection, body = self._connection, answer.body
-        if self.gone or self.head.verb == "HEAD":
-            return False
-        if not connection.sending.say_answer(self.stream_id, block, body, self._answer_sent):
-            return False
-        self.started = self._ended = True
-        self._answer = answer
-        connection.flush()
-        return True
-
-    def _answer_sent(self, whole: bool) -> None:
-        assert self._answer is not None  # noqa: S101 - it was sent
-        self.endpoint.record(self._answer, DELIVERED if whole else LOST)
-        self._end(whole)
+    def _answer_sent(self, answer: Answer, whole: bool) -> None:
+        self.endpoint.record(answer, DELIVERED if whole else LOST)
+        self.end(whole=whole)
 
     def fail(self, failure: BaseException) -> None:
         """See `ReadyOutlet`."""
@@ -432,7 +339,7 @@ class Http2Request:
 
     def end_in_disorder(self) -> None:
         """End what cannot be answered: with a 500, if nothing was said yet, and that can be."""
-        if self.started or self.gone or self._failed:
+        if self.answering.started or self.gone or self._failed:
             self.reset(ErrorCode.INTERNAL_ERROR)
         else:
             self._failed = True
@@ -454,7 +361,8 @@ class Http2Request:
         """See `HttpRequest`. An answer that comes before the body has ended, ends after it: many clients send it all first."""
         early = self.is_early
         block = self._encode_head(reply)
-        await self.wait_sent(partial(self._say_whole, block, reply.body, last=not early))
+        say = partial(self.answering.say_whole, block, reply.body, last=not early)
+        await self.answering.wait_sent(say)
         if early:
             await self.say_end()
 
@@ -464,34 +372,14 @@ class Http2Request:
 
     async def write(self, data: bytes, *, more: bool) -> None:
         """See `HttpRequest`."""
-        await self.wait_sent(partial(self.say, data, last=not more))
+        await self.answering.wait_sent(partial(self.answering.say, data, last=not more))
 
     async def say_end(self) -> None:
         """Say that this was all, once the body has ended, or is too long to wait for its end."""
         options = self._connection.options
         if not self.body.over:
             await self.body.discard(most=options.unread_body_bytes, seconds=options.unread_body_seconds)
-        await self.wait_sent(partial(self.say, b"", last=True))
-
-    async def wait_sent(self, say: Callable[..., None]) -> None:
-        """Say something, and wait until it is written.
-
-        Raises:
-            trio.BrokenResourceError: It was lost.
-        """
-        if self._waiting is not None:
-            await self._waiting.wait()  # for what was said by one who was cancelled before it was written
-        outcome: list[bool] = []
-        done = self._waiting = trio.Event()
-
-        def sent(whole: bool) -> None:
-            outcome.append(whole)
-            done.set()
-
-        say(sent=sent)
-        await done.wait()
-        if not outcome[0]:
-            raise trio.BrokenResourceError("the client has gone, or accepted nothing for too long")
+        await self.answering.wait_sent(partial(self.answering.say, b"", last=True))
 
     async def disconnected(self) -> None:
         """See `HttpRequest`. One that has its whole answer is nobody's to wait for."""
@@ -522,10 +410,18 @@ class Http2Request:
         """End what is spoken on the stream: with it if all that was said is sent, and else by a reset (RFC 8441, section 5)."""
         self.tunnel = None
         self.expires = math.inf
-        if self._outgoing.data:
+        if self.answering.unsent:
             self.reset(ErrorCode.CANCEL)
-        elif not self._ended:
-            self.say(b"", last=True, sent=_note_nothing)
+        elif not self.answering.ended:
+            self.answering.say(b"", last=True, sent=_note_nothing)
+
+    def end(self, *, whole: bool) -> None:
+        """End the stream: the last of the answer was written, or lost."""
+        if whole and not self.gone:
+            self._let_go()
+            # A request that still goes on has its answer (RFC 9113, section 8.1).
+            self._connection.sending.protocol.reset(self.stream_id, ErrorCode.NO_ERROR)
+        self._connection.answered(self)
 
     def leave(self) -> None:
         """Give up: the stream or the connection has gone."""
@@ -537,7 +433,7 @@ class Http2Request:
             tunnel.lose()
         if self._left is not None:
             self._left.unpark_all()
-        self._connection.sending.drop(self._outgoing)
+        self.answering.drop()
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.cancel()
@@ -545,7 +441,7 @@ class Http2Request:
         self._connection.answered(self)
 
     def _let_go(self) -> None:
-        self.gone = True
+        self.answering.gone = True
         self.waits_for_body = False
         self.expires = math.inf
         self.body.leave()

@@ -8,21 +8,26 @@ import trio
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
+from mcpbus.serving.http2.send_stream import SendStream
+from mcpbus.serving.http2.sending import Sent
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
 
 
 class Request(Protocol):
-    """What is answered."""
+    """What is answered.
+
+    Attributes:
+        answering: Where the answer is said.
+    """
+
+    answering: SendStream
 
     def begin(self, headers: HeaderList, /) -> None:
         """Begin an answer of status 200 in pieces."""
 
-    def say(self, data: bytes, /, *, last: bool, sent: "Sent") -> None:
-        """Say a piece of it."""
-
-    def say_whole(self, answer: Answer, /, sent: "Sent") -> None:
+    def say_whole(self, answer: Answer, /, sent: Sent) -> None:
         """Say the whole answer."""
 
     def wake_at(self, time: float, /) -> None:
@@ -36,13 +41,6 @@ class Request(Protocol):
 
     def fail(self, failure: BaseException, /) -> None:
         """Report a failure, and end."""
-
-
-class Sent(Protocol):
-    """Told once when what was said is written, or lost."""
-
-    def __call__(self, whole: bool, /) -> None:
-        """Take note of it."""
 
 
 class Http2ResponseWriter(GatheringWriter):
@@ -93,7 +91,7 @@ class Http2ResponseWriter(GatheringWriter):
             if head is not None:
                 request.begin(head)
             data, more = rendering.piece(batch)
-            request.say(data, last=not more, sent=self._sent(said=bool(batch), last=not more))
+            request.answering.say(data, last=not more, sent=self._sent(said=bool(batch), last=not more))
             if self._sending:
                 request.wake_at(self._written_at + self._limits.write_deadline)
         except Exception as failure:  # noqa: BLE001 - a field of the head may be one that HTTP cannot say

@@ -144,7 +144,7 @@ class Tunnel:
     def send_now(self, data: bytes) -> bytes | None:
         """See `Carrier`. What the windows or the connection hold up is said all the same: `send` waits for it, and says nothing."""
         self._piece = piece = _Piece()
-        self._request.say(data, last=False, sent=piece.sent)
+        self._request.answering.say(data, last=False, sent=piece.sent)
         self._connection.write_now()
         if not piece.known.is_set():
             return data

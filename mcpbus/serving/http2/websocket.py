@@ -116,7 +116,8 @@ class Http2Opening:
     async def send(self, data: bytes) -> None:
         """See `Opening`."""
         with suppress(trio.BrokenResourceError):
-            await self._request.wait_sent(partial(self._request.say, data, last=False))
+            answering = self._request.answering
+            await answering.wait_sent(partial(answering.say, data, last=False))
 
     def accept(self, subprotocol: str | None, fields: HeaderList) -> None:
         """See `Opening`."""
@@ -147,4 +148,4 @@ def _accept(request: Http2Request, subprotocol: str | None, more: HeaderList = (
     fields = [*more]
     if subprotocol is not None:
         fields.append((b"sec-websocket-protocol", subprotocol.encode("ascii")))
-    request.say_head(200, fields, last=False)
+    request.answering.say_head(200, fields)

@@ -101,6 +101,14 @@ class Endpoint(Protocol):
         """
 
 
+async def serve_request(endpoint: Endpoint, http: HttpRequest) -> None:
+    """Have an endpoint serve a request, and write the answer if that is whole."""
+    answer = await endpoint.serve(http)
+    if answer is not None:
+        with endpoint.entered(answer):
+            await http.answer(answer)
+
+
 @runtime_checkable
 class DirectApp(Protocol):
     """An application that need not be called through ASGI, at least for some paths.

@@ -5,8 +5,15 @@ import os
 import socket
 import struct
 from contextlib import suppress
+from typing import Final
 
 import trio
+
+GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
+"""What a connection raises whose client has gone, or that was closed here."""
+
+READ_BYTES: Final = 64 * 1024
+"""How much is read from one at a time."""
 
 # A deadline renewed for each slice lets a large answer to a slow client take its time, as long as it moves.
 _SLICE = 16 * 1024

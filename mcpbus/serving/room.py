@@ -4,10 +4,8 @@ import errno
 from contextlib import suppress
 from typing import Final
 
-import trio
-
 from mcpbus.core.shares import NoRoomError
-from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.deadline_stream import GONE, DeadlineStream
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.transports.answers import RETRY_AFTER
 
@@ -44,7 +42,7 @@ def turn_away(transport: DeadlineStream, full: NoRoomError, *, secure: bool) -> 
             (429, b"too many connections from here\n") if full.past_share else (503, b"the server is full\n")
         )
         fields = [(b"content-type", b"text/plain; charset=utf-8"), RETRY_AFTER]
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        with suppress(*GONE):
             # The kernel resets a connection that is closed with something unread, and the client loses what it was told.
             transport.receive_now()
             transport.send_now(encode_answer(status, fields, why, CLOSE))

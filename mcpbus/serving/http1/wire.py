@@ -10,13 +10,10 @@ from typing import Any, Final, Protocol
 import trio
 
 from mcpbus.protocol.owners import Peer
-from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
 from mcpbus.serving.http1.parser import Requests
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.request_error import too_slow
-
-READ_BYTES: Final = 64 * 1024
-GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Owner(Protocol):

@@ -17,8 +17,9 @@ import trio
 from mcpbus.core.containment import Contained
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.websocket import select
-from mcpbus.serving.asgi import Endpoint
+from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, ConnectionScope, scope_of
+from mcpbus.serving.deadline_stream import GONE
 from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestHead
@@ -26,7 +27,7 @@ from mcpbus.serving.http1.request import Http1Request
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http1.upgraded import Upgradable, Upgraded
 from mcpbus.serving.http1.websocket import Http1Opening
-from mcpbus.serving.http1.wire import GONE, IDLE, Doing
+from mcpbus.serving.http1.wire import IDLE, Doing
 from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.serving.websocket.asgi import AsgiWebSocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
@@ -153,7 +154,7 @@ class Work:
         wire, facts = self._wire, self._service.facts(head)
         if facts is not None:
             request = Http1Request(self._connection, wire, wire.peer, head.judged, head, facts, self.scope)
-            return request, partial(_answer, facts.endpoint, request)
+            return request, partial(serve_request, facts.endpoint, request)
         exchange = Http1Exchange(self._connection, head)
         return exchange, AsgiCall(self._service.app.asgi, exchange, self._asgi_scope()).run
 
@@ -310,10 +311,3 @@ class Work:
             if not data:
                 return
             left -= len(data)
-
-
-async def _answer(endpoint: Endpoint, request: Http1Request) -> None:
-    answer = await endpoint.serve(request)
-    if answer is not None:
-        with endpoint.entered(answer):
-            await request.answer(answer)

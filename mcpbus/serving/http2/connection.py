@@ -19,12 +19,12 @@ from mcpbus_actors import EagerTask, Leader
 from mcpbus.core.containment import Contained
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
-from mcpbus.serving.asgi import Endpoint
+from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
-from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http2.asgi import Http2Exchange
-from mcpbus.serving.http2.connection_writer import GONE, ConnectionWriter
+from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import (
     BodyReceived,
@@ -47,7 +47,6 @@ from mcpbus.serving.reactor import Pace, Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.write_coalescer import Writer
 
-_READ_BYTES: Final = 64 * 1024
 _MOST_IN_TURN: Final = 32
 """What a client may do before other connections have a turn."""
 _MOST_GATHERED: Final = 16 * 1024
@@ -233,7 +232,7 @@ class Http2Connection:
         if self._watch():
             return False
         try:
-            data = bytes(await self._stream.receive_some(_READ_BYTES))
+            data = bytes(await self._stream.receive_some(READ_BYTES))
         except GONE:
             data = b""
         self._take_data(data)
@@ -374,7 +373,7 @@ class Http2Connection:
             app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
             self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
         elif not facts.immediate or not (event.ended or self._gathers(facts, head)):
-            self.start(request, _answer, facts.endpoint, request)
+            self.start(request, serve_request, facts.endpoint, request)
         elif event.ended:
             return self._respond(request, b"")
         else:
@@ -416,7 +415,7 @@ class Http2Connection:
         request.received(len(event.data))
         if len(request.body) > _MOST_GATHERED or self._holds_too_much():
             self._stop_gathering(request)
-            self.start(request, _answer, request.endpoint, request)
+            self.start(request, serve_request, request.endpoint, request)
         return None
 
     def _holds_too_much(self) -> bool:
@@ -555,10 +554,3 @@ class Http2Connection:
 
 async def _raise(failure: Exception) -> None:
     raise failure
-
-
-async def _answer(endpoint: Endpoint, request: Http2Request) -> None:
-    answer = await endpoint.serve(request)
-    if answer is not None:
-        with endpoint.entered(answer):
-            await request.answer(answer)

@@ -6,10 +6,10 @@ from typing import Final, Protocol
 
 import trio
 
+from mcpbus.serving.deadline_stream import GONE
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.write_coalescer import WriteCoalescer
 
-GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 _MOST_AT_ONCE: Final = 256 * 1024
 """Bytes that are written before other connections have a turn."""
 _MOST_HEARD: Final = 64 * 1024

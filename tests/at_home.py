@@ -6,9 +6,6 @@ OWN_PROCESSES = pytest.mark.at_home("it has processes of its own")
 ONE_BUDGET = pytest.mark.at_home("both ends of a link would share one budget, and all would count twice")
 KEPT_AS_WELL = pytest.mark.at_home("what is held is in the directory as well, where there is one")
 HANDED_OVER = pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
-NOT_WAITED_FOR = pytest.mark.at_home(
-    "what goes over a link is waited for, and a thread does not wait for that"
-)
 ONE_PIECE = pytest.mark.at_home("what is said to another process goes over a stream")
 RELAYED = pytest.mark.at_home("who relays an answer does not know whose it is")
 CONTAINED = pytest.mark.at_home("what is raised for a client of another process ends nothing here")

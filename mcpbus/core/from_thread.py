@@ -65,6 +65,13 @@ class FromThread:
             )
         return trio.from_thread.run(partial(self._wait, function))
 
+    def wait_briefly(self, function: Callable[[], Awaitable[object]], seconds: float) -> bool:
+        """Run an async function after all that was posted, and wait for it in this worker thread for so many seconds at most.
+
+        Unlike `wait` it goes on when what the thread is for was cancelled. Returns whether the function has ended.
+        """
+        return trio.from_thread.run(partial(self._wait_briefly, function, seconds), trio_token=self._token)
+
     def take(self) -> bool:
         """Call what was posted, now; in the trio thread. Returns whether anything was."""
         if not self._posted:
@@ -83,6 +90,11 @@ class FromThread:
     async def _wait(self, function: Callable[[], Awaitable[T]]) -> T:
         self.take()
         return await function()
+
+    async def _wait_briefly(self, function: Callable[[], Awaitable[object]], seconds: float) -> bool:
+        with trio.move_on_after(seconds) as scope:
+            await self._wait(function)
+        return not scope.cancelled_caught
 
     def _wake(self) -> None:
         self.take()

@@ -229,6 +229,8 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
 
     async def relieved(self) -> None:
         """Wait until a reply has come, something was written, or it has ended."""
+        if self.account is None:
+            self.count()  # only then it is told what was written
         if self._relief is None:
             self._relief = trio.Event()
         await self._relief.wait()

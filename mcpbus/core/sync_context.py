@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 _MOST_POSTED = 32
 """How many things are said before the thread waits until they have arrived."""
+_PATIENCE_SECONDS = 0.5
+"""A client is slow that takes nothing for that long; the thread does not wait for it again."""
 
 
 class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
@@ -33,7 +35,7 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
     receipt tells a moment later. After a cancellation of the request what it says is discarded.
     """
 
-    __slots__ = ("_bus", "_call", "_context", "_most_posted", "_posted")
+    __slots__ = ("_bus", "_call", "_context", "_most_posted", "_patient", "_posted")
 
     asynchronous = False
 
@@ -41,6 +43,7 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         self._context = context
         self._bus, self._call = context._bus, context._call  # noqa: SLF001 - its other face
         self._posted = 0
+        self._patient = True  # until the client turns out to be slow
         self._most_posted = min(_MOST_POSTED, self._bus.limits.outbox_items // 2)
 
     @property
@@ -172,9 +175,19 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         self._posted += 1
         stream = self._call.stream
         if self._posted >= self._most_posted or (stream is not None and stream.outbox.crowded):
-            self._posted = 0
-            self._bus.from_thread.run(_nothing)  # else so much would arrive together that some of it is lost
+            self._posted = 0  # what arrives together may be more than there is room for
+            if self._patient:
+                self._patient = self._bus.from_thread.wait_briefly(self._until_room, _PATIENCE_SECONDS)
+            else:
+                self._bus.from_thread.run(_nothing)
         return said.receipt
+
+    async def _until_room(self) -> None:
+        """Wait until half of what may wait for the client does no more, or nothing more is sent to it."""
+        await trio.lowlevel.checkpoint()
+        stream = self._call.stream
+        while stream is not None and stream.outbox.crowded and not stream.stopped:
+            await stream.relieved()
 
     def _tell(self, said: OutboundNotification | Progress) -> None:
         self._bus.ledger.enter_draft()

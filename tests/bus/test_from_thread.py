@@ -8,9 +8,9 @@ import trio.testing
 from staging import staged
 
 from mcpbus import SyncContext
+from mcpbus.core import sync_context
 from mcpbus.core.from_thread import FromThread
 from mcpbus.core.receipt import DELIVERED
-from tests.at_home import NOT_WAITED_FOR
 
 
 async def run_in_thread(function, *args):
@@ -42,6 +42,21 @@ async def test_what_an_async_function_is_waited_for_comes_after_what_was_posted(
         return there.wait(count)
 
     assert await run_in_thread(work) == 1
+
+
+async def test_what_is_waited_for_briefly_comes_after_what_was_posted_and_may_not_end():
+    there, got = FromThread(), []
+
+    async def count():
+        await trio.lowlevel.checkpoint()
+        got.append(len(got))
+
+    def work():
+        there.post(lambda: got.append("posted"))
+        return there.wait_briefly(count, 30), there.wait_briefly(trio.sleep_forever, 0)
+
+    assert await run_in_thread(work) == (True, False)
+    assert got == ["posted", 1]
 
 
 @pytest.mark.posting
@@ -178,8 +193,8 @@ async def test_what_a_plain_function_says_comes_before_its_result_and_has_its_fa
         assert {receipt.fate for receipt in receipts} == {DELIVERED}
 
 
-@NOT_WAITED_FOR
-async def test_a_plain_function_that_says_more_than_may_wait_for_its_client_loses_none_of_it():
+async def test_a_plain_function_that_says_more_than_may_wait_for_its_client_loses_none_of_it(monkeypatch):
+    monkeypatch.setattr(sync_context, "_PATIENCE_SECONDS", 30)
     async with staged(limits={"outbox_items": 8}) as stage:
         receipts = []
         stage.server.runner.inline = False
@@ -192,6 +207,37 @@ async def test_a_plain_function_that_says_more_than_may_wait_for_its_client_lose
         heard, _ = await call(stage)
         assert heard == list(range(300))
         assert [receipt.fate for receipt in receipts] == [DELIVERED] * 300
+
+
+async def test_a_slow_client_is_waited_for_once(monkeypatch):
+    waited, wait_briefly, given_up = [], FromThread.wait_briefly, trio.Event()
+
+    def note(there, *args):
+        waited.append(wait_briefly(there, *args))
+        if not waited[-1]:
+            trio.from_thread.run_sync(given_up.set)
+        return waited[-1]
+
+    monkeypatch.setattr(sync_context, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(FromThread, "wait_briefly", note)
+    async with staged(limits={"outbox_items": 8}) as stage:
+        stage.server.runner.inline = False
+
+        @stage.server.tool
+        def says(ctx: SyncContext) -> str:
+            for number in range(300):
+                ctx.progress(number)
+            return "said"
+
+        post = stage.probe.request("tools/call", {"name": "says", "arguments": {}}, progress_token=1)
+        post.stall()
+        with trio.fail_after(30):
+            await given_up.wait()
+            post.resume()
+            await post.ended()
+        assert post.messages[-1]["result"]["content"][0]["text"] == "said"
+        assert waited.count(False) == 1
+        assert not waited[-1]
 
 
 def test_what_is_posted_when_trio_is_about_to_end_is_called_and_ends_nothing_else():

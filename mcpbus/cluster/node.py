@@ -216,7 +216,7 @@ class Node:
         link = Link(incoming, home, self, dialled=dialled is not None, silence=silence)
         self._links.setdefault(home, []).append(link)
         self._homes |= {home}
-        if self._serves:
+        if self._serves and home != self.home:
             link.send(Kind.SERVING, 0)
         return link
 
@@ -230,7 +230,7 @@ class Node:
             links.remove(link)
             if not links:
                 del self._links[link.home]
-        if self.link(link.home) is not None:
+        if link.home != self.home and self.link(link.home) is not None:
             self._tell_all_here()  # what the other end has said may have been lost with this one
 
     async def _keep_looking(self) -> None:
@@ -317,7 +317,7 @@ class Node:
         told = []
         for home in self._links:
             link = self.link(home)
-            if link is not None:
+            if link is not None and home != self.home:
                 link.send(Kind.CHANGED, 0, payload)
                 told.append(home)
         untold = self._homes.difference(told, [self.home])

@@ -81,27 +81,23 @@ class _Line:
         peer: From where it came.
     """
 
-    __slots__ = ("_began", "_head", "_method", "_peer")
+    __slots__ = ("_began", "_body", "_head", "_method", "_peer")
 
     def __init__(self, head: Head, peer: Peer) -> None:
         self._head = head
         self._peer = peer
         self._method = head.headers.get(b"mcp-method")
+        self._body = b""
         self._began = time.perf_counter()
 
     def read(self, body: bytes) -> None:
-        """Take the method from the body, where the head does not say it."""
-        if not body or self._method is not None:
-            return
-        try:
-            message = decode(body)
-        except Undecodable:
-            return
-        if not isinstance(message, Response):
-            self._method = message.method
+        """Take note of the body, where the head does not say the method."""
+        if self._method is None:
+            self._body = body
 
     def answered(self, answer: Answer) -> Answer:
-        """Write the line of a whole answer, and return that."""
+        """Write the line of a whole answer, and return that. Of a reply it is known what it answers."""
+        self._method = self._method or answer.method
         self.write(answer.status, f"{len(answer.body)} bytes")
         return answer
 
@@ -118,11 +114,22 @@ class _Line:
             self._peer,
             plain(head.verb),
             plain(head.path),
-            plain(self._method or "-"),
+            plain(self._method or self._find_method() or "-"),
             status,
             what,
             (time.perf_counter() - self._began) * 1000,
         )
+        self._body = b""  # the answer may take long
+
+    def _find_method(self) -> str | None:
+        """Read the method in the body once more, where nobody else says it."""
+        if not self._body:
+            return None
+        try:
+            message = decode(self._body)
+        except Undecodable:
+            return None
+        return None if isinstance(message, Response) else message.method
 
 
 class _LoggedOutlet:

@@ -10,7 +10,9 @@ import trio
 from mcpbus import Context, Server, Unauthorized
 from mcpbus.protocol.http.headers import NO_HEADERS
 from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.jsonrpc import decode
 from mcpbus.testing import open_bus, open_probe
+from mcpbus.transports import access_log
 from mcpbus.transports.refusals import Refusals, plain
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -157,6 +159,21 @@ async def test_the_access_log_has_a_line_for_each_answer(lines, autojump_clock):
         "127.0.0.1 GET /sse -: 200, stream",
         "127.0.0.1 GET /healthz -: 200, N bytes",
     ]
+
+
+async def test_the_access_log_decodes_no_call_whose_reply_says_what_it_answers(
+    lines, monkeypatch, autojump_clock
+):
+    decoded = []
+    async with open_bus(make_server()) as bus, open_probe(bus.asgi(access_log=True)) as probe:
+        session = await probe.initialize("2025-11-25")
+        monkeypatch.setattr(access_log, "decode", lambda body: decoded.append(body) or decode(body))
+        await session.request("tools/call", {"name": "echo"}).ended()
+        assert "POST /mcp tools/call: 200" in lines()[-1]
+        assert not decoded
+        await session.notify("notifications/roots/list_changed").ended()
+        assert "POST /mcp notifications/roots/list_changed: 202" in lines()[-1]
+        assert len(decoded) == 1
 
 
 @pytest.mark.parametrize(

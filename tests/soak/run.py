@@ -221,10 +221,17 @@ def report(result: Soak, before: dict[str, int], after: dict[str, int]) -> str:
     show_default=True,
     help="Seconds for which clients are waited for.",
 )
-def main(minutes: float, seed: int | None, visitors: int, patience: float) -> None:
+@click.option(
+    "--chaos",
+    type=click.Choice(["redis", "valkey", "workers"]),
+    help="Soak four replicas, or three workers, that are killed, stopped and cut off, instead.",
+)
+def main(minutes: float, seed: int | None, visitors: int, patience: float, chaos: str | None) -> None:
     """Soak a server, and say what came of it."""
     chosen = secrets.randbelow(10**6) if seed is None else seed
     click.echo(f"seed {chosen}, {minutes:g} minutes")
+    if chaos is not None:
+        sys.exit(_come_over(chaos, 60 * minutes, chosen))
     with tempfile.NamedTemporaryFile(suffix=".log", delete=False) as log:
         told, faults = run(chosen, 60 * minutes, visitors, patience, log)
     click.echo(told)
@@ -232,6 +239,17 @@ def main(minutes: float, seed: int | None, visitors: int, patience: float) -> No
         click.echo(f"WRONG: {fault}")
     click.echo(f"{len(faults)} faults; the server's log is {log.name}")
     sys.exit(1 if faults else 0)
+
+
+def _come_over(system: str, seconds: float, seed: int) -> int:
+    """Let chaos come over several processes, say what came of it, and return the exit status."""
+    sys.path.append(str(Path(__file__).parents[1] / "e2e"))
+    from chaos import SYSTEMS, chaos
+
+    figures = trio.run(chaos, SYSTEMS[system](), seconds, seed)
+    for line in (figures, *(f"WRONG: {fault}" for fault in figures.faults), f"{len(figures.faults)} faults"):
+        click.echo(line)
+    return 1 if figures.faults else 0
 
 
 if __name__ == "__main__":

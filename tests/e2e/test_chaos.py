@@ -1,0 +1,17 @@
+"""A short chaos; ``make soak ARGS="--chaos redis --minutes 1"`` is a longer one, also over Valkey and workers."""
+
+import pytest
+import trio
+from chaos import Replicas, Workers, chaos
+
+SECONDS = 3
+
+
+@pytest.mark.parametrize("system", [Replicas("valkey", 3), Workers(2)], ids=["replicas", "workers"])
+async def test_calls_end_rightly_and_nothing_is_said_twice_when_processes_are_killed(system):
+    with trio.fail_after(100):
+        figures = await chaos(system, SECONDS)
+    assert figures.faults == []
+    assert figures.troubles["kill"] == 1
+    assert figures.ends["right"] > 50
+    assert figures.ends["heard"] > 0

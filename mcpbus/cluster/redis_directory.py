@@ -77,6 +77,7 @@ class RedisDirectory:
         self._tls = tls
         self._seconds = _FIRST_SECONDS
         self._tended: dict[str, float] = {}
+        self._key: bytes | None = None
         self._data_set: bytes | None = None
         self._found_data_set: bytes | None = None
         self._in_doubt = False
@@ -91,6 +92,7 @@ class RedisDirectory:
         await self._redis.call("SET", place, os.urandom(_KEY_BYTES), "NX")
         key = await self._redis.call("GET", place)
         assert isinstance(key, bytes)  # noqa: S101 - it was set above
+        self._key = key
         return key
 
     # -- processes -------------------------------------------------------------------------------
@@ -141,6 +143,8 @@ class RedisDirectory:
         if self._data_set is None:
             self._data_set = data_set
         if self._found_data_set != data_set:
+            if self._key is not None:  # who begins from now on has to have it too
+                await self._redis.call("SET", f"{self._prefix}:K", self._key, "NX")
             self._refilled_at = trio.current_time() + _REFILL * self._lease - age / 1000
         self._found_data_set = data_set
         # It may also have lapsed, and been renewed by an earlier attempt whose answer did not come.

@@ -55,6 +55,18 @@ async def echo(stream):
             await stream.send_all(data)
 
 
+@pytest.mark.parametrize(
+    "capabilities",
+    [{}, {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}],
+    ids=["plain", "with all"],
+)
+async def test_a_session_takes_at_most_a_kibibyte_of_redis(replicas, connection, namespace, capabilities):
+    session = await replicas.probes[0].initialize(capabilities=capabilities)
+    keys = await connection.call("KEYS", f"*{session.id}*")
+    assert keys == [f"{{mcpbus:{namespace}}}:s:{session.id}".encode()]
+    assert 0 < await connection.call("MEMORY USAGE", keys[0]) <= 1024
+
+
 async def until(condition):
     with trio.fail_after(PATIENCE):
         while not condition():  # noqa: ASYNC110 - of another process, as it were
@@ -177,6 +189,15 @@ async def test_what_redis_has_lost_is_put_back_by_who_had_it_last(connection, na
     assert await late.tend([ONE], 60) == ["s"]
     with pytest.raises(FencedError):
         await late.update(ONE, b"old")
+
+
+async def test_the_common_key_is_put_back_when_redis_has_lost_what_it_knew(connection, namespace):
+    directory, late = directory_of(connection, namespace), directory_of(connection, namespace)
+    key = await directory.common_key()
+    await directory._renew("one", Place("127.0.0.1", 1))
+    await connection.call("FLUSHALL")
+    await directory._renew("one", Place("127.0.0.1", 1))
+    assert await late.common_key() == key
 
 
 async def test_who_begins_when_redis_has_just_lost_what_it_knew_waits_for_it_too(connection, namespace):
@@ -442,6 +463,36 @@ async def test_a_redis_that_stands_still_holds_nobody_up_for_long(namespace, nur
         nursery.cancel_scope.cancel()
 
 
+REFUSING = pytest.mark.parametrize(
+    ("refuse", "take", "said"),
+    [
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "cannot be used now: .*read only replica"),
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "answered with an error: .*maxmemory"),
+    ],
+    ids=["it has failed over", "it is out of memory"],
+)
+
+
+@REFUSING
+async def test_a_redis_that_takes_no_writes_is_one_that_is_down(refuse, take, said, namespace, nursery):
+    with engine() as server:
+        replicas = Replicas(server.url, namespace)
+        await nursery.start(replicas.run)
+        (probe,) = replicas.probes
+        session = await probe.initialize()
+        redis = RedisConnection(server.url)
+        await redis.call(*refuse.split(" "))
+        assert (await probe.post(INITIALIZE).ended(timeout=5)).status == 503
+        assert text(await call(session, "echo", text="on").reply()) == "on"
+        with pytest.raises(ServingError, match=f"^Redis at unix:.*{said}[^\\n]*$"):
+            async with Server("late").open(cluster=replicas.redis):
+                pass
+        await redis.call(*take.split(" "))
+        assert (await probe.post(INITIALIZE).ended(timeout=5)).status == 200
+        redis.close()
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize(
     ("redis", "said"),
     [
@@ -457,6 +508,14 @@ async def test_who_cannot_join_says_why_in_one_line(redis, said, monkeypatch):
         async with server.open(cluster=redis):
             pass
     assert "\n" not in str(raised.value)
+
+
+async def test_a_wrong_password_is_said_in_one_line(namespace):
+    with engine("valkey", "--requirepass", "secret") as server:
+        redis = Redis(server.url.replace("//", "//:wrong@"), namespace=namespace, link=LOOPBACK)
+        with pytest.raises(ServingError, match=r"^Redis at unix:[^\n]*: the name or the password is wrong$"):
+            async with Server("alone").open(cluster=redis):
+                pass
 
 
 async def test_who_cannot_find_the_others_says_why_in_one_line(shared_engine, namespace, monkeypatch):

@@ -211,6 +211,12 @@ AIMS = (
         at_least=False,
         unit="ms",
     ),
+    Aim(
+        "calls by two workers: of what two cores less the load allow",
+        _figure("workers", "mcpbus", 0, "share"),
+        0.9,
+        at_least=True,
+    ),
     Aim("calls in process", _figure("in-process", "mcpbus", 1, "rate"), 50_000, at_least=True, unit="/s"),
     Aim("idle actor", _figure("actors", "mcpbus", 0, "idle_bytes"), 410, at_least=False, unit="bytes"),
 )

@@ -78,6 +78,17 @@ def _times() -> list[int]:
     return [int(each) for each in first.split()[1:9]]
 
 
+def idle_seconds(cores: set[int]) -> float:
+    """Return for how many seconds some processors have done nothing, all together, since the machine has run; 0 where the system does not say."""
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+    except FileNotFoundError:
+        return 0.0
+    names = {f"cpu{core}" for core in cores}
+    ticks = sum(sum(map(int, line.split()[1:][_IDLE])) for line in lines if line.split(" ")[0] in names)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def describe(others: float = 0.0) -> dict[str, Any]:
     """Return what figures depend on; nothing that tells whose machine it is.
 

@@ -14,6 +14,11 @@ def processor_seconds(group: int) -> float:
     return sum(_used(int(process.name)) for process in _members(group))
 
 
+def processes(group: int) -> list[int]:
+    """Return the processes of a group."""
+    return [int(process.name) for process in _members(group)]
+
+
 def resident_bytes(group: int) -> int:
     """Return the resident memory of a process group; what its processes share is counted once (Pss)."""
     return sum(_resident(process) for process in _members(group))

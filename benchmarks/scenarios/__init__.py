@@ -16,6 +16,7 @@ from benchmarks.scenarios.session_bytes import SessionBytes
 from benchmarks.scenarios.short_call import ShortCall
 from benchmarks.scenarios.stalled import Stalled
 from benchmarks.scenarios.storm import Storm
+from benchmarks.scenarios.workers import Workers
 
 SCENARIOS: tuple[Scenario, ...] = (
     ShortCall(),
@@ -32,6 +33,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Stalled(),
     Resume(),
     Replicas(),
+    Workers(),
     InProcess(),
     SessionBytes(),
     FirstToken(),

@@ -13,7 +13,7 @@ import trio
 from benchmarks import aims, crowd, growth, machine, plots, readme_table, report, runner
 from benchmarks.answers import FIRST_NUMBER, Answer, WrongAnswer, check_echo, check_fixed, events
 from benchmarks.crowd import Stream
-from benchmarks.load import Asking, Question, percentile
+from benchmarks.load import Asking, Load, Question, percentile
 from benchmarks.peers import PEERS
 from benchmarks.peers.peer import Ability, Absent
 from benchmarks.plan import Plan
@@ -25,6 +25,7 @@ from benchmarks.scenarios.chatter import check_chatter
 from benchmarks.scenarios.fan_out import LEAST_CHANGES, ListenFanOut, Told
 from benchmarks.scenarios.parts import PARTS
 from benchmarks.scenarios.scenario import OfServers
+from benchmarks.scenarios.workers import share_of_allowed
 from benchmarks.servers import OURS
 
 NUMBER = FIRST_NUMBER
@@ -406,3 +407,9 @@ def test_each_size_of_a_fan_out_has_a_server_of_its_own():
 def test_the_readme_has_the_table_of_the_report_that_is_committed():
     assert (FOLDER / "bench.json").exists()
     assert readme_table.current(readme_table.README.read_text()) == readme_table.render(read())
+
+
+@pytest.mark.parametrize(("took", "idle", "share"), [(1.0, 0.0, 1.0), (1.25, 0.0, 0.8), (1.0, 1.0, 0.5)])
+def test_two_workers_are_held_against_the_processor_time_that_was_there(took, idle, share):
+    one, two = (Load([0.1] * 90, 1.0, 10, server_seconds, 0.1) for server_seconds in (1.0, took))
+    assert share_of_allowed(two, one, idle) == pytest.approx(share)

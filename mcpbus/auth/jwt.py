@@ -20,6 +20,7 @@ ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
 
 _PUBLIC: Final = frozenset({*ALGORITHMS, "RS384", "RS512", "PS384", "PS512", "ES512"})
 _MOST_TRIED: Final = 8
+_NUMBERS: Final = frozenset({int, float})
 
 
 class JwtVerifier:
@@ -128,7 +129,10 @@ def read_principal(claims: Mapping[str, Any], issuer: str, expires: float | None
         InvalidTokenError: It does not say, or what it says cannot be kept.
     """
     subject = claims.get("sub")
-    client = next((claims[name] for name in ("client_id", "azp") if claims.get(name) is not None), subject)
+    client = claims.get("client_id")
+    if client is None:
+        client = claims.get("azp")
+    client = subject if client is None else client
     # One that a program has for itself names no subject at some issuers.
     subject = client if subject is None else subject
     if not isinstance(subject, str) or not isinstance(client, str) or not subject:
@@ -144,17 +148,18 @@ def read_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
     scopes = claims.get("scope")
     scopes = claims.get("scp") if scopes is None else scopes
     if isinstance(scopes, str):
-        scopes = scopes.split()
+        return frozenset(scopes.split())
     return (
-        frozenset(scope for scope in scopes or () if isinstance(scope, str))
+        frozenset(scope for scope in scopes if isinstance(scope, str))
         if isinstance(scopes, list)
         else frozenset()
     )
 
 
 def _is_meant(stated: Any, audience: Collection[str]) -> bool:
-    named = stated if isinstance(stated, list) else [stated]
-    return any(isinstance(name, str) and (name in audience or _plain(name) in audience) for name in named)
+    if isinstance(stated, list):
+        return any(_is_meant(name, audience) for name in stated if isinstance(name, str))
+    return isinstance(stated, str) and (stated in audience or _plain(stated) in audience)
 
 
 def _plain(name: str) -> str | None:
@@ -174,6 +179,6 @@ def _read_time(claims: Mapping[str, Any], name: str) -> float | None:
     stated = claims.get(name)
     if stated is None:
         return None
-    if isinstance(stated, bool) or not isinstance(stated, int | float) or abs(stated) > 1e12:
+    if type(stated) not in _NUMBERS or abs(stated) > 1e12:
         raise InvalidTokenError(f"its {name} is no time")
     return float(stated)

@@ -12,6 +12,8 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 def _freeze(value: Any) -> Any:
     if isinstance(value, Mapping):
+        if _PLAIN.issuperset(map(type, value.values())):
+            return MappingProxyType({**value})
         return MappingProxyType(
             {key: item if type(item) in _PLAIN else _freeze(item) for key, item in value.items()}
         )

@@ -50,7 +50,7 @@ LEFT = {
     "a long progress token": message(b'{"_meta":{"progressToken":"%b"}}' % (b"x" * (LONGEST_ID + 1))),
     "bytes that are no UTF-8": message(b'{"name":"\xff"}'),
     "bytes that are no UTF-8 where nobody looks": message(b'{"arguments":{"a":"\xff"}}'),
-    "nested too deeply": message(b'{"arguments":%b}' % (b'{"a":' * 100_000 + b"1" + b"}" * 100_000)),
+    "nested too deeply": message(b'{"arguments":%b}' % (b"[" * 1_000_000 + b"]" * 1_000_000)),
 }
 
 

@@ -145,7 +145,7 @@ async def test_a_locked_file_holds_up_no_live_stream(tmp_path):
     async with open_bus(make_server(), event_store=store) as bus, open_probe(bus.asgi()) as probe:
         sessions = [await probe.initialize() for _ in range(10)]
         other.execute("BEGIN EXCLUSIVE")
-        with trio.fail_after(3):
+        with trio.fail_after(10):
             for one in [call(session, steps=1) for session in sessions]:
                 assert said(await one.ended()) == [1, "reply"]
         other.execute("ROLLBACK")

@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-from wire import LEGACY, MODERN, call, message, modernized, serving
+from wire import DEADLINE, LEGACY, MODERN, call, message, modernized, serving
 
 from mcpbus import Context, Limits, Reason, Server
 
@@ -43,7 +43,7 @@ async def test_a_get_reader_that_stalls_delays_nobody():
             receipts.append(sender.log("info", LINE))
             assert len(receipts) < 4 * FLOOD // len(LINE)
             await trio.lowlevel.checkpoint()
-        with trio.fail_after(1):
+        with trio.fail_after(DEADLINE):
             assert (await peer.exchange(message("ping", id=1), session)).json["result"] == {}
             assert (await peer.exchange(call("echo", {"text": "hi"}, id=2), session)).status == 200
         assert served.bus.statistics().discarded.keys() == {Reason.OVERFLOW}

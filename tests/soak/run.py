@@ -135,7 +135,9 @@ class Soak:
 
 def inspector() -> httpx.AsyncClient:
     """A client that opens a connection for each look: one that is kept may be ended by the server just when it is used again."""
-    return httpx.AsyncClient(timeout=60, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+    return httpx.AsyncClient(
+        timeout=60, trust_env=False, verify=False, limits=httpx.Limits(max_keepalive_connections=0)
+    )
 
 
 async def soak(

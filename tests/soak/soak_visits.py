@@ -307,7 +307,7 @@ request was to open the connection and another waits for it, the other begins on
 
 
 async def _over_http(visitor: Visitor, *, http2: bool) -> None:
-    async with httpx.AsyncClient(timeout=None, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=None, trust_env=False, verify=False) as http:
         if http2:
             pool = httpcore.AsyncConnectionPool(http1=False, http2=True, network_backend=WholeWrites())
             http._transport._pool = pool
@@ -404,7 +404,7 @@ async def over_http_sse(visitor: Visitor) -> None:
     """Over HTTP+SSE."""
     base = visitor.url.removesuffix("/mcp")
     async with (
-        httpx.AsyncClient(timeout=None, trust_env=False) as http,
+        httpx.AsyncClient(timeout=None, trust_env=False, verify=False) as http,
         http.stream("GET", f"{base}/sse", headers={"accept": "text/event-stream"}) as stream,
     ):
         lines = stream.aiter_lines()

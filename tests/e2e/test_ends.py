@@ -1,14 +1,15 @@
 """How a program ends that is told to, by a signal or by its client: in order, at once, or with a word about what was lost."""
 
 import os
+import re
 import signal
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
-from test_signals import Running, until_it_listens
+from test_signals import Running
 from test_stdio_program import Pipe
-from wire import DEADLINE, Served, call, message, modernized, program
+from wire import DEADLINE, call, message, modernized, program
 
 SIGNALS = pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 TRANSPORTS = pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -19,7 +20,7 @@ class Stdio(Running):
     """A program on standard input and output."""
 
     def __init__(self, process):
-        super().__init__(process, None)
+        super().__init__(process)
         self.pipe = Pipe(process)
 
     async def begin(self, body):
@@ -47,19 +48,16 @@ class Http(Running):
 @asynccontextmanager
 async def running(transport, *, drain=DEADLINE, deadline=DEADLINE, how=(), before=()):
     """Run the program with a lifespan; its child is not left behind by the tests."""
-    with trio.socket.socket() as free:
-        await free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    where = transport if transport == "stdio" else f"127.0.0.1:{port}"
+    where = transport if transport == "stdio" else "127.0.0.1:0"
     async with program(*before, "-m", "lifespan_app", where, drain, deadline, *how) as process:
         if transport == "stdio":
             run = Stdio(process)
         else:
-            run = Http(process, Served(None, f"http://127.0.0.1:{port}/mcp"))
-            await until_it_listens(process, port)
+            run = Http(process)
+            await run.serves()
         await run.wrote(b"CHILD")
         await run.wrote(b"\n")
-        run.child = int(run.errors.split()[1])
+        run.child = int(re.search(rb"CHILD (\d+)", run.errors)[1])
         try:
             yield run
         finally:
@@ -208,7 +206,7 @@ CLOSES = (
 @pytest.mark.parametrize(("descriptor", "name"), [(0, b"input"), (1, b"output")])
 async def test_a_descriptor_that_is_closed_from_the_start_is_told_in_a_sentence(descriptor, name):
     async with program("-c", CLOSES, descriptor, "-m", "program_app", "stdio") as process:
-        run = Running(process, None)
+        run = Running(process)
         assert await run.ended() < SOON
         assert process.returncode == 1
         (line,) = (await run.rest()).splitlines()

@@ -1,5 +1,6 @@
 """SIGTERM, SIGHUP and Ctrl-C: the program drains, and is gone within the drain's deadline plus a second, whatever clients do."""
 
+import re
 import signal
 from contextlib import asynccontextmanager
 
@@ -15,10 +16,15 @@ SIGNALS = pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, sign
 class Running:
     """The program, and what it has written to standard error."""
 
-    def __init__(self, process, served):
+    def __init__(self, process):
         self.process = process
-        self.served = served
         self.errors = b""
+
+    async def serves(self):
+        """Wait until it does; return where. It has chosen a port that was free then, and says which."""
+        await self.wrote(b" (Ctrl-C to stop)\n")
+        self.served = Served(None, re.search(rb" is served at (\S+)", self.errors)[1].decode())
+        return self.served
 
     async def wrote(self, word):
         while word not in self.errors:
@@ -39,29 +45,13 @@ class Running:
 
 @asynccontextmanager
 async def running(drain=DRAIN):
-    with trio.socket.socket() as free:
-        await free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    arguments = ("program_app", "http", drain, f"127.0.0.1:{port}")
-    async with program("-m", *arguments) as process:
-        served = Served(None, f"http://127.0.0.1:{port}/mcp")
-        await until_it_listens(process, port)
+    async with program("-m", "program_app", "http", drain, "127.0.0.1:0") as process:
+        run = Running(process)
+        served = await run.serves()
         try:
-            yield Running(process, served)
+            yield run
         finally:
             served.close()
-
-
-async def until_it_listens(process, port):
-    with trio.fail_after(DEADLINE):
-        while process.returncode is None:
-            try:
-                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
-            except OSError:
-                await trio.sleep(0.01)
-            else:
-                return
-    raise AssertionError((await process.stderr.receive_some()).decode())
 
 
 @SIGNALS

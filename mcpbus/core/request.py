@@ -19,12 +19,14 @@ import trio
 from mcpbus_actors import Cell, Discard, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
 
 from mcpbus.core.admission import Slot
+from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.call import Call, Silence, read_failure
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
-from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
+from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.rounds import run_rounds
 from mcpbus.core.session import LogThreshold
@@ -60,6 +62,10 @@ _FINISHED, _RESPONSE, _PROGRESS = Reason.FINISHED, StreamKind.RESPONSE, Kind.PRO
 class Answering(Protocol):
     """Who has the answer of a request written that is the only one on its stream."""
 
+    @property
+    def said(self) -> list[Receipt] | None:
+        """See `mcpbus.transports.response.Outlet`."""
+
     def open(self, stream: Stream, /) -> None:
         """The answer comes on this stream. No schedule point."""
 
@@ -90,6 +96,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         answering: Given the stream as soon as there is one, or the answer; None of a request on a stream that others share.
         session_id: The id of the session that its success opens, if it is an HTTP initialize.
         stream: Where what it says goes, and its reply; None as long as nothing was said.
+        gathered: What was said without a stream, and goes out together with what `run` returns; None if nothing was.
     """
 
     context: RequestContext
@@ -99,6 +106,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     answering: Answering | None = None
     session_id: str | None = None
     stream: Stream | None = None
+    gathered: Outbox | None = None
+    _defect: BaseException | None = None  # what was raised when something was said, for its supervisor
     _threshold: LogThreshold | None = None
     _progress: float = float("-inf")
     _progress_opening: bytes | None = None
@@ -159,7 +168,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         else:
             task.report = self._task_ended_late
             self.call.count()
-            if answering is not None and not answering.wait(self):
+            if self.gathered is not None or (answering is not None and not answering.wait(self)):
                 self.begin()
 
     @trio.lowlevel.enable_ki_protection
@@ -200,6 +209,9 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             stream.maker = self
         # The task outlives its connection, which is not to wait for the garbage collector with it.
         answering, self.answering = self.answering, None
+        if self.gathered is not None:
+            stream.outbox, self.gathered = self.gathered, None
+            stream.outbox.ease = 0
         if answering is not None:
             answering.open(stream)
         return stream
@@ -227,18 +239,37 @@ class Request(LazyActor[object], kw_only=True, eq=False):
 
         What is said in a burst, while the connection is about to write anyway, only joins what waits: nobody has to hear of it.
         """
-        stream = self.stream
-        if stream is None or not stream.outbox.ease or self._life is not None:
-            return super().tell(message)
-        draw_up = _DRAWN_UP.get(type(message))
+        draw_up = _DRAWN_UP.get(type(message)) if self._life is None else None
         if draw_up is None:
             return super().tell(message)
-        drawn_up = draw_up(self, message)
-        if drawn_up is None or stream.outbox.join(drawn_up):
+        try:
+            drawn_up = draw_up(self, message)
+        except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
+            self._defect = error
+            return super().tell(message)
+        if drawn_up is None:
+            return None
+        outbox = self.gathered if self.stream is None else self.stream.outbox
+        if outbox is not None and outbox.join(drawn_up):
+            return None
+        if outbox is None and self._gather(drawn_up):
             return None
         return super().tell(drawn_up)
 
+    def _gather(self, message: OutboundMessage) -> bool:
+        """Keep what is said first, if it may go out together with the answer, and is not so long that somebody has to hear of it."""
+        answering, limits = self.answering, self.call.bus.limits
+        most = min(SHORT_BYTES, limits.outbox_bytes)
+        if answering is None or answering.said is None or len(message.data) + OVERHEAD_BYTES > most:
+            return False
+        self.gathered = Outbox(limits.outbox_items, limits.outbox_bytes)
+        self.gathered.put(message)
+        self.gathered.relax(SHORT_BYTES)
+        return True
+
     def _say(self, said: OutboundNotification | Progress) -> None:
+        if self._defect is not None:
+            raise self._defect
         message = _DRAWN_UP[type(said)](self, said)
         if message is not None:
             self._pass_on(message)
@@ -416,6 +447,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         self.stop()
 
     def _fail(self, *, silently: bool = False) -> None:
+        if self.gathered is not None:
+            self.begin()
         self._finish(Reason.FAILED)
         if not silently:
             self._reply(internal_error())
@@ -456,7 +489,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     }
 
 
-_DRAWN_UP: Mapping[type, Callable[[Any, Any], OutboundMessage | None]] = {
+_DRAWN_UP: dict[type, Callable[[Any, Any], OutboundMessage | None]] = {
     OutboundNotification: Request._draw_up_notification,  # noqa: SLF001 - its own
     Progress: Request._draw_up_progress,  # noqa: SLF001 - its own
 }

@@ -155,6 +155,11 @@ class Reactor:
         self._write()
         self._begun = perf_counter()
 
+    def measure(self) -> None:
+        """Have the pace of the turn told how long it takes from now on, since something waits for its end."""
+        if self._begun is None:
+            self._begun = perf_counter()
+
     def _write(self) -> None:
         writers, self._writers, self._write_by = self._writers, [], math.inf
         for writer in writers:

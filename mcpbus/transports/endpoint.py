@@ -19,7 +19,7 @@ from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.hub import Hub
 from mcpbus.core.limits import Limits
-from mcpbus.core.receipt import DELIVERED, LOST, Fate
+from mcpbus.core.receipt import DELIVERED, LOST, Fate, Receipt
 from mcpbus.core.session import Session
 from mcpbus.dispatch.directory import Directory
 from mcpbus.protocol.http.messages import (
@@ -417,6 +417,11 @@ class _Desk:
     def __init__(self, scope: trio.CancelScope | None = None) -> None:
         self.scope = scope
         self.opened: Opened | None = None
+
+    @property
+    def said(self) -> list[Receipt] | None:
+        """See `Outlet`: what is said is written as it comes."""
+        return None
 
     def open(self, opened: Opened) -> None:
         self.opened = opened

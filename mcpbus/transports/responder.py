@@ -9,6 +9,8 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
+from mcpbus.core.outbox import OutboundMessage, receipts_of
+from mcpbus.core.receipt import Receipt
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Close, OpenGet, Session
@@ -30,8 +32,8 @@ from mcpbus.protocol.http.messages import (
     OpenStream,
     Serve,
 )
-from mcpbus.protocol.http.sse import HEADERS, encode_event
-from mcpbus.protocol.jsonrpc import encode_result
+from mcpbus.protocol.http.sse import HEADERS, encode_event, encode_events
+from mcpbus.protocol.jsonrpc import encode_error, encode_result
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import StreamKind
@@ -134,9 +136,11 @@ class Responder:
         except ProtocolError as error:
             return answers.error_reply(error, context.request.id, context.revision)
         if isinstance(result, Request):
-            result.answering = _Answering(outlet, form, context, bus.limits.keep_alive)
+            result.answering = _Answering(outlet, form, context, bus)
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)
+            if result.gathered is not None and isinstance(answered, bytes | ProtocolError):
+                return _burst(context, outlet, result.gathered.take(), answered)
             if isinstance(answered, bytes):
                 return _reply(context, form, answered)
             return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
@@ -207,7 +211,7 @@ class _Answering(msgspec.Struct):
         outlet: Who writes it.
         form: What forms it may take.
         context: The request.
-        quiet: For how many seconds its client is left without a word, if it can be told one.
+        bus: The bus.
         ready: Who writes the whole answer, if the handler waits before anything is said.
         request: What it waits for then.
     """
@@ -215,9 +219,15 @@ class _Answering(msgspec.Struct):
     outlet: Outlet
     form: ResponseFormat
     context: RequestContext
-    quiet: float
+    bus: Hub
     ready: ReadyOutlet | None = None
     request: Request | None = None
+
+    @property
+    def said(self) -> list[Receipt] | None:
+        """See `mcpbus.core.request.Answering`. What may be kept in a store has a stream of its own."""
+        kept = self.bus.event_store is not None and self.context.session is not None
+        return self.outlet.said if self.form.sse and not kept else None
 
     def open(self, stream: Stream) -> None:
         """See `mcpbus.core.request.Answering`."""
@@ -226,7 +236,7 @@ class _Answering(msgspec.Struct):
     def wait(self, request: Request) -> bool:
         """See `mcpbus.core.request.Answering`."""
         self.request = request
-        self.ready = self.outlet.wait(self, self.quiet if self.form.sse else math.inf)
+        self.ready = self.outlet.wait(self, self.bus.limits.keep_alive if self.form.sse else math.inf)
         return self.ready is not None
 
     def answer(self, result: bytes | ProtocolError) -> None:
@@ -255,6 +265,22 @@ class _Answering(msgspec.Struct):
 
 def _open(outlet: Outlet, form: ResponseFormat, revision: Revision | None, stream: Stream) -> None:
     outlet.open(Opened(stream, stream.attach(), form, revision))
+
+
+def _burst(
+    context: RequestContext, outlet: Outlet, said: list[OutboundMessage], result: bytes | ProtocolError
+) -> Answer:
+    """The answer with what was said, and an outcome, that were there at once."""
+    request = context.request
+    if isinstance(result, ProtocolError):
+        reply = encode_error(request.id, context.revision.admissible(result))
+    else:
+        reply = encode_result(request.id, result)
+    receipts = outlet.said
+    assert receipts is not None  # noqa: S101 - else nothing was gathered
+    receipts.extend(receipts_of(said))
+    data = encode_events([*(message.data for message in said), reply])
+    return Answer(200, HEADERS, data, request.method)
 
 
 def _failure(context: RequestContext, error: ProtocolError) -> Answer:

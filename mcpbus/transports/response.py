@@ -8,7 +8,7 @@ import trio
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.core.receipt import Fate
+from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer
 from mcpbus.protocol.http.messages import Answer, Head
@@ -59,6 +59,13 @@ class Awaited(Protocol):
 
 class Outlet(Protocol):
     """Who is to write the answer of one request."""
+
+    @property
+    def said(self) -> list[Receipt] | None:
+        """The receipts of what is said in a whole answer, which are settled together with that, by whoever writes it.
+
+        With None, what is said before the answer does not wait for it.
+        """
 
     @property
     def scope(self) -> trio.CancelScope | None:

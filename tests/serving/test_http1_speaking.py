@@ -102,6 +102,30 @@ async def test_what_is_said_in_a_turn_that_is_expected_to_be_brief_is_one_write(
         assert await chat() == together
 
 
+async def test_what_is_said_in_a_brief_turn_goes_out_with_the_answer_and_shares_its_fate(
+    autojump_clock, monkeypatch
+):
+    monkeypatch.setattr(reactor, "perf_counter", lambda: 0.0)
+    async with open_house() as house:
+        leaves = []
+        client = await house.connect()
+        notes = add_chat(house, lambda number: [leave() for leave in leaves if number == 2])
+        for framing in ("transfer-encoding", "content-length"):  # at first nothing is known of it
+            await client.say(call("chat"))
+            _, fields, body = await client.answer()
+            assert framing in fields
+            assert body.count(b"data: ") == 4
+        assert [receipt.fate for receipt in notes] == [DELIVERED] * 6
+        notes.clear()
+        leaves.append(client.stream.receive_stream.close)
+        await client.say(call("chat"))
+        await client.over.wait()
+        await wait_all_tasks_blocked()
+        assert [receipt.fate for receipt in notes] == [LOST] * 3
+        assert house.bus.ledger.discarded[Reason.LOST] == 4
+        assert_nothing_is_left(house)
+
+
 async def test_what_was_said_in_a_row_is_written_when_the_handler_waits(autojump_clock):
     async with open_house() as house:
         notes = []

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 import trio
 
-from mcpbus.core.receipt import DELIVERED, LOST
+from mcpbus.core.receipt import DELIVERED, LOST, Fate, Receipt, settle_all
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.head_facts import HeadFacts
@@ -100,6 +100,7 @@ class Http1Request(msgspec.Struct, eq=False):
     reply: Answer | None = None
     _awaited: Awaited | None = None  # while the handler waits before anything is said
     _unsaid: bytes | None = None  # a head that waits for what comes after it
+    _said: list[Receipt] | None = None  # in the answer, and not settled
     _said_continue: bool = False
     started: bool = False
     ended: bool = False
@@ -119,6 +120,15 @@ class Http1Request(msgspec.Struct, eq=False):
     def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
         """See `Host`."""
         self._connection.leave(self, answer)
+
+    @property
+    def said(self) -> list[Receipt] | None:
+        """See `Outlet`."""
+        reactor = self._connection.reactor
+        if self._said is None and reactor is not None and reactor.in_brief_turn:
+            reactor.measure()
+            self._said = []
+        return self._said
 
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
@@ -204,6 +214,7 @@ class Http1Request(msgspec.Struct, eq=False):
         try:
             rest = self._wire.send_now(self.encode_answer(reply))
         except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
+            self._settle_said(LOST)
             endpoint.record(reply, LOST)
             self.fail(failure)
             return
@@ -211,9 +222,11 @@ class Http1Request(msgspec.Struct, eq=False):
             self.reply = None  # what is left of it is in the rest
             connection.start(self._write_rest, rest, endpoint.enter(reply))
         elif rest is None:
+            self._settle_said(LOST)
             endpoint.record(reply, LOST)
             connection.lose()
         else:
+            self._settle_said(DELIVERED)
             endpoint.record(reply, DELIVERED)
             connection.answered(self)
 
@@ -229,12 +242,18 @@ class Http1Request(msgspec.Struct, eq=False):
             await wire.send(rest)
         finally:
             account.close()
+            self._settle_said(LOST if wire.gone else DELIVERED)
             if entry is not None:
                 entry.settle(LOST if wire.gone else DELIVERED)
             if wire.gone:
                 connection.lose()
             else:
                 connection.answered(self)
+
+    def _settle_said(self, fate: Fate) -> None:
+        said, self._said = self._said, None
+        if said:
+            settle_all(said, fate)
 
     def encode_answer(self, reply: Answer) -> bytes:
         """A whole answer; nothing can be written after it."""

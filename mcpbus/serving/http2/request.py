@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.receipt import DELIVERED, LOST
+from mcpbus.core.receipt import DELIVERED, LOST, Receipt
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
@@ -282,6 +282,11 @@ class Http2Request:
         return encode_whole_head(reply.status, fields, len(reply.body))
 
     # -- for a request that is served in a turn ----------------------------------------------------
+
+    @property
+    def said(self) -> list[Receipt] | None:
+        """See `Outlet`: what is said is written as it comes."""
+        return None
 
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""

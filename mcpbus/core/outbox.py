@@ -185,8 +185,11 @@ class Outbox:
         return full
 
     def relax(self, most: int) -> None:
-        """Let others `join` what waits until that is taken, which will be soon; up to so many bytes, and before it is crowded."""
-        if self._queue:
+        """Let others `join` what waits until that is taken, which will be soon; up to so many bytes, and before it is crowded.
+
+        Not once it was full: then it is noted of each who says what.
+        """
+        if self._queue and self._said is None:
             self.ease = min(most, self._half_bytes, self._half_items * OVERHEAD_BYTES)
 
     def join(self, message: OutboundMessage) -> bool:
@@ -259,7 +262,7 @@ class Outbox:
                 else:
                     known[said] = message
         self._drop(superseded)
-        self._said = known
+        self._said, self.ease = known, 0
         for message in superseded:
             message.discard(Reason.SUPERSEDED)
 

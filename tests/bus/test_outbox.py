@@ -114,6 +114,22 @@ def test_what_joins_others_is_as_little_as_may_wait_unheard_of_and_less_than_mak
         assert not outbox.join(make(ledger))
 
 
+def test_what_joins_an_outbox_that_was_full_collapses_with_what_is_newer_all_the_same():
+    outbox, ledger = Outbox(10, 10_000), Ledger()
+    for _ in range(11):
+        outbox.put(make(ledger, key="a"))
+        outbox.relax(10_000)
+    assert len(outbox) == 1  # there was no room for the last one, which says what the others do
+    messages = [make(ledger, key=key) for key in "aabcdefghija"]
+    for message in messages:
+        if not outbox.join(message):
+            outbox.put(message)
+            outbox.relax(10_000)
+    waiting = outbox.take()
+    assert [message.key for message in waiting] == list("bcdefghija")
+    assert waiting[-1] is messages[-1]
+
+
 def test_as_many_old_logs_go_as_a_large_newcomer_needs_but_none_for_one_that_can_never_fit():
     ledger, outbox = Ledger(), Outbox(100, 3 * OVERHEAD_BYTES + 30)
     logs = [make(ledger, Kind.LOG, size=10) for _ in range(3)]

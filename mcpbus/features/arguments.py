@@ -88,8 +88,14 @@ class TypedArguments:
 
     @cached_property
     def call_reader(self) -> CallReader | None:
-        """See `Arguments.call_reader`; what is not flat may grow when it is decoded, and is counted before that."""
-        return jsontypes.decoder_for(call_type(self._kind)).decode if self._flat else None
+        """See `Arguments.call_reader`.
+
+        What is not flat may grow when it is decoded, and is counted before that. And no code of the author's, as pydantic models
+        have it, runs before it is known who may call the tool.
+        """
+        if not self._flat or jsontypes.has_models(self._kind):
+            return None
+        return jsontypes.decoder_for(call_type(self._kind)).decode
 
     def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
         """See `Arguments.decode`."""

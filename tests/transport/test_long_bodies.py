@@ -4,6 +4,7 @@ import json
 import math
 from typing import Annotated
 
+import pydantic
 import pytest
 from msgspec import Meta
 
@@ -26,8 +27,25 @@ HEADERS = {
 }
 
 
+class Strict(pydantic.RootModel[str]):
+    """Text that its author's code looks at, which fails."""
+
+    @pydantic.field_validator("root")
+    @classmethod
+    def look(cls, text):
+        raise RuntimeError("the author's code failed")
+
+
 def serving():
     server = Server("s")
+
+    @server.tool
+    async def strict(text: Strict) -> str:
+        return text.root
+
+    @server.tool(visible=lambda _: False)
+    async def hidden(text: Strict) -> str:
+        return text.root
 
     @server.tool
     async def echo(text: str, times: int = 1) -> str:
@@ -106,6 +124,8 @@ CASES = {
     ),
     "what its head repeats": (WHERE, {"mcp-name": "where", "mcp-param-region": "us"}),
     "what its head says otherwise": (WHERE, {"mcp-name": "where", "mcp-param-region": "eu"}),
+    "a model that fails": (text(message(tool="strict")), {"mcp-name": "strict"}),
+    "a model of a tool that nobody sees": (text(message(tool="hidden")), {"mcp-name": "hidden"}),
     "a schema by hand": (text(message(tool="loose")), {"mcp-name": "loose"}),
     "a schema by hand, and a fault": (
         text(message(tool="loose", arguments={"text": [LONG]})),

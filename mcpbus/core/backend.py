@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
@@ -57,9 +57,6 @@ class Backend(Protocol):
 
     def mirrored_parameters(self, tool: str, principal: object, /) -> Sequence[MirroredParameter]:
         """The parameters of a tool that HTTP mirrors into headers; none where this principal sees no such tool."""
-
-    def call_reader(self, tool: str, /) -> CallReader | None:
-        """What reads a modern call of a tool in one go, whoever sees the tool; None where it is read in parts, as the methods do."""
 
     def may_wait(self, method: str, name: object, era: Era, /) -> bool:
         """Whether what answers a request may take more than one step; only then does it need a task that may stay with it.
@@ -127,3 +124,11 @@ class Backend(Protocol):
         Raises:
             ProtocolError: What to answer instead.
         """
+
+
+@runtime_checkable
+class ReadsCalls(Protocol):
+    """A backend that can have a long call read together with its arguments; one that cannot is as good."""
+
+    def call_reader(self, tool: str, /) -> CallReader | None:
+        """What reads a modern call of a tool in one go, whoever sees the tool; None where it is read in parts, as the methods do."""

@@ -91,7 +91,7 @@ class FeaturesBackend:
         return () if found is None else found.mirrored
 
     def call_reader(self, tool: str) -> CallReader | None:
-        """See `Backend.call_reader`."""
+        """See `mcpbus.core.backend.ReadsCalls`."""
         found = self._features.tools.get(tool)
         return None if found is None or found.mirrored else found.arguments.call_reader
 

@@ -1,5 +1,6 @@
 """What the rules of HTTP ask of a bus before a request is let in."""
 
+from mcpbus.core.backend import ReadsCalls
 from mcpbus.core.hub import Hub
 
 
@@ -11,7 +12,12 @@ class Directory:
     """
 
     def __init__(self, bus: Hub) -> None:
+        backend = bus.backend
         self.find_session = bus.find_session
-        self.offers = bus.backend.offers
-        self.mirrored_parameters = bus.backend.mirrored_parameters
-        self.call_reader = bus.backend.call_reader
+        self.offers = backend.offers
+        self.mirrored_parameters = backend.mirrored_parameters
+        self.call_reader = backend.call_reader if isinstance(backend, ReadsCalls) else _read_in_parts
+
+
+def _read_in_parts(_tool: str) -> None:
+    """Leave the arguments of all calls for later."""

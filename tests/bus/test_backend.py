@@ -59,9 +59,6 @@ class Acme:
     def mirrored_parameters(self, tool, principal):
         return ()
 
-    def call_reader(self, tool):
-        return None
-
     def may_wait(self, method, name, era):
         return method == "acme/echo"
 

@@ -217,6 +217,27 @@ AIMS = (
         0.9,
         at_least=True,
     ),
+    Aim(
+        "first call of a session after the kill of its worker",
+        _figure("killed-worker", "mcpbus", 0, "first_ms"),
+        50,
+        at_least=False,
+        unit="ms",
+    ),
+    Aim(
+        "first call of a session after the kill of its replica: later than the lease by",
+        _figure("killed-replica", "mcpbus", 0, "beyond_ms"),
+        500,
+        at_least=False,
+        unit="ms",
+    ),
+    Aim(
+        "10,000 sessions handed over in a drain: until the process has ended",
+        _figure("drain", "mcpbus", 10_000, "seconds"),
+        2,
+        at_least=False,
+        unit="s",
+    ),
     Aim("calls in process", _figure("in-process", "mcpbus", 1, "rate"), 50_000, at_least=True, unit="/s"),
     Aim("idle actor", _figure("actors", "mcpbus", 0, "idle_bytes"), 410, at_least=False, unit="bytes"),
 )

@@ -2,9 +2,11 @@
 
 from benchmarks.scenarios.actors import Actors
 from benchmarks.scenarios.chatter import Chatter
+from benchmarks.scenarios.drain import Drain
 from benchmarks.scenarios.fan_out import GetFanOut, ListenFanOut
 from benchmarks.scenarios.first_token import FirstToken
 from benchmarks.scenarios.in_process import InProcess
+from benchmarks.scenarios.killed import KilledReplica, KilledWorker
 from benchmarks.scenarios.latency import Latency
 from benchmarks.scenarios.memory import IdleGets, IdleListens, IdleSessions
 from benchmarks.scenarios.mix import Mix
@@ -34,6 +36,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     Resume(),
     Replicas(),
     Workers(),
+    KilledWorker(),
+    KilledReplica(),
+    Drain(),
     InProcess(),
     SessionBytes(),
     FirstToken(),

@@ -22,6 +22,7 @@ from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_plain
 from benchmarks.tokens import make_resource_server
 from mcpbus import Context, Limits, Server
+from mcpbus.cluster import Redis
 from mcpbus.program import until_signalled
 from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
 
@@ -74,6 +75,9 @@ def main(shell: str, port: int) -> None:
     """Serve until terminated."""
     with _event_store(os.environ.get("BENCH_RESUMPTION")) as store:
         app: Any = {"limits": LIMITS, "event_store": store}
+        if "BENCH_REDIS" in os.environ:
+            lease = float(os.environ.get("BENCH_LEASE", "5"))
+            app["cluster"] = Redis(os.environ["BENCH_REDIS"], link=f"{HOST}:0", lease=lease)
         if shell == "asgi":
             trio.run(serve_plain, server.asgi(**app), port)
         elif "BENCH_WORKERS" in os.environ:

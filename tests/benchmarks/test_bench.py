@@ -4,6 +4,7 @@ import itertools
 import re
 import signal
 import socket
+from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError
 
 import attrs
@@ -12,7 +13,9 @@ import trio
 
 from benchmarks import aims, crowd, growth, machine, plots, readme_table, report, runner
 from benchmarks.answers import FIRST_NUMBER, Answer, WrongAnswer, check_echo, check_fixed, events
+from benchmarks.client import PATIENCE_SECONDS
 from benchmarks.crowd import Stream
+from benchmarks.engine import valkey
 from benchmarks.load import Asking, Load, Question, percentile
 from benchmarks.peers import PEERS
 from benchmarks.peers.peer import Ability, Absent
@@ -22,7 +25,9 @@ from benchmarks.results import FOLDER, Measured, Missing, Results, Subject, read
 from benchmarks.runner import Runner
 from benchmarks.scenarios import SCENARIOS, fan_out, session_bytes
 from benchmarks.scenarios.chatter import check_chatter
+from benchmarks.scenarios.drain import drained
 from benchmarks.scenarios.fan_out import LEAST_CHANGES, ListenFanOut, Told
+from benchmarks.scenarios.killed import is_to_be_made_again, until_first_answer
 from benchmarks.scenarios.parts import PARTS
 from benchmarks.scenarios.scenario import OfServers
 from benchmarks.scenarios.workers import share_of_allowed
@@ -50,6 +55,8 @@ AIMED = (
     ("idle-listens", "mcpbus", 10_000),
     ("stalled", "mcpbus", 1),
     ("in-process", "mcpbus", 1),
+    ("killed-worker", "mcpbus", 0),
+    ("killed-replica", "mcpbus", 0),
     ("actors", "mcpbus", 0),
 )
 
@@ -413,3 +420,29 @@ def test_the_readme_has_the_table_of_the_report_that_is_committed():
 def test_two_workers_are_held_against_the_processor_time_that_was_there(took, idle, share):
     one, two = (Load([0.1] * 90, 1.0, 10, server_seconds, 0.1) for server_seconds in (1.0, took))
     assert share_of_allowed(two, one, idle) == pytest.approx(share)
+
+
+ENDED = b'{"jsonrpc":"2.0","id":1000000000,"error":{"code":-32603,"message":"The process that served this has ended"}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "again"),
+    [
+        (ECHO, "200 OK", False),
+        (ENDED, "200 OK", True),
+        (ENDED.replace(b"ended", b"failed"), "200 OK", False),
+        (b"{}", "503 Service Unavailable", True),
+    ],
+)
+def test_a_call_is_made_again_if_its_process_has_ended(body, status, again):
+    assert is_to_be_made_again(answer(body, status=status)) is again
+
+
+def test_sessions_go_on_when_their_process_ends_and_when_it_is_killed():
+    with valkey() as url, ExitStack() as stack:
+        environment = {"BENCH_REDIS": url, "BENCH_LEASE": "1"}
+        first, second, third = [
+            stack.enter_context(running(BY_NAME["mcpbus"], environment)) for _ in range(3)
+        ]
+        assert 0 < drained(first, second, 20) < PATIENCE_SECONDS
+        assert 0 < until_first_answer([second, third], second) < PATIENCE_SECONDS

@@ -14,7 +14,7 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.cluster.begun_requests import BegunRequest, ReadRequest
-from mcpbus.cluster.directory import is_released, released_home
+from mcpbus.cluster.directory import Kept, is_released, released_home
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import Elsewhere, LinkedRequest
@@ -164,7 +164,7 @@ class Front(Endpoint):
         if session is None:
             return True
         lease = self._bus.lease
-        lasts = lease is None or lease.lasts or head.verb != "POST"
+        lasts = lease is None or lease.lasts or head.verb == "GET"
         return lasts and session in self._bus.sessions and not self._node.hand_over.has(session)
 
     def respond_here(
@@ -241,12 +241,12 @@ class Front(Endpoint):
         return self._node.home if waits else None
 
     def _is_astray(self, head: Head, body: bytes) -> bool:
-        """Whether a client answers or cancels what is not here, in a session that another process may have by now."""
+        """Whether a client ends a session that another process may have by now, or answers or cancels in it what is not here."""
         lease = self._bus.lease
-        if lease is None or lease.lasts or head.verb != "POST":
+        if lease is None or lease.lasts or head.verb == "GET":
             return False
         session = self._bus.sessions.get(session_of(head) or "")
-        return session is not None and is_for_nobody(body, session)
+        return session is not None and (head.verb == "DELETE" or is_for_nobody(body, session))
 
     def _named_in(self, body: bytes) -> str | None:
         params = read_mentioned(body)
@@ -345,12 +345,13 @@ class Front(Endpoint):
         await self._node.hand_over.wait_gone(session)
         if session in self._bus.sessions and not self._is_astray(http.head, body):
             return None
-        kept = await self._node.look(session)
-        if kept is None:
-            self._node.hand_over.forget(session)
-        elif session in self._bus.sessions:
-            pass  # it is not to be taken over where it is believed to be
-        elif self._may_adopt(kept.ownership.home, ended):
+        kept = await self._look(http.head, session)
+        # It is not to be taken over where it is believed to be.
+        if (
+            kept is not None
+            and session not in self._bus.sessions
+            and self._may_adopt(kept.ownership.home, ended)
+        ):
             principal, refused = await authorize(self._bus.backend, http.head, http.peer)
             if refused is not None:
                 return refused
@@ -360,6 +361,20 @@ class Front(Endpoint):
             peer = self.exchange.origin(http.head, http.peer)
             kept = await self._node.adoptions.adopt(kept, principal, peer)
         return None if kept is None or kept.ownership.home == self._node.home else kept.ownership.home
+
+    async def _look(self, head: Head, session: str) -> Kept | None:
+        """Look who has a session; None if nobody has, or where its client ends it and that cannot be known."""
+        try:
+            kept = await self._node.look(session)
+        except Overloaded:
+            if head.verb == "DELETE" and session in self._bus.sessions:
+                return None  # what is kept of it is removed later
+            raise
+        if kept is None:
+            self._node.hand_over.forget(session)
+        elif session in self._bus.sessions:
+            self._node.records.heed(self._bus.sessions[session], kept.ownership)
+        return kept
 
     def _may_adopt(self, owner: str, ended: str) -> bool:
         is_nobody = owner in {ended, self._node.home} or is_released(owner)

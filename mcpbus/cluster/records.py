@@ -276,6 +276,13 @@ class Records:
             return LOST
         return MOVED if name in entry.found else None
 
+    def heed(self, session: Session, found: Ownership) -> None:
+        """Take note of who has a session that is here, as the directory has it."""
+        entry = self._entries.get(session.id)
+        # The directory may have lost a later epoch.
+        if entry is not None and found.epoch > entry.ownership.epoch:
+            self._lose(session)
+
     def _lose(self, session: Session) -> None:
         """Another process has a session: it ends here, and that one is told what is still to be said."""
         entry = self._entries.pop(session.id, None)

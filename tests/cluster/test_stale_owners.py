@@ -61,6 +61,35 @@ async def test_an_answer_to_what_the_old_one_has_asked_is_its_own(way, autojump_
 
 
 @WAYS
+async def test_that_it_ends_reaches_who_has_it(way, autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await taken_over(directory, buses, probes, monkeypatch)
+        assert (await at(session, probes[way]).delete().ended()).status == 204
+        await quiet(buses)
+        assert not buses[1].sessions
+        assert (await at(session, probes[1]).request("ping").ended()).status == 404
+
+
+@WAYS
+async def test_where_nobody_can_be_asked_it_ends_all_the_same(way, autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        directory.lapse(buses[0].node.home)
+
+        async def fail(*_):
+            raise OSError("it is down")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(directory, "look", fail)
+            assert (await at(session, probes[way]).delete().ended()).status == 204
+        await quiet(buses)
+        assert not buses[0].sessions
+        assert (await at(session, probes[1]).request("ping").ended()).status == 404
+
+
+@WAYS
 async def test_where_it_cannot_be_known_who_has_asked_the_client_is_told(way, autojump_clock, monkeypatch):
     directory = MemoryDirectory()
     async with open_buses(make, 3, directory=directory) as (buses, probes):
@@ -88,4 +117,5 @@ async def test_it_does_not_take_over_what_it_believes_to_have(autojump_clock, mo
     async with open_buses(make, 3, directory=directory) as (buses, probes):
         session = await taken_over(directory, buses, probes, monkeypatch)
         await directory.release([directory._kept[session.id].ownership])
+        monkeypatch.setattr(buses[0].node.records, "heed", lambda *_: None)
         assert (await at(session, probes[0]).answer(1, ANSWER).ended()).status == 503

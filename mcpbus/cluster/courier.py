@@ -20,6 +20,7 @@ from mcpbus.core.notification import RESOURCE_UPDATED, OutboundNotification
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Place, Receipt
 from mcpbus.core.session import Session
+from mcpbus.protocol.routes import Kind as Said
 from mcpbus.protocol.routes import Reason
 
 _log = logging.getLogger("mcpbus")
@@ -28,6 +29,7 @@ _PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
 """Between two looks for who has the session: each pause is twice the last one."""
 
+_KINDS: Final = {kind.value: kind for kind in Said}
 _FATES: Final = {str(fate): fate for fate in (DELIVERED, STORED, MOVED, *map(Fate.discarded, Reason))}
 
 
@@ -48,10 +50,14 @@ def fate_of(verdict: str, reason: str | None) -> Fate:
 
 
 def say(session: Session, told: Tell, receipt: Receipt) -> None:
-    """Say to a session that is here what it is told from elsewhere."""
+    """Say to a session that is here what it is told from elsewhere, unless it is of a kind that only newer processes have."""
     if told.kind is not None:
+        kind = _KINDS.get(told.kind)
+        if kind is None:
+            receipt.discard(Reason.UNREACHABLE)
+            return
         key = None if told.uri is None else (RESOURCE_UPDATED, told.uri)
-        session.say(OutboundNotification(told.kind, receipt, told.data, key, told.level, told.uri))
+        session.say(OutboundNotification(kind, receipt, told.data, key, told.level, told.uri))
     elif session.address.stopped:
         receipt.discard(Reason.SESSION_ENDED)
     else:
@@ -106,12 +112,12 @@ class Courier:
 
     def tell(self, said: OutboundNotification) -> None:
         """See `Teller`."""
-        told = Tell(self._name, said.kind, said.receipt.method, said.data, said.level, said.uri)
+        told = Tell(self._name, said.kind.value, said.receipt.method, said.data, said.level, said.uri)
         self._send(said.receipt, told)
 
     def pass_on(self, message: OutboundMessage, held: tuple[int, str] | None) -> None:
         """Tell what was to be said to the session while it was here; see `Tell`."""
-        told = Tell(self._name, message.kind, message.receipt.method, message.data, None, None, held)
+        told = Tell(self._name, message.kind.value, message.receipt.method, message.data, None, None, held)
         self._send(message.receipt, told)
 
     def close(self, receipt: Receipt) -> None:

@@ -24,7 +24,7 @@ class _Message(msgspec.Struct, array_like=True, frozen=True):
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Message).decode
-
+_KINDS: Final[Mapping[str, Kind]] = Kind.__members__
 
 _AT_ONCE: Final = 500
 """Messages that the directory is told at once to keep no longer; while it is away there are ever more."""
@@ -135,9 +135,12 @@ class HeldMessages:
 
 
 def restore(session: Session, ledger: Ledger, held: Mapping[str, Held]) -> None:
-    """Have a session hold what another process has held for it."""
+    """Have a session hold what another process has held for it, but for what is of a kind that only newer ones have."""
     for name in sorted(held, key=int):
         message = _decode(held[name].data)
+        kind = _KINDS.get(message.kind)
+        if kind is None:
+            continue
         receipt = ledger.adopt(message.method)
-        outbound = OutboundMessage(Kind[message.kind], Era.LEGACY, message.data, receipt)
+        outbound = OutboundMessage(kind, Era.LEGACY, message.data, receipt)
         session.address.tell(Restore(outbound, name, held[name].seconds))

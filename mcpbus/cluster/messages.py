@@ -5,14 +5,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.messages import ListName
-from mcpbus.protocol.routes import Kind
 
 Fields: TypeAlias = list[tuple[bytes, bytes]]
 
 VERSION: Final = 1
 """What is spoken over links. It is another one only where processes of the last one would misunderstand what is said: kinds of message, and
-fields at the end of one, which they leave alone, are none."""
+fields at the end of one, which they leave alone, are none; nor are kinds of what is told, and lists that change."""
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
@@ -91,7 +89,7 @@ class Tell(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         session: The session.
-        kind: What it is; None if nothing is, and the session is to end.
+        kind: What it is, the value of a `mcpbus.protocol.routes.Kind`; None if nothing is, and the session is to end.
         method: Its method.
         data: The encoded JSON-RPC notification.
         level: The level of a log line.
@@ -100,7 +98,7 @@ class Tell(msgspec.Struct, array_like=True, frozen=True):
     """
 
     session: str
-    kind: Kind | None
+    kind: str | None
     method: str
     data: bytes
     level: LogLevel | None
@@ -112,12 +110,12 @@ class Changed(msgspec.Struct, array_like=True, frozen=True):
     """A change; see `mcpbus.core.notification.Change`.
 
     Attributes:
-        list: Which list.
+        list: Which list, a `ListName`; None if it is a resource.
         uri: Which resource.
         number: Which of the changes of its process it is.
     """
 
-    list: ListName | None
+    list: str | None
     uri: str
     number: int = 0
 

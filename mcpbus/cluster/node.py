@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -32,6 +32,7 @@ from mcpbus.core.hub import Hub
 from mcpbus.core.lease import Lease
 from mcpbus.core.notification import Change
 from mcpbus.core.nursery import background
+from mcpbus.core.receipt import Broadcast
 from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.messages import ListName
 from mcpbus.transports.refusals import plain
@@ -47,6 +48,7 @@ LOOK_SECONDS: Final = 1.0
 """How often it is looked whether there are others."""
 _MOST_STRANGERS: Final = 64
 """Connections at once that have not been greeted."""
+_LISTS: Final[Mapping[str, ListName]] = {name: name for name in get_args(ListName)}
 
 
 class Node:
@@ -327,7 +329,11 @@ class Node:
         """See `mcpbus.cluster.link.Service`."""
         if self._bus is not None:
             said = decode_changed(payload)
-            broadcast = self._bus.tell_here(Change(said.list, said.uri))
+            name = None if said.list is None else _LISTS.get(said.list)
+            is_known = (
+                name == said.list
+            )  # newer processes may have more lists, of which nobody here wants to hear
+            broadcast = self._bus.tell_here(Change(name, said.uri)) if is_known else Broadcast(())
             self._told_changes.keep(link.home, said.number, broadcast)
 
     def asked(self, link: Link, channel: int, payload: bytes) -> None:
@@ -343,7 +349,7 @@ class Node:
         """Tell every change that may have been missed."""
         bus = self._bus
         if bus is not None:
-            for name in get_args(ListName):
+            for name in _LISTS.values():
                 bus.tell_here(Change(name))
             for uri in bus.topics.uris:
                 bus.tell_here(Change(None, uri))

@@ -191,7 +191,6 @@ async def test_a_session_that_cannot_be_prepared_ends(autojump_clock, caplog):
         ({"revision": "2099-01-01"}, {}),
         ({}, {"first": Held(b"", 60)}),
         ({}, {"1": Held(b"\xff", 60)}),
-        ({}, {"1": Held(encode(["NEWER", "notifications/said", b"{}"]), 60)}),
     ],
 )
 async def test_what_another_version_has_kept_of_a_session_ends_it(record, held, autojump_clock, caplog):

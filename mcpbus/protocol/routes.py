@@ -219,7 +219,7 @@ ABSENT: Mapping[tuple[Kind, Era, StreamState], Absence] = {
         DROPPED=Hold.HOLD,
         ENDED=Reason.SESSION_ENDED,
     ),
-    # A question waits as long as whoever asks does. One that its client has seen, on a stream that has ended, is withdrawn on the next.
+    # A question waits as long as whoever asks does. What withdraws one is not kept for a stream that may come.
     **_fates(
         frozenset({Kind.SESSION_QUESTION}),
         Era.LEGACY,
@@ -228,14 +228,7 @@ ABSENT: Mapping[tuple[Kind, Era, StreamState], Absence] = {
         ENDED=Reason.SESSION_ENDED,
     ),
     **_fates(
-        frozenset({Kind.SESSION_WITHDRAWAL}),
-        Era.LEGACY,
-        NEVER=Reason.NO_STREAM,
-        DROPPED=Hold.HOLD,
-        ENDED=Reason.SESSION_ENDED,
-    ),
-    **_fates(
-        frozenset({Kind.SESSION_LOG}),
+        frozenset({Kind.SESSION_LOG, Kind.SESSION_WITHDRAWAL}),
         Era.LEGACY,
         NEVER=Reason.NO_STREAM,
         DROPPED=Reason.NO_STREAM,

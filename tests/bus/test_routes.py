@@ -130,7 +130,7 @@ FATES = [
     (Kind.QUESTION, L, NEVER, NEVER, "no_stream", "session_ended"),
     (Kind.WITHDRAWAL, L, NEVER, NEVER, "no_stream", "session_ended"),
     (Kind.SESSION_QUESTION, L, NEVER, "HOLD", "HOLD", "session_ended"),
-    (Kind.SESSION_WITHDRAWAL, L, NEVER, "no_stream", "HOLD", "session_ended"),
+    (Kind.SESSION_WITHDRAWAL, L, NEVER, "no_stream", "no_stream", "session_ended"),
     # list_changed, resources/updated: HOLD until the first GET, after a drop as in a, and before initialized.
     (Kind.LIST_CHANGED, L, "HOLD", "HOLD", "HOLD", "session_ended"),
     (Kind.RESOURCE_UPDATED, L, "HOLD", "HOLD", "HOLD", "session_ended"),

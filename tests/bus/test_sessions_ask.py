@@ -208,22 +208,6 @@ async def test_it_is_withdrawn_when_nobody_waits_for_it_any_more(seen, ended, au
         assert it.bus.statistics().refused == (0 if seen else 1)
 
 
-async def test_one_that_was_seen_on_a_stream_that_has_ended_is_withdrawn_on_the_next(autojump_clock):
-    async with staged() as it, trio.open_nursery() as nursery:
-        session = await it.probe.initialize(capabilities=EVERYTHING)
-        get = await session.get().begun()
-        asker = Asker(nursery, it.bus.sessions[session.id], lambda asked: asked.list_roots(timeout=5))
-        question = await get.message()
-        get.disconnect()
-        await trio.sleep(6)
-        assert isinstance(asker.outcome, AnswerTimeoutError)
-        get = await session.get().begun()
-        withdrawal = await get.message()
-        assert (withdrawal["method"], withdrawal["params"]["requestId"]) == (CANCELLED, question["id"])
-        get.disconnect()
-        await it.assert_nothing_is_left()
-
-
 @pytest.mark.parametrize("late", [False, True])
 async def test_with_a_store_it_is_kept_for_who_comes_back_to_the_stream(late, autojump_clock):
     async with staged(event_store=MemoryEventStore()) as it, trio.open_nursery() as nursery:
@@ -247,6 +231,22 @@ async def test_with_a_store_it_is_kept_for_who_comes_back_to_the_stream(late, au
             assert (await back.message())["params"]["requestId"] == question["id"]
         else:
             assert asker.outcome == [Root("file:///x")]
+
+
+async def test_what_withdraws_it_is_not_kept_for_another_stream(autojump_clock):
+    async with staged() as it, trio.open_nursery() as nursery:
+        session = await it.probe.initialize(capabilities=EVERYTHING)
+        get = await session.get().begun()
+        asker = Asker(nursery, it.bus.sessions[session.id], lambda s: s.list_roots(timeout=5))
+        await get.message()
+        get.disconnect()
+        await trio.sleep(5.1)
+        assert isinstance(asker.outcome, AnswerTimeoutError)
+        again = await session.get().begun()
+        await it.quiet()
+        assert again.messages == []
+        again.disconnect()
+        await it.assert_nothing_is_left()
 
 
 async def test_it_is_not_asked_before_the_client_has_sent_initialized(autojump_clock):

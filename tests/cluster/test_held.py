@@ -7,12 +7,11 @@ from test_adoption import only
 from test_forwarding import make
 
 from mcpbus import Limits
-from mcpbus.asking import AnswerTimeoutError
 from mcpbus.core.receipt import Fate, Place
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
 
-SAID, CANCELLED = "notifications/said", "notifications/cancelled"
+SAID = "notifications/said"
 
 
 def say(bus, *numbers):
@@ -47,28 +46,6 @@ async def test_what_an_ended_process_held_is_sent_by_the_next_one(autojump_clock
         await quiet(buses)
         assert said(stream) == [1, 2, 3]
         assert (held(directory), buses[2].ledger.adopted) == (0, 3)
-
-
-async def test_a_question_that_was_seen_is_withdrawn_by_the_next_one(autojump_clock):
-    directory = MemoryDirectory()
-    async with open_buses(make, directory=directory) as (buses, probes):
-        session = await probes[0].initialize(capabilities={"roots": {}})
-        stream = await session.get().begun()
-
-        async def ask():
-            with pytest.raises(AnswerTimeoutError):
-                await only(buses[0]).list_roots(timeout=5)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask)
-            question = await stream.message()
-            stream.disconnect()
-        await quiet(buses)
-        await kill(buses[0], directory)
-        stream = await at(session, probes[1]).get().begun()
-        await quiet(buses)
-        (withdrawn,) = [m["params"]["requestId"] for m in stream.messages if m["method"] == CANCELLED]
-        assert withdrawn == question["id"]
 
 
 async def test_what_was_sent_is_not_sent_again(autojump_clock):

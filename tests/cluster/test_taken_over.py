@@ -7,7 +7,7 @@ from test_adoption import only
 from test_forwarding import CHANGED, make
 from test_held import said, say
 
-from mcpbus.asking import CannotAskError
+from mcpbus.asking import AnswerTimeoutError, CannotAskError
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
@@ -143,6 +143,29 @@ async def test_changes_are_left_to_the_other_one_and_questions_are_refused(autoj
         assert change.fate == Fate.discarded(Reason.SUPERSEDED)
         assert CHANGED in [message["method"] for message in stream.messages]
         assert not any("id" in message for message in stream.messages)
+        check_books(buses)
+
+
+async def test_a_question_that_was_seen_is_withdrawn_by_who_has_the_session(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize(capabilities={"roots": {}})
+        old = await session.get().begun()
+
+        async def ask():
+            with pytest.raises(AnswerTimeoutError):
+                await only(buses[0]).list_roots(timeout=5)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            question = await old.message()
+            directory.lapse(buses[0].node.home)
+        await quiet(buses)
+        await take_over(directory, buses, probes[1], session)
+        stream = await at(session, probes[1]).get().begun()
+        await come_back(directory, buses)
+        asked = [each.get("params", {}).get("requestId") for each in (*old.messages, *stream.messages)]
+        assert asked.count(question["id"]) == 1
         check_books(buses)
 
 

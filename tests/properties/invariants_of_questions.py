@@ -16,7 +16,7 @@ def nobody_is_waited_for_in_vain(world: Any) -> Iterator[str]:
             yield f"questions {sorted(session.questions)} are kept, which nobody asks any more"
     withdrawn = _withdrawn(world)
     for heard in _of_sessions(world):
-        # Over HTTP it is withdrawn on the stream that is there, or the next one.
+        # Over HTTP a question is withdrawn only if there is a stream just then.
         ear, there = heard.ear, not heard.ear.client.gone and not world.drained
         if ear.purpose == "all" and there and not heard.answered and not withdrawn.get(_name(heard)):
             yield f"{ear.client} still believes that question {heard.number} waits for it"

@@ -19,17 +19,11 @@ TOLERATED = pytest.mark.filterwarnings(
 _BACK = "http://127.0.0.1:1/callback"
 
 
-def free_ports():
-    """A port that is free, with the one after it."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            try:
-                other.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
+def take_port():
+    """Take a port, so that nobody else gets it: where it is reached, and what to bind to."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{sock.getsockname()[1]}", f"fd://{sock.detach()}"
 
 
 class Storage:

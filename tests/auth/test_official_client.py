@@ -2,6 +2,8 @@
 
 import os
 import re
+import secrets
+import socket
 import subprocess
 import sys
 import time
@@ -10,7 +12,7 @@ import httpx2
 import pytest
 import trio
 from channels import CLAIM
-from signing_in import TOLERATED, Browser, Storage, free_ports, make_server, said, signed_in
+from signing_in import TOLERATED, Browser, Storage, make_server, said, signed_in, take_port
 
 from mcpbus import ServeOptions
 from mcpbus.auth import JwtVerifier, ResourceServer
@@ -21,19 +23,16 @@ from mcpbus.testing import Issuer, open_probe
 
 @TOLERATED
 async def test_the_official_client_logs_in_steps_up_and_refreshes():
-    port, browser, storage = free_ports(), Browser(), Storage()
-    issuer = Issuer(f"http://127.0.0.1:{port + 1}", clock=time.time)
-    server = make_server(
-        ResourceServer(f"http://127.0.0.1:{port}/mcp", JwtVerifier(issuer.url), scopes=["files:read"])
-    )
+    (url, bind), (issuer_url, issuer_bind) = take_port(), take_port()
+    browser, storage = Browser(), Storage()
+    issuer = Issuer(issuer_url, clock=time.time)
+    server = make_server(ResourceServer(f"{url}/mcp", JwtVerifier(issuer.url), scopes=["files:read"]))
     agreeable = AgreeableIssuer(issuer, lifetime=4)
-    options = ServeOptions(bind=f"127.0.0.1:{port + 1}")
+    options = ServeOptions(bind=issuer_bind)
     async with server.open() as bus, trio.open_nursery() as nursery:
         with trio.fail_after(30):
             await nursery.start(lambda task_status: serve(agreeable, options, task_status=task_status))
-            [url] = await nursery.start(
-                lambda task_status: bus.serve(bind=f"127.0.0.1:{port}", task_status=task_status)
-            )
+            [url] = await nursery.start(lambda task_status: bus.serve(bind=bind, task_status=task_status))
             async with signed_in(url, browser, storage) as session:
                 assert await said(session, "read") == "somebody"
                 assert [visit.params["scope"] for visit in browser.visited] == ["files:read"]
@@ -53,6 +52,19 @@ async def test_the_official_client_logs_in_steps_up_and_refreshes():
         {"files:read"},
         {"files:read", "files:write"},
     ]
+
+
+def free_ports():
+    """A port that is free, with the one after it: none of those that systems give to whoever asks for any, so that nobody gets it."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        try:
+            for number in (port, port + 1):
+                with socket.socket() as sock:
+                    sock.bind(("127.0.0.1", number))
+        except OSError:
+            continue
+        return port
 
 
 async def test_the_demo_behind_tokens_says_how_to_get_one():

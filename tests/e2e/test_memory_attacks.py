@@ -5,6 +5,7 @@ The server is a process of its own, so that what it takes of memory and of the p
 
 import json
 import re
+import socket
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -288,12 +289,17 @@ ATTACKS = [
 ]
 
 
+async def check_health(port):
+    """Ask for `/health` on a new connection: it must be answered, and that all is well."""
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+
+
 async def ask(port):
-    """Ask for `/health` over and over, each time on a new connection: it must be answered, and that all is well."""
+    """Check it over and over."""
     while True:
-        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-            await stream.send_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+        await check_health(port)
         await trio.sleep(0.02)
 
 
@@ -305,18 +311,14 @@ async def listen(process, took):
 
 @asynccontextmanager
 async def serving():
-    with trio.socket.socket() as free:
-        await free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    async with program("-m", "memory_app", f"127.0.0.1:{port}", stderr=None) as process:
-        while process.returncode is None:
-            try:
-                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
-            except OSError:
-                await trio.sleep(0.05)
-            else:
-                break
-        yield process, port
+    """Have the server take its connections from a socket of ours: they wait there until it has begun."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port, number = sock.getsockname()[1], sock.fileno()
+        options = {"stderr": None, "pass_fds": [number]}
+        async with program("-m", "memory_app", f"fd://{number}", **options) as process:
+            sock.close()
+            await check_health(port)
+            yield process, port
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

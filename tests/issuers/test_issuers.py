@@ -3,9 +3,8 @@
 import json
 import time
 
-import httpx2
 import trio
-from signing_in import TOLERATED, Browser, Storage, free_ports, make_server, said, signed_in
+from signing_in import TOLERATED, Browser, Storage, make_server, said, signed_in, take_port
 
 from mcpbus.auth import IntrospectionVerifier, JwtVerifier, ResourceServer
 from mcpbus.auth.web import HttpxWeb
@@ -36,12 +35,11 @@ async def answers_to(server, *tokens):
 
 @TOLERATED
 async def test_the_official_client_logs_in_steps_up_and_refreshes_at_oidc_provider(issuers):
-    url, browser, storage = f"http://127.0.0.1:{free_ports()}/mcp", Browser(), Storage()
-    auth = ResourceServer(url, JwtVerifier(issuers["oidc"], web=WEB), scopes=READ)
-    bind = httpx2.URL(url).netloc.decode()
+    (url, bind), browser, storage = take_port(), Browser(), Storage()
+    auth = ResourceServer(f"{url}/mcp", JwtVerifier(issuers["oidc"], web=WEB), scopes=READ)
     with trio.fail_after(30):
         async with make_server(auth).open() as bus, trio.open_nursery() as nursery:
-            await nursery.start(lambda task_status: bus.serve(bind=bind, task_status=task_status))
+            [url] = await nursery.start(lambda task_status: bus.serve(bind=bind, task_status=task_status))
             async with signed_in(url, browser, storage) as session:
                 assert await said(session, "read") == "ada"
                 assert [visit.params["scope"] for visit in browser.visited] == ["files:read"]

@@ -164,8 +164,10 @@ async def test_the_access_log_has_a_line_for_each_answer(lines, autojump_clock):
 async def test_the_access_log_decodes_no_call_whose_reply_says_what_it_answers(
     lines, monkeypatch, autojump_clock
 ):
+    """Through ASGI a reply comes over a stream, as many things do, and does not say it."""
     decoded = []
-    async with open_bus(make_server()) as bus, open_probe(bus.asgi(access_log=True)) as probe:
+    opened = open_bus(make_server())
+    async with opened as bus, open_probe(bus.asgi(access_log=True), shell="http1") as probe:
         session = await probe.initialize("2025-11-25")
         monkeypatch.setattr(access_log, "decode", lambda body: decoded.append(body) or decode(body))
         await session.request("tools/call", {"name": "echo"}).ended()

@@ -118,12 +118,16 @@ class Elsewhere:
                 break
             told = await _Question(link, self._number).answered()
             if told is not None:
-                return (
-                    {fate_of(verdict, reason): n for verdict, reason, n in told.fates}
-                    if told.known
-                    else _UNKNOWN
-                )
+                return _count(told) if told.known else _UNKNOWN
         return _UNKNOWN
+
+
+def _count(told: Fates) -> Mapping[Fate, int]:
+    """Return how many copies have which fate; all that are not known here are one."""
+    counts: Counter[Fate] = Counter()
+    for verdict, reason, number in told.fates:
+        counts[fate_of(verdict, reason)] += number
+    return counts
 
 
 class _Question:

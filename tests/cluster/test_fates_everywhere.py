@@ -11,6 +11,9 @@ from test_missed_changes import listen
 
 from mcpbus import DELIVERED, Fate
 from mcpbus.cluster import remote_sessions, told_changes
+from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.messages import Fates, encode
+from mcpbus.core.receipt import LOST
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
 
@@ -106,6 +109,15 @@ async def test_and_one_that_has_forgotten_it(autojump_clock, monkeypatch):
         assert settled[0] == {UNREACHABLE: 1}
         assert settled[-1] == {DELIVERED: 1}
         assert len(buses[1].node._told_changes._kept) == 2
+
+
+async def test_fates_that_only_newer_processes_have_are_counted_together(autojump_clock, monkeypatch):
+    fates = [("newer", None, 2), ("discarded", "newer", 3), ("discarded", Reason.LOST.value, 1)]
+    async with open_buses(make) as (buses, _):
+        said = encode(Fates(fates, known=True))
+        answer = lambda link, channel, _: link.send(Kind.FATES, channel, said)  # noqa: E731
+        monkeypatch.setattr(buses[1].node, "asked", answer)
+        assert await buses[0].resource_updated(URI).settled(everywhere=True) == {LOST: 6}
 
 
 async def test_one_that_cannot_be_reached_any_more_is_given_up_in_time(autojump_clock):

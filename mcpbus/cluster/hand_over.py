@@ -45,8 +45,9 @@ class HandOver:
         return name in self._gone
 
     def forget(self, name: str) -> None:
-        """Take note that a session has ended, which nobody has any more."""
-        self._gone.pop(name, None)
+        """Take note that a session has ended, which nobody has any more; one that is still being handed over is waited for."""
+        if name in self._gone and self._gone[name].is_set():
+            del self._gone[name]
 
     async def wait_gone(self, name: str) -> None:
         """Wait until a session is handed over, if it is to be."""

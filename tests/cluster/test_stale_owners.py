@@ -112,6 +112,22 @@ async def test_what_nobody_has_asked_is_taken_as_ever(way, autojump_clock):
         assert (await at(session, probes[way]).answer(1, ANSWER).ended()).status == 202
 
 
+async def test_it_ends_in_order_though_nobody_has_the_session_any_more(autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, probes):
+        session = await taken_over(directory, buses, probes, monkeypatch)
+        await at(session, probes[1]).delete().ended()
+        hand_over = buses[0].node.hand_over
+
+        async def look(_):
+            hand_over.begin()  # it is told to end while it asks
+
+        monkeypatch.setattr(directory, "look", look)
+        await at(session, probes[0]).answer(1, ANSWER).ended()
+        with trio.fail_after(60):
+            await hand_over.wait_none()
+
+
 async def test_it_does_not_take_over_what_it_believes_to_have(autojump_clock, monkeypatch):
     directory = MemoryDirectory()
     async with open_buses(make, 3, directory=directory) as (buses, probes):

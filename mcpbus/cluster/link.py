@@ -283,8 +283,8 @@ class Link:
     def open(self, channel: Channel, payload: bytes, kind: Kind = Kind.OPEN) -> int:
         """Have a request served, or something told, and return the number of its channel."""
         number = self._last
-        while (number := (number + 2) % _CHANNELS) in self._channels:
-            pass
+        while (number := (number + 2) % _CHANNELS) in self._channels or not number:
+            pass  # 0 is for what belongs to no channel
         self._last = number
         self.enter(number, channel)
         self.send(kind, number, payload)

@@ -361,3 +361,11 @@ async def test_changes_that_were_missed_are_made_good(autojump_clock):
         with trio.fail_after(2 * node.LOOK_SECONDS):
             told = [(await listen.message())["method"] for _ in range(2)]
         assert told == ["notifications/tools/list_changed", "notifications/resources/updated"]
+
+
+@pytest.mark.parametrize("dialled", [False, True])
+async def test_no_request_has_the_number_of_what_belongs_to_none(dialled):
+    stream, _ = trio.testing.memory_stream_pair()
+    one = link.Link(Incoming(stream), "there", None, dialled=dialled, silence=30)
+    one._last = link._CHANNELS - 2 + dialled
+    assert one.open(None, b"") == (1 if dialled else 2)

@@ -94,6 +94,9 @@ class LinkedRequest:
         number: Its channel.
         head: The request before its body.
         asked: What comes with that.
+
+    Attributes:
+        scope: See `ReadyOutlet`: it encloses the task that begins to serve it.
     """
 
     cleared = False
@@ -104,6 +107,7 @@ class LinkedRequest:
     ) -> None:
         self.head = head
         self.peer = Peer.at(asked.peer)
+        self.scope = link.scope  # what waits may need it when another task takes what comes
         self._place = place
         self._endpoint = endpoint
         self._link = link
@@ -118,11 +122,6 @@ class LinkedRequest:
         self._entry: Entry | None = None
 
     # -- in a turn -------------------------------------------------------------------------------
-
-    @property
-    def scope(self) -> trio.CancelScope:
-        """See `ReadyOutlet`."""
-        return self._link.scope
 
     def respond(self, *, cleared: bool) -> EagerTask | None:
         """Serve it; returns a handler that waits, if there is one."""

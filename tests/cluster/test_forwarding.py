@@ -387,3 +387,36 @@ async def test_a_call_ends_in_a_drain(autojump_clock):
         await quiet(buses)
         await buses[0].drain(5)
         assert text((await counting.ended()).messages[-1]) == "counted"
+
+
+async def test_a_call_that_is_cancelled_once_its_client_is_known_is_the_only_one(autojump_clock):
+    cancelled = []
+
+    def make_asking():
+        server = make()
+
+        async def authenticate(_head):
+            await trio.sleep(1)
+
+        @server.tool
+        async def wait(text: str) -> str:
+            try:
+                await trio.sleep(10)
+            except trio.Cancelled:
+                cancelled.append(text)
+                raise
+            return text
+
+        server.authenticate = authenticate
+        return server
+
+    async with open_buses(make_asking) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        call(session, "wait", text="one")
+        await quiet(buses)
+        other = call(session, "wait", text="other")
+        await trio.sleep(2)
+        await session.notify("notifications/cancelled", {"requestId": 1}).ended()
+        await quiet(buses)
+        assert cancelled == ["one"]
+        assert text((await other.ended()).messages[-1]) == "other"

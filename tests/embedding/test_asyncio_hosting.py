@@ -14,6 +14,7 @@ from mcpbus import DELIVERED, Context, Server
 from mcpbus.asyncio import asgi, to_asyncio, to_trio
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.testing import open_bus
+from tests.at_home import CALLER
 
 DEADLINE = 30
 
@@ -248,6 +249,7 @@ def test_what_ends_the_server_while_it_is_open_is_told_at_once(caplog):
     run(main)
 
 
+@CALLER
 @pytest.mark.parametrize("way", ["its client leaves", "its host gives it up"])
 def test_a_call_is_cancelled_when(way):
     async def main():

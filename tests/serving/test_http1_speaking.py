@@ -12,6 +12,7 @@ from mcpbus import Context
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import reactor
+from tests.at_home import ACTORS, ONE_PIECE
 
 LOST, CANCELLED = Fate.discarded(Reason.LOST), Fate.discarded(Reason.CANCELLED)
 
@@ -48,6 +49,7 @@ def assert_nothing_is_left(house):
     assert house.bus.ledger.balance() == 0
 
 
+@ACTORS
 async def test_all_of_it_arrives_and_no_actor_was_there(autojump_clock):
     async with open_house() as house:
         notes = add_chat(house)
@@ -63,6 +65,7 @@ async def test_all_of_it_arrives_and_no_actor_was_there(autojump_clock):
         assert_nothing_is_left(house)
 
 
+@ONE_PIECE
 async def test_the_first_thing_is_written_before_the_handler_goes_on_and_the_rest_together(autojump_clock):
     async with open_house() as house:
         places = []
@@ -73,6 +76,7 @@ async def test_the_first_thing_is_written_before_the_handler_goes_on_and_the_res
         assert places == [None, Place.OUTBOX, Place.OUTBOX]
 
 
+@ONE_PIECE
 async def test_what_is_said_in_a_turn_that_is_expected_to_be_brief_is_one_write(autojump_clock, monkeypatch):
     now, seconds, places = 0.0, 0.0, []
     monkeypatch.setattr(reactor, "perf_counter", lambda: now)
@@ -102,6 +106,7 @@ async def test_what_is_said_in_a_turn_that_is_expected_to_be_brief_is_one_write(
         assert await chat() == together
 
 
+@ONE_PIECE
 async def test_what_is_said_in_a_brief_turn_goes_out_with_the_answer_and_shares_its_fate(
     autojump_clock, monkeypatch
 ):
@@ -152,6 +157,7 @@ async def test_what_was_said_in_a_row_is_written_when_the_handler_waits(autojump
         assert_nothing_is_left(house)
 
 
+@ONE_PIECE
 async def test_a_client_that_cannot_be_told_the_first_thing_has_cancelled(autojump_clock):
     async with open_house() as house:
         notes = add_chat(house)
@@ -165,6 +171,7 @@ async def test_a_client_that_cannot_be_told_the_first_thing_has_cancelled(autoju
         assert_nothing_is_left(house)
 
 
+@ONE_PIECE
 async def test_a_client_that_goes_away_meanwhile_loses_the_rest(autojump_clock):
     async with open_house() as house:
         client = await house.connect()
@@ -193,6 +200,7 @@ async def test_a_client_that_takes_little_at_once_gets_all_of_it(room, autojump_
         assert_nothing_is_left(house)
 
 
+@ONE_PIECE
 async def test_a_client_that_takes_little_and_goes_away_is_not_told_the_rest(autojump_clock):
     async with open_house() as house:
         notes = add_chat(house)

@@ -17,6 +17,7 @@ from mcpbus.protocol.routes import Reason
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
 from mcpbus.stores import MemoryEventStore
+from tests.at_home import CONTAINED, READ_WHOLE
 
 
 async def test_an_answer_that_was_held_up_ends_once(autojump_clock):
@@ -86,6 +87,7 @@ async def test_a_long_body_in_chunks_is_waited_for_by_a_task(size, autojump_cloc
         assert b"x" * 30_000 in (await client.answer())[2]
 
 
+@READ_WHOLE
 async def test_what_is_wrong_with_a_body_is_not_said_before_who_serves_it_has_looked_at_its_head(
     autojump_clock,
 ):
@@ -146,6 +148,7 @@ async def test_reading_ahead_of_short_requests_is_bounded(autojump_clock):
 # -- what goes wrong where nobody waits --------------------------------------------------------------------------------
 
 
+@CONTAINED
 async def test_what_cannot_be_said_is_the_connections_fault_and_not_the_streams(caplog, autojump_clock):
     async with open_house() as house:
         endpoint = house.bus.asgi().direct("/")
@@ -290,6 +293,7 @@ async def test_an_answer_that_finds_its_client_gone_is_lost(autojump_clock):
         await client.stream.receive_stream.aclose()
         await client.say(call("echo", text="x"))
         await client.over.wait()
+        await wait_all_tasks_blocked()
         statistics = house.bus.statistics()
         assert (statistics.emitted, statistics.delivered, dict(statistics.pending)) == (1, 0, {})
         assert statistics.discarded[Reason.LOST] == 1

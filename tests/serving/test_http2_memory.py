@@ -10,6 +10,7 @@ from peers import Http2, head_of, serving
 
 from mcpbus import Context, Limits, Reason, Server
 from mcpbus.serving import Counters
+from tests.at_home import ONE_BUDGET
 
 STREAMS = 60
 PIECE = 10_000
@@ -58,6 +59,7 @@ async def test_what_waits_for_windows_is_what_was_said_last(streams):
         assert counters.buffered == 0
 
 
+@ONE_BUDGET
 async def test_a_stalled_stream_costs_its_outbox_and_no_more():
     """A handler that says 16 MB on each of several streams finishes, and little of it is kept."""
     server, finished = Server("chatty"), 0

@@ -22,6 +22,7 @@ from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.served_app import ServedApp
+from tests.at_home import IN_TURN
 
 CLAIM = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -202,6 +203,7 @@ async def test_calls_that_come_together_are_answered_each_with_its_own(autojump_
         assert [await client.result(each) for each in ids] == [str(n) for n in range(90)]
 
 
+@IN_TURN
 async def test_answers_that_are_there_do_not_wait_for_what_is_known_to_take_long(autojump_clock):
     tools, writes, before = Tools(), [], []
 
@@ -464,6 +466,7 @@ async def test_a_client_that_opens_no_window_loses_the_stream_alone(autojump_clo
         reset = await client.until_stream(stream_id, h2.events.StreamReset)
         assert reset.error_code == ErrorCodes.CANCEL
         assert trio.current_time() == pytest.approx(30, abs=2)
+        await trio.testing.wait_all_tasks_blocked()
         assert client.service.counters.withheld == 1
         assert client.service.counters.buffered == 0
         assert client.bus.ledger.balance() == 0

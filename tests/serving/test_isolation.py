@@ -29,6 +29,7 @@ from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.testing import open_bus, open_client
 from mcpbus.transports import duplex, responder
 from mcpbus.transports.lines import run_channel
+from tests.at_home import IN_TURN, ONE_PIECE
 
 
 class OddError(BaseException):
@@ -234,6 +235,7 @@ async def test_no_memory_for_a_request_ends_its_connection(when, monkeypatch, ca
         assert house.bus.statistics().requests == 0
 
 
+@ONE_PIECE
 async def test_no_memory_for_the_answer_of_a_handler_that_has_waited_ends_its_connection(
     monkeypatch, caplog, autojump_clock
 ):
@@ -298,6 +300,7 @@ async def test_a_reactor_that_is_cancelled_by_mistake_says_so(cancelled, autojum
             await trio.sleep_forever()
 
 
+@ONE_PIECE
 @pytest.mark.parametrize("tool", ["echo", "twice"])
 async def test_what_cannot_be_written_ends_its_connection_and_no_other(
     tool, monkeypatch, caplog, autojump_clock
@@ -608,6 +611,7 @@ async def test_a_handler_that_waits_for_what_it_said_to_be_written_harms_nobody(
         other = await house.connect()
         await other.say(call("echo", text="well"))
         assert b"well" in (await other.answer())[2]
+        await wait_all_tasks_blocked()
         statistics = house.bus.statistics()
         assert (statistics.requests, statistics.actors, dict(statistics.pending)) == (0, 0, {})
         assert not caplog.records
@@ -641,6 +645,7 @@ async def test_a_handler_waits_for_news_that_it_tells_its_own_client(autojump_cl
             assert (b"delivered" in (await client.answer())[2]) is not leaves
 
 
+@IN_TURN
 async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_computing(autojump_clock):
     async with open_house() as house:
         one, other = await house.connect(), await house.connect()

@@ -9,6 +9,7 @@ from test_tls import FILES
 
 from mcpbus import HttpOptions, Limits
 from mcpbus.serving import ServeOptions
+from tests.at_home import A_MOMENT_LATER
 
 NO_LIMIT = {
     "bind": "where to listen",
@@ -102,7 +103,13 @@ async def go_on_after_the_shutdown(served):
     await served.ended.wait()
 
 
-@pytest.mark.parametrize("limit", reaching)
+@pytest.mark.parametrize(
+    "limit",
+    [
+        pytest.param(limit, marks=[A_MOMENT_LATER] if limit == "write_deadline_seconds" else [])
+        for limit in reaching
+    ],
+)
 async def test_a_limit_that_is_reached_is_counted_and_the_log_says_through_whom(limit, caplog):
     reach, whom, limits, http, options = reaching[limit]
     server = make_server()

@@ -264,7 +264,7 @@ class Server(Definition, Generic[StateT]):
             async with (
                 self.lifespan_context() as state,
                 self._lifespans_below() as states,
-                _meet(cluster, self.sealer.given) as joined,
+                _meet(cluster, self.sealer.given, self._worker) as joined,
                 _open_node(joined) as node,
                 open_hub(
                     Bus,
@@ -343,7 +343,7 @@ class Server(Definition, Generic[StateT]):
             limits=limits,
             event_store=event_store,
             task_store=task_store,
-            cluster=cluster if worker is None else worker.cluster,
+            cluster=cluster if cluster is not None or worker is None else worker.cluster,
         )
         async with opening as bus:
             bus.sharing = None if worker is None else worker.sharing
@@ -366,7 +366,7 @@ class Server(Definition, Generic[StateT]):
         Args:
             transport: "http" or "stdio".
             workers: How many processes serve over HTTP. With more than one, this one only keeps them: each runs the program anew, up to
-                this call. SIGHUP replaces them then, one by one.
+                this call. SIGHUP replaces them then, one by one. With a `cluster` each is a replica, with a port of its own.
             **options: As for `serve`; for stdio `limits`, and the `drain_seconds` of `Bus.stdio`.
 
         Raises:
@@ -388,7 +388,7 @@ class Server(Definition, Generic[StateT]):
         if workers < 1 or (workers > 1 and transport != "http"):
             raise ValueError(f"workers is {workers}: it is at least 1, and more than that only over HTTP")
         if workers > 1 and options.get("cluster") is not None:
-            raise ValueError("replicas are one process each: leave out workers or cluster")
+            options["cluster"].check_for_workers()
         if transport == "stdio":
             check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"))
             program = partial(until_input_ends, partial(self._serve_stdio, **options))
@@ -428,23 +428,25 @@ class Server(Definition, Generic[StateT]):
 
 
 def _meet(
-    cluster: "Cluster | Redis | None", secrets: Sequence[bytes]
+    cluster: "Cluster | Redis | None", secrets: Sequence[bytes], worker: "Worker | None"
 ) -> "AbstractAsyncContextManager[Cluster | None]":
     """Find the other processes that serve the same, if there are any."""
     if cluster is None:
         return nullcontext()
     from mcpbus.cluster.redis import Redis  # noqa: PLC0415 - it is for those who have it
 
-    return _meet_at(cluster, secrets) if isinstance(cluster, Redis) else nullcontext(cluster)
+    return _meet_at(cluster, secrets, worker) if isinstance(cluster, Redis) else nullcontext(cluster)
 
 
 @asynccontextmanager
-async def _meet_at(redis: "Redis", secrets: Sequence[bytes]) -> "AsyncIterator[Cluster]":
+async def _meet_at(
+    redis: "Redis", secrets: Sequence[bytes], worker: "Worker | None"
+) -> "AsyncIterator[Cluster]":
     from mcpbus.cluster.errors import JoinError  # noqa: PLC0415
 
     try:
         async with redis.join(secrets) as cluster:
-            yield cluster
+            yield cluster if worker is None else worker.join(cluster)
     except (JoinError, ImportError) as error:
         raise ServingError(str(error)) from error
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, Self, TypeAlias
 
+import attrs
 import msgspec
 import trio
 
@@ -88,12 +89,13 @@ class Worker:
         control: Leads to the process that keeps it.
 
     Attributes:
-        cluster: What makes it one of them.
+        cluster: What makes it one of them, where they meet nowhere else.
         sharing: What it listens on.
     """
 
     def __init__(self, orders: Orders, control: socket.socket) -> None:
         self._control = control
+        self._forget: Callable[[str], Awaitable[None]] | None = None
         self.cluster = Cluster(
             directory=SocketFolder(Path(orders.folder), Path(orders.records)),
             keys=[orders.key],
@@ -113,7 +115,7 @@ class Worker:
         _, _, descriptor = os.environ.pop(VARIABLE).partition(":")
         control = socket.socket(fileno=int(descriptor))
         control.set_inheritable(False)
-        with control.makefile("rb") as lines:
+        with control.makefile("rb", buffering=0) as lines:  # it takes nothing of what comes after
             told = lines.readline()
         if not told:
             control.close()
@@ -122,6 +124,11 @@ class Worker:
         for number in orders.sockets:
             os.set_inheritable(number, False)
         return cls(orders, control)
+
+    def join(self, cluster: Cluster) -> Cluster:
+        """Return what makes it one of more than this machine has, which hear from it when another worker has ended."""
+        self._forget = cluster.forget
+        return attrs.evolve(cluster, home=self.cluster.home)
 
     @asynccontextmanager
     async def attend(self, shutdown: trio.Event) -> AsyncIterator[SayWhere]:
@@ -140,16 +147,20 @@ class Worker:
                     await control.send_all(msgspec.json.encode(Ready(name, list(urls))) + b"\n")
                     nursery.start_soon(_ping, control)
 
-            nursery.start_soon(_await_end, control, shutdown)
+            nursery.start_soon(self._listen, control, shutdown, nursery)
             yield say_where
             nursery.cancel_scope.cancel()
 
-
-async def _await_end(control: trio.SocketStream, shutdown: trio.Event) -> None:
-    with suppress(trio.BrokenResourceError):
-        while await control.receive_some():
-            pass
-    shutdown.set()
+    async def _listen(self, control: trio.SocketStream, shutdown: trio.Event, nursery: trio.Nursery) -> None:
+        """Hear which other workers have ended, until the process that keeps them has."""
+        heard = b""
+        with suppress(trio.BrokenResourceError):
+            while data := await control.receive_some():
+                *homes, heard = (heard + data).split(b"\n")
+                for home in homes:
+                    if self._forget is not None:
+                        nursery.start_soon(self._forget, home.decode())
+        shutdown.set()
 
 
 async def _ping(control: trio.SocketStream) -> None:

@@ -46,6 +46,8 @@ class WorkerProcess:
         self._orders = orders
         self._on_ready = on_ready
         self._process: trio.Process | None = None
+        self._say, self._said = trio.open_memory_channel[bytes](math.inf)
+        self._say.send_nowait(msgspec.json.encode(orders))
         self._told: signal.Signals | None = None
 
     @property
@@ -78,6 +80,10 @@ class WorkerProcess:
         """Have it end at once."""
         self._tell(signal.SIGKILL)
 
+    def tell_ended(self, home: str) -> None:
+        """Tell it that another worker has ended."""
+        self._say.send_nowait(home.encode())
+
     def _tell(self, signum: signal.Signals) -> None:
         self._told = signum
         if self._process is not None:
@@ -97,6 +103,7 @@ class WorkerProcess:
                 trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as control,
                 trio.open_nursery() as nursery,
             ):
+                nursery.start_soon(self._speak, control)
                 nursery.start_soon(self._listen, process, control)
                 self.status = await process.wait()
                 nursery.cancel_scope.cancel()
@@ -117,10 +124,15 @@ class WorkerProcess:
             unless_started.pop_all()
         return process, ours
 
-    async def _listen(self, process: trio.Process, control: trio.SocketStream) -> None:
-        """Give it its orders, and kill it when it is not heard of any more."""
+    async def _speak(self, control: trio.SocketStream) -> None:
+        """Give it its orders, and tell it what is to be told later."""
         with suppress(trio.BrokenResourceError):
-            await control.send_all(msgspec.json.encode(self._orders) + b"\n")
+            async for line in self._said:
+                await control.send_all(line + b"\n")
+
+    async def _listen(self, process: trio.Process, control: trio.SocketStream) -> None:
+        """Kill it when it is not heard of any more."""
+        with suppress(trio.BrokenResourceError):
             said, lacking, patience = b"", "not begun to serve", BEGIN_SECONDS
             while True:
                 data = None

@@ -193,6 +193,8 @@ class _Keeper:
             (self._folder / "links" / worker.home).unlink(missing_ok=True)
             self._note_absent(worker.number)
             self._free.append(worker.number)
+            for other in self._running:
+                other.tell_ended(worker.home)
             worker.ended.set()
 
     def _note_absent(self, number: int) -> None:

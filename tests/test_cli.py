@@ -121,7 +121,14 @@ def test_what_a_module_lacks_itself_is_not_hidden(weather):
         (["--sessions", "some"], "'some' is not one of 'sessionful', 'stateless'"),
         (["--response", "xml"], "'xml' is not one of 'auto', 'json', 'sse'"),
         (["--link", "127.0.0.1:0"], "--link is for replicas, which need --redis"),
-        (["--redis", "redis://r", "--workers", "2"], "replicas are one process each"),
+        (
+            ["--redis", "redis://r", "--workers", "2", "--link", "[::]:7000"],
+            "link is '[::]:7000': each worker listens for the others on a port of its own, so write '[::]:0'",
+        ),
+        (
+            ["--redis", "redis://r", "--workers", "2", "--advertise", "10.0.0.5:7000"],
+            "advertise is '10.0.0.5:7000': each worker has a port of its own, so write the host alone, '10.0.0.5'",
+        ),
         (
             ["--redis", "redis://r", "--link", "h:99999"],
             "'h:99999' is no place to listen on: write HOST:PORT",

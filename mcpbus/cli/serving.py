@@ -150,7 +150,7 @@ def _http_options(command: _Command) -> _Command:
             click.option(
                 "--link",
                 metavar="HOST:PORT",
-                help="Where this one listens for the others. [default: 0.0.0.0:0]",
+                help="Where this one listens for the others; the port is 0, any that is free, with several workers. [default: 0.0.0.0:0]",
             ),
             click.option(
                 "--advertise",
@@ -227,9 +227,10 @@ def _cluster(given: dict[str, Any], workers: int) -> dict[str, Any]:
         if asked:
             raise click.UsageError(f"--{next(iter(asked))} is for replicas, which need --redis")
         return {}
+    redis = import_module("mcpbus.cluster").Redis(given["redis"], **asked)
     if workers > 1:
-        raise click.UsageError("replicas are one process each: leave out --workers or --redis")
-    return {"cluster": import_module("mcpbus.cluster").Redis(given["redis"], **asked)}
+        redis.check_for_workers()
+    return {"cluster": redis}
 
 
 def _serve_http(target: str, given: dict[str, Any]) -> None:

@@ -208,6 +208,7 @@ class Cluster:
         home: This one; a name that none before it had.
         patience: Seconds that it is tried to reach a process, which may be there and cannot be.
         silence: Seconds after which a process that says nothing over a link is not waited for any more.
+        forget: Has the others know at once that a process has ended, given its home, by whoever has seen it end; None where all see it.
     """
 
     directory: Directory
@@ -215,3 +216,4 @@ class Cluster:
     home: str = attrs.field(factory=new_home)
     patience: float = 5.0
     silence: float = 30.0
+    forget: Callable[[str], Awaitable[None]] | None = attrs.field(default=None, repr=False)

@@ -51,7 +51,7 @@ class Redis:
     Attributes:
         url: ``redis://[user:password@]host[:port][/database]``, ``rediss://`` for TLS, or ``unix:///path/to/socket``.
         namespace: What sets those that serve the same server apart from all others in this Redis.
-        link: Where this process listens for the others: ``HOST:PORT``; port 0 is any that is free.
+        link: Where this process listens for the others: ``HOST:PORT``; port 0 is any that is free, which it is for each of several workers.
         advertise: Where the others find it: ``HOST`` or ``HOST:PORT``. If not given, the address from which it speaks to Redis, and the
             port on which it listens.
         lease: Seconds after which a process that is not heard of is taken for ended.
@@ -64,6 +64,24 @@ class Redis:
     advertise: str | None = attrs.field(default=None, validator=_check_place)
     lease: float = attrs.field(default=5.0, validator=_check_lease)
     tls: TlsPair | None = attrs.field(default=None, repr=False)
+
+    def check_for_workers(self) -> None:
+        """Check that several processes of one machine can join by the same words.
+
+        Raises:
+            ValueError: They cannot; the message says what to write.
+        """
+        link = Place.parse(self.link)
+        if link.port:
+            host = str(attrs.evolve(link, port=0))
+            raise ValueError(
+                f"link is {self.link!r}: each worker listens for the others on a port of its own, so write {host!r}"
+            )
+        if self.advertise is not None and Place.parse(self.advertise).port:
+            host = self.advertise.rpartition(":")[0]
+            raise ValueError(
+                f"advertise is {self.advertise!r}: each worker has a port of its own, so write the host alone, {host!r}"
+            )
 
     @asynccontextmanager
     async def join(self, secrets: Sequence[bytes]) -> AsyncIterator[Cluster]:
@@ -112,7 +130,13 @@ class Redis:
             keys = keys or [await directory.common_key()]
         except OSError as error:
             raise JoinError(str(error)) from error
-        return Cluster(directory=directory, keys=keys, patience=2 * self.lease, silence=self.lease)
+        return Cluster(
+            directory=directory,
+            keys=keys,
+            patience=2 * self.lease,
+            silence=self.lease,
+            forget=directory.forget,
+        )
 
     async def _find_place(self, link: Place) -> Place:
         if self.advertise is not None:

@@ -130,7 +130,7 @@ class RedisDirectory:
                 await tcp.serve(listener, accept, self._tls)
         finally:
             with trio.move_on_after(1, shield=True):
-                await self._leave(home)
+                await self.forget(home)
 
     async def _keep_renewing(self, home: str, place: Place) -> None:
         while True:
@@ -178,7 +178,8 @@ class RedisDirectory:
         self._is_sure = True
         self._granted.extend(self._renewed_until)
 
-    async def _leave(self, home: str) -> None:
+    async def forget(self, home: str) -> None:
+        """Have a process that has ended be known for that before its lease lapses."""
         try:
             await self._redis.call("ZREM", f"{self._prefix}:R", home)
             await self._redis.call("DEL", f"{self._prefix}:r:{home}")

@@ -1,6 +1,7 @@
 """Replicas that find each other in Redis or Valkey: real ones, over real sockets."""
 
 import math
+import re
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -549,6 +550,20 @@ async def test_a_place_that_is_taken_is_told(shared_engine, namespace):
 def test_what_cannot_be_is_refused(given):
     with pytest.raises(ValueError, match="is"):
         Redis("redis://r", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"link": "127.0.0.1:7000"}, "a port of its own, so write '127.0.0.1:0'"),
+        ({"advertise": "[::1]:7000"}, "a port of its own, so write the host alone, '[::1]'"),
+    ],
+)
+def test_workers_have_no_port_in_common(given, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Server("it").run(workers=2, cluster=Redis("redis://r", **given))
+    for place in ({"link": "127.0.0.1"}, {"advertise": "h"}, {"advertise": "h:0"}):
+        Redis("redis://r", **place).check_for_workers()
 
 
 def test_a_place_is_a_host_and_perhaps_a_port():

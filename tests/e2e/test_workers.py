@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import h11
 import pytest
@@ -14,10 +15,10 @@ CHANGED = "notifications/tools/list_changed"
 
 
 @asynccontextmanager
-async def running():
+async def running(*redis):
     """The program, once all of its workers serve; yields its process and what reaches it."""
     async with program(
-        "workers_app.py", "127.0.0.1:0", seconds=3 * DEADLINE
+        "workers_app.py", "127.0.0.1:0", *redis, seconds=3 * DEADLINE
     ) as process:  # it starts up to five others
         said = b""
         while b"workers (Ctrl-C" not in said:
@@ -87,6 +88,36 @@ async def test_workers_serve_as_one_until_they_are_told_to_end():
         await gone(found)
 
 
+async def test_workers_of_several_machines_serve_as_one(engines):
+    start = partial(running, engines("valkey").url, "several")
+    async with start() as (process, here), start() as (_, there):
+        found = await peers_of_both(here)
+        far = await peers_of_both(there)
+        everyone = {**found, **far}
+        for peer, _ in everyone.values():
+            for one, (_, session) in everyone.items():
+                assert await pid(peer, session) == one
+        # One that is killed is known to have ended, by all of them, though its lease has not.
+        killed, (_, session) = next(iter(found.items()))
+        del everyone[killed]
+        os.kill(killed, signal.SIGKILL)
+        successors = set()
+        for peer, _ in everyone.values():
+            while "error" in (answer := await peer.exchange(message("ping", id=3), session)).json:
+                assert b"has ended" in answer.body  # it may have been on its way there
+            successors.add(await pid(peer, session))
+        assert len(successors) == 1
+        assert successors <= everyone.keys()
+        while len(found) < 3:
+            found |= await peers_of_both(here)
+        # Those of one machine end, and what they have goes on at the other.
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+        for peer, _ in far.values():
+            for _, session in found.values():
+                assert await pid(peer, session) in far
+
+
 class Client:
     """A client that goes on whatever connections end, if nothing was answered on them."""
 
@@ -126,8 +157,10 @@ class Client:
                     self.heard.append(said["params"]["number"])
 
 
-async def test_workers_are_replaced_and_no_client_loses_anything():
-    async with running() as (process, served):
+@pytest.mark.parametrize("namespace", [None, "replaced"], ids=["alone", "replicas"])
+async def test_workers_are_replaced_and_no_client_loses_anything(namespace, engines):
+    redis = [] if namespace is None else [engines("valkey").url, namespace]
+    async with running(*redis) as (process, served):
         found = await peers_of_both(served)
         clients = [Client(served, session) for _, session in found.values()]
         async with trio.open_nursery() as nursery:

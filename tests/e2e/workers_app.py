@@ -1,4 +1,4 @@
-"""A program that serves with several processes."""
+"""A program that serves with several processes: ``BIND``, and ``URL NAMESPACE`` of Redis if they are some of many."""
 
 import os
 import sys
@@ -6,8 +6,9 @@ import sys
 import trio
 
 from mcpbus import Context, Server
+from mcpbus.cluster import Redis
 
-server = Server("workers")
+server = Server("workers", state_keys=[bytes(32)])
 
 
 @server.tool
@@ -40,4 +41,7 @@ async def say(ctx: Context, number: int) -> int:
 
 
 if __name__ == "__main__":
-    server.run(bind=sys.argv[1], workers=2)
+    bind, *redis = sys.argv[1:]
+    # Nobody in a test waits for the end of such a lease.
+    cluster = Redis(*redis, link="127.0.0.1:0", lease=600) if redis else None
+    server.run(bind=bind, workers=2, cluster=cluster)

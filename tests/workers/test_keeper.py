@@ -62,6 +62,24 @@ def test_one_that_ends_is_followed_by_another(keep, caplog):
     assert caplog.text.count("worker 0 has ended (exit status 7)") == 2
 
 
+def test_the_others_are_told_which_one_has_ended(keep, tmp_path):
+    script = """
+ready()
+if orders["number"]:
+    with open(os.environ["STARTED"] + ".killed", "a") as killed:
+        killed.write(orders["home"] + chr(10))
+    os.kill(os.getpid(), signal.SIGKILL)
+told = control.makefile().readline()
+with open(os.environ["STARTED"] + ".told", "w") as heard:
+    heard.write(told)
+stop()
+"""
+    assert keep(script, count=2)[0] == 0
+    assert (tmp_path / "started.told").read_text() in (tmp_path / "started.killed").read_text().splitlines(
+        True
+    )
+
+
 def test_one_that_is_killed_is_followed_by_another(keep, caplog):
     assert keep("ready()\nif begun == 2: stop()\nos.kill(os.getpid(), signal.SIGKILL)") == (0, 2)
     assert "(signal 9)" in caplog.text

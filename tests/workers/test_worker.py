@@ -4,9 +4,11 @@ import os
 import socket
 import tempfile
 
+import attrs
 import pytest
 import trio
 
+from mcpbus.testing import MemoryDirectory
 from mcpbus.worker import VARIABLE, Orders, Worker, is_worker
 
 NOBODY = 0
@@ -52,15 +54,43 @@ def test_one_that_is_told_nothing_any_more_ends(control, monkeypatch):
     assert VARIABLE not in os.environ
 
 
-async def test_one_that_serves_when_it_is_kept_no_longer_ends_in_order(control, tmp_path):
+@pytest.fixture
+def worker(control, tmp_path):
+    """One that has begun."""
     with tempfile.TemporaryFile() as board:
         board.write(bytes(4))
         board.flush()
         orders = Orders(0, "home", b"key", str(tmp_path), str(tmp_path), os.dup(board.fileno()), [])
-        worker = Worker(orders, control[0])
+        return Worker(orders, control[0])
+
+
+async def test_one_that_serves_when_it_is_kept_no_longer_ends_in_order(control, worker):
     control[1].close()
     shutdown = trio.Event()
     async with worker.attend(shutdown) as say_where:
         await say_where("it", ["http://there"])
+        with trio.fail_after(5):
+            await shutdown.wait()
+
+
+async def test_one_of_several_machines_tells_the_others_which_worker_has_ended(control, worker):
+    say, told = trio.open_memory_channel(9)
+    cluster = MemoryDirectory().cluster()
+    assert worker.join(attrs.evolve(cluster, forget=say.send)) == attrs.evolve(
+        cluster, home="home", forget=say.send
+    )
+    async with worker.attend(trio.Event()):
+        control[1].sendall(b"one\ntw")
+        with trio.fail_after(5):
+            assert await told.receive() == "one"
+            control[1].sendall(b"o\n")
+            assert await told.receive() == "two"
+
+
+async def test_one_of_a_machine_alone_has_nobody_to_tell(control, worker):
+    shutdown = trio.Event()
+    async with worker.attend(shutdown):
+        control[1].sendall(b"one\n")
+        control[1].close()
         with trio.fail_after(5):
             await shutdown.wait()

@@ -2,6 +2,7 @@
 
 from weakref import WeakValueDictionary
 
+import msgspec
 import trio
 
 from mcpbus.cluster.courier import Courier, Others, describe_fate, say
@@ -11,6 +12,7 @@ from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import decode_tell
 from mcpbus.cluster.names import Names
 from mcpbus.cluster.records import Records, decode_record
+from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import Receipt
@@ -49,11 +51,15 @@ class RemoteSessions:
             return await self._bus.find_anywhere(session_id, principal)
         if kept is None:
             return None
-        record = decode_record(kept.record)
+        try:
+            record = decode_record(kept.record)
+            revision = REVISIONS[record.revision]
+        except (msgspec.DecodeError, UnicodeError, KeyError) as error:
+            raise Overloaded("The process that has this session is of another version") from error
         if record.principal != digest_of(principal):
             return None
         courier = self._courier(session_id, kept.ownership.home)
-        return RemoteSession(self._bus, session_id, REVISIONS[record.revision], courier)
+        return RemoteSession(self._bus, session_id, revision, courier)
 
     def pass_on(self, ownership: Ownership, message: OutboundMessage, name: str | None) -> None:
         """Have a message said by who has a session now that was here; see `Records`."""

@@ -15,6 +15,7 @@ from mcpbus.cluster.frames import Kind, OtherVersionError
 from mcpbus.cluster.link import Incoming, greet
 from mcpbus.cluster.messages import encode
 from mcpbus.cluster.records import SessionRecord, decode_record
+from mcpbus.core.admission import Overloaded
 from mcpbus.core.notification import Change
 from mcpbus.core.receipt import DELIVERED
 from mcpbus.protocol.levels import LogLevel
@@ -115,6 +116,18 @@ async def test_what_is_told_of_a_kind_that_is_not_known_is_discarded(autojump_cl
         await quiet(buses)
         assert said(stream) == [1, 2]
         assert [receipt.fate for receipt in receipts] == [DELIVERED, UNREACHABLE, DELIVERED]
+
+
+@pytest.mark.parametrize("what", [{"revision": "2099-01-01"}, {"level": "newer"}])
+async def test_a_session_that_another_version_keeps_is_not_said_to_be_nobodys(what, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        kept = directory._kept[session.id]
+        newer = encode(msgspec.structs.replace(decode_record(kept.record), **what))
+        directory._kept[session.id] = attrs.evolve(kept, record=newer)
+        with pytest.raises(Overloaded, match="another version"):
+            await buses[1].find_anywhere(session.id, None)
 
 
 async def test_a_list_that_is_not_known_has_changed_for_nobody(autojump_clock):

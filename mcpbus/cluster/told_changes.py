@@ -77,14 +77,40 @@ class ToldChanges:
         if broadcast is None:
             link.send(Kind.FATES, channel, encode(Fates([])))
         else:
-            self._others.start(_tell_fates, link, channel, broadcast)
+            answer = _Answer(link, channel, broadcast)
+            link.enter(channel, answer)
+            self._others.start(answer.run)
 
 
-async def _tell_fates(link: Link, channel: int, broadcast: Broadcast) -> None:
-    """Tell what became of all copies, once it is known; none of them waits for ever."""
-    fates = await broadcast.settled()
-    said = [(f.verdict.value, None if f.reason is None else f.reason.value, n) for f, n in fates.items() if f]
-    link.send(Kind.FATES, channel, encode(Fates(said, known=True)))
+class _Answer:
+    """Tells what became of all copies, once it is known, or nobody asks any more; a `mcpbus.cluster.link.Channel`."""
+
+    def __init__(self, link: Link, channel: int, broadcast: Broadcast) -> None:
+        self._link = link
+        self._channel = channel
+        self._broadcast = broadcast
+        self._asked = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Wait, and tell it."""
+        with self._asked:
+            fates = await self._broadcast.settled()
+            said = [
+                (f.verdict.value, None if f.reason is None else f.reason.value, n)
+                for f, n in fates.items()
+                if f
+            ]
+            self._link.send(Kind.FATES, self._channel, encode(Fates(said, known=True)))
+        self._link.leave(self._channel)
+
+    def take(self, kind: int, _payload: bytes) -> None:
+        """See `Channel`."""
+        if kind == Kind.GONE:
+            self._asked.cancel()
+
+    def lose(self) -> None:
+        """See `Channel`."""
+        self._asked.cancel()
 
 
 class Elsewhere:
@@ -146,6 +172,8 @@ class _Question:
         try:
             await self._done.wait()
         finally:
+            if not self._done.is_set():
+                self._link.send(Kind.GONE, self._channel)
             self._link.leave(self._channel)
         return self._told
 

@@ -64,6 +64,33 @@ async def test_what_waits_elsewhere_is_waited_for_until_it_has_its_end(autojump_
         assert await broadcast.settled(everywhere=True) == {EXPIRED: 1}
 
 
+@pytest.mark.parametrize("gone", ["the one that asks", "the link"])
+async def test_where_nobody_asks_any_more_nothing_waits(gone, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        await subscribe(probes[1])
+        broadcast = buses[0].resource_updated(URI)
+        await quiet(buses)
+        there = buses[1].node
+
+        def waiting():
+            return [task for task in there._nursery.child_tasks if told_changes.__name__ in task.name]
+
+        async with trio.open_nursery() as nursery:
+            await ask_soon(nursery, broadcast, [])
+            await quiet(buses)
+            assert len(waiting()) == 1
+            if gone == "the link":
+                directory.unreachable |= {bus.node.home for bus in buses}
+                await directory.cut()
+                await quiet(buses)
+                assert not waiting()
+            nursery.cancel_scope.cancel()
+        await quiet(buses)
+        assert not waiting()
+        assert not any(link._channels for links in there._links.values() for link in links)
+
+
 async def test_it_is_asked_again_where_the_link_is_lost(autojump_clock):
     directory, got = MemoryDirectory(), []
     async with open_buses(make, directory=directory) as (buses, probes), trio.open_nursery() as nursery:

@@ -42,12 +42,14 @@ class EagerTask(Task, kw_only=True, eq=False):
         coroutine: What it runs.
         context: The contextvars it runs in, which nothing else may run in meanwhile.
         outcome: What came of it; None until it has ended.
+        woken: How often it has gone on after a wait.
         report: Called at its end with the task, if no actor has adopted it; such as to tell one that is still dormant.
     """
 
     coroutine: Coroutine[Any, Any, Any]
     context: contextvars.Context
     outcome: Outcome | None = None
+    woken: int = 0
     report: "Callable[[EagerTask], object] | None" = None
     _cancelled: bool = False
     _trap: Any = None
@@ -121,6 +123,7 @@ class EagerTask(Task, kw_only=True, eq=False):
             else:
                 yield _CHECKPOINT
                 function, value = coroutine.throw, _unknown(trap)
+            self.woken += 1
             try:
                 trap = step(function, value)
             except StopIteration as end:

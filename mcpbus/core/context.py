@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import trio
-from mcpbus_actors import LazyActor
+from mcpbus_actors import EagerTask, LazyActor
 
 from mcpbus.core import notification
 from mcpbus.core.call import Call
@@ -52,14 +52,14 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
     Annotate a parameter of an async handler with this type, and it is given the context; it does not become an
     argument of the tool. What the handler says with it leaves on the stream of the very request that it
     serves, while the handler runs. Saying something never waits for the client, and returns a `Receipt`. It is a
-    cancel point always; and a schedule point once the handler has gone on for a millisecond, or has said 64 things in a
+    cancel point always; and a schedule point once the handler has gone on for a millisecond without a wait, or has said 64 things in a
     row, or what it said and nobody took yet fills half of what may wait for its client, or is still on its way because more is
     going on than is handled at once. What it says first is on its way to the client at once; or, where such
     calls have not taken a millisecond so far, as soon as it waits or ends. The rest of a burst goes out together, the next
     time that others run.
     """
 
-    __slots__ = ("_bus", "_call", "_in_a_row", "_until")
+    __slots__ = ("_bus", "_call", "_in_a_row", "_until", "_woken")
 
     asynchronous = True
 
@@ -68,6 +68,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         self._call = call
         self._in_a_row = 0
         self._until = call.bus.clock() + SLICE_SECONDS
+        self._woken = 0  # how often its task was when that was said
 
     @property
     def request_id(self) -> RequestId:
@@ -307,13 +308,26 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             self._in_a_row < MOST_IN_A_ROW
             and (stream is None or not stream.outbox.crowded)
             and receipt.place is not _MAILBOX
-            and self._bus.clock() < self._until
+            and (self._bus.clock() < self._until or self._has_waited())
         ):
             return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105 - the caller awaits it
         return self._let_others_run()
 
+    def _has_waited(self) -> bool:
+        """Tell whether others have run since it was last looked, as the handler has waited for something; then it may go on as long."""
+        task = self._call.task
+        if not isinstance(task, EagerTask) or task.woken == self._woken:
+            return False
+        self._begin_slice(task.woken)
+        return True
+
     async def _let_others_run(self) -> None:
         await trio.lowlevel.checkpoint()
+        task = self._call.task
+        self._begin_slice(task.woken if isinstance(task, EagerTask) else 0)
+
+    def _begin_slice(self, woken: int) -> None:
+        self._woken = woken
         self._in_a_row, self._until = 0, self._bus.clock() + SLICE_SECONDS
 
     def __repr__(self) -> str:

@@ -73,6 +73,31 @@ async def test_a_millisecond_lets_others_run(autojump_clock):
     assert await said_between_steps(work, clock) == [10] * 20
 
 
+async def test_nothing_more_is_done_to_let_others_run_where_the_handler_has_waited(autojump_clock):
+    server, steps, rows = Server("s"), Steps(), []
+
+    @server.tool
+    async def talk(ctx: Context) -> str:
+        task = trio.lowlevel.current_task()
+        for number in range(5):
+            await trio.sleep(0.001)
+            begun = steps.of[task]
+            rows.append([])
+            for part in range(3):
+                now[0] += 0.001
+                await ctx.progress(3 * number + part)
+                rows[-1].append(steps.of[task] - begun)
+        return "done"
+
+    async with open_bus(server) as bus, bus.connect(revision="2025-11-25") as client:
+        now = [0.0]
+        bus.clock = lambda: now[0]
+        trio.lowlevel.add_instrument(steps)
+        await client.call_tool("talk")
+        trio.lowlevel.remove_instrument(steps)
+    assert rows == [[0, 1, 2]] * 5
+
+
 async def test_an_outbox_that_is_half_full_lets_others_run(autojump_clock):
     row = await said_between_steps(SAYINGS["log"], limits=Limits(outbox_items=8))
     assert max(row) == 4

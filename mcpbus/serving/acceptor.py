@@ -63,6 +63,18 @@ class Accepted:
         else:
             self.serving.retire()
 
+    def retire(self, seconds: float) -> float:
+        """End with the request that is under way; if there is none, once there was none for so many seconds.
+
+        Returns:
+            For how many seconds it stays open if none comes.
+        """
+        if isinstance(self.serving, Http1Connection):
+            return self.serving.linger(seconds)
+        if self.serving is not None:
+            self.serving.retire()  # which tells the client what was not served
+        return 0
+
     def begin(self) -> None:
         """Serve it, to its end. No schedule point."""
         acceptor = self._acceptor
@@ -286,14 +298,17 @@ class Acceptor:
             nursery.start_soon(run_lasting, self.http1.run, "what serves HTTP/1.1")
             nursery.start_soon(run_lasting, self.http2.run, "what serves HTTP/2")
 
-    def retire(self) -> None:
-        """Close idle connections now, and the others when their last request has ended."""
+    def retire(self, seconds: float) -> float:
+        """Close connections that have been idle for so many seconds, the others as soon as they have or when their last request has ended.
+
+        Returns:
+            For how many seconds some are open that are idle.
+        """
         self.retired = True
-        for accepted in tuple(self._open):
-            if accepted.serving is not None:
-                accepted.serving.retire()
+        longest = max((accepted.retire(seconds) for accepted in tuple(self._open)), default=0.0)
         if not self._open:
             self._all_closed.set()
+        return longest
 
     async def wait_closed(self) -> None:
         """Wait until no connection is open; to be called after `retire`."""

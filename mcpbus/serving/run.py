@@ -22,6 +22,10 @@ _logger = logging.getLogger("mcpbus.serving")
 # After the drain's deadline: for the last words of cancelled requests to be written.
 _LAST_WORDS_SECONDS = 0.25
 
+_LINGER_SECONDS = 1.0
+"""A connection whose client has just asked for something is not closed: the next request may be on its way. Nor does that take
+more than a fifth of the drain."""
+
 
 async def serve(
     app: AsgiApp,
@@ -34,9 +38,9 @@ async def serve(
 ) -> None:
     """Serve an ASGI application over HTTP/1.1, HTTP/2 and WebSocket, until `shutdown` is set.
 
-    Then, in this order: no more connections are accepted and idle ones are closed; `app.drain(drain_seconds)` is
-    awaited if the application has it; connections end with their last request; what is left a quarter of a second
-    after the drain's deadline is cancelled and reset. A cancellation closes everything at once.
+    Then, in this order: no more connections are accepted, and those are closed that have been idle for a second; `app.drain` is
+    awaited if the application has it, with what is left of `drain_seconds`; connections end with their last request; what is left
+    a quarter of a second after the drain's deadline is cancelled and reset. A cancellation closes everything at once.
 
     Args:
         app: Any ASGI 3.0 application; its lifespan is run if it has one.
@@ -84,10 +88,12 @@ async def serve(
 
 async def _drain(app: AsgiApp, acceptor: Acceptor, seconds: float) -> None:
     with trio.move_on_after(seconds + _LAST_WORDS_SECONDS):
-        acceptor.retire()
+        idle = acceptor.retire(min(_LINGER_SECONDS, seconds / 5))
+        with trio.move_on_after(idle):
+            await acceptor.wait_closed()
         if isinstance(app, Drainable):
             try:
-                await app.drain(seconds)
+                await app.drain(seconds - idle)
             except Exception:
                 _logger.exception("the application's drain raised; its connections are closed all the same")
         await acceptor.wait_closed()

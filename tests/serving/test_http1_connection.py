@@ -300,6 +300,50 @@ async def test_an_idle_connection_is_closed_at_once(turns, said, autojump_clock)
         assert trio.current_time() == start
 
 
+@pytest.mark.parametrize("said", [b"", b"POST /ec", post(b"x")])
+async def test_one_that_lingers_is_closed_once_it_has_been_idle_for_long_enough(turns, said, autojump_clock):
+    async with open_lane(turns=turns) as house:
+        client = await house.connect()
+        await trio.sleep(10)
+        if said:
+            await client.say(said)
+            await wait_all_tasks_blocked()
+            if said.endswith(b"x"):
+                await client.answer()
+        start = trio.current_time()
+        await trio.sleep(1)
+        left = client.connection.linger(3)
+        assert left == (2 if said else 0)
+        await client.ended()
+        assert trio.current_time() - start == pytest.approx(1 + left, abs=0.1)
+
+
+async def test_the_next_request_of_one_that_lingers_is_its_last(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
+        client = await house.connect()
+        await client.say(post(b"first"))
+        assert (await client.answer())[1].get("connection") is None
+        client.connection.linger(3)
+        await trio.sleep(2)
+        await client.say(post(b"second"))
+        status, fields, body = await client.answer()
+        assert (status, fields["connection"], body) == (200, "close", b"second")
+        await client.ended()
+
+
+async def test_a_request_under_way_is_the_last_one_of_one_that_lingers(turns, autojump_clock):
+    async with open_lane(turns=turns) as house:
+        client = await house.connect()
+        await client.say(get("/wait"))
+        await house.endpoint.waiting.wait()
+        assert client.connection.linger(3) == 0
+        await trio.sleep(100)
+        house.endpoint.go_on.set()
+        status, fields, body = await client.answer()
+        assert (status, fields["connection"], body) == (200, "close", b"waited")
+        await client.ended()
+
+
 @pytest.mark.parametrize("path", ["/wait", "/stream"])
 async def test_a_request_under_way_is_the_last_one(turns, path, autojump_clock):
     async with open_lane(turns=turns) as house:

@@ -104,7 +104,7 @@ async def test_a_client_that_accepts_nothing_does_not_delay_the_shutdown():
             await served.ended.wait()
 
 
-async def test_a_shutdown_closes_idle_connections_at_once_and_lets_requests_end():
+async def test_a_shutdown_closes_idle_connections_soon_and_lets_requests_end():
     app, counters = App(), Counters()
     async with serving(app, counters=counters, drain_seconds=3600) as served:
         idle, busy = await served.connect(), Client(await served.connect())

@@ -4,6 +4,10 @@ import h2.events
 import pytest
 import trio
 from peers import Http2, receive_all, receive_until, serving
+from test_tls import FILES
+from test_tls import connect as connect_securely
+
+from mcpbus.serving import run
 
 
 class Streams:
@@ -54,7 +58,36 @@ async def test_no_connection_is_accepted_while_draining():
         await served.ended.wait()
 
 
-async def test_an_idle_connection_is_closed_at_once():
+@pytest.mark.parametrize("files", [{}, FILES], ids=["cleartext", "TLS"])
+async def test_a_request_that_a_client_was_about_to_send_is_still_served(files, monkeypatch):
+    monkeypatch.setattr(run, "_LINGER_SECONDS", 10)
+    drained = []
+
+    class Quick(Streams):
+        async def __call__(self, scope, receive, send):
+            headers = [(b"content-length", b"2")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b"ok", "more_body": False})
+
+        async def drain(self, seconds):
+            drained.append(seconds)
+
+    async with serving(Quick(), drain_seconds=20, **files) as served:
+        stream = await (connect_securely(served, "http/1.1") if files else served.connect())
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+        assert b"connection" not in await receive_until(stream, b"ok")
+        served.shutdown.set()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+        answer = await receive_all(stream)
+        assert b"connection: close" in answer
+        assert answer.endswith(b"ok")
+        await served.ended.wait()
+    assert len(drained) == 1
+    assert 16 <= drained[0] < 20
+
+
+async def test_an_idle_connection_is_closed_soon():
     async with serving(Streams(), drain_seconds=3600) as served:
         stream = await served.connect()
         served.shutdown.set()

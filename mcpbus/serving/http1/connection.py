@@ -92,6 +92,25 @@ class Http1Connection:
         else:
             self.wire.stop_receiving(for_good=True)
 
+    def linger(self, seconds: float) -> float:
+        """Retire, but not before it has been idle for so many seconds: its client may be about to send the next request.
+
+        Returns:
+            For how many seconds it stays open if none comes.
+        """
+        idle_since = self.idle_since()
+        if idle_since is None:
+            self.retire()
+            return 0
+        now = trio.current_time()
+        left = min(seconds, idle_since + seconds - now)
+        if left <= 0:
+            self.retire()
+            return 0
+        self.wire.retired = True
+        self.wire.quiet_for(left)
+        return left
+
     def expire(self) -> None:
         """End what the connection waits for, unless it is there; if that is something to say, say anything."""
         wire = self.wire

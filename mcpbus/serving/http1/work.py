@@ -249,7 +249,8 @@ class Work:
         if requests.waiting:
             # A client that sends many requests at once does not get all of our time.
             await trio.lowlevel.checkpoint()
-        wire.wait(IDLE, wire.options.keep_alive_seconds)
+        # One that is to end begins to wait where it did before it had this task.
+        wire.wait(IDLE, 0 if wire.retired else wire.options.keep_alive_seconds)
         while True:
             if requests.waiting:
                 head = requests.next_head()

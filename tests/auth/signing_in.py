@@ -54,7 +54,7 @@ class Browser:
     async def visit(self, url):
         url = httpx2.URL(url)
         self.visited.append(url)
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(timeout=60) as client:
             while not str(url).startswith(_BACK):
                 url = (await client.get(url)).next_request.url
         back = url.params
@@ -74,7 +74,7 @@ async def signed_in(url, browser, storage):
     )
     auth = OAuthClientProvider(url, metadata, storage, browser.visit, browser.come_back)
     async with (
-        httpx2.AsyncClient(auth=auth, timeout=20) as http,
+        httpx2.AsyncClient(auth=auth, timeout=60) as http,
         streamable_http_client(url, http_client=http) as (read, write),
         ClientSession(read, write) as session,
     ):

@@ -30,7 +30,7 @@ async def test_the_official_client_logs_in_steps_up_and_refreshes():
     agreeable = AgreeableIssuer(issuer, lifetime=4)
     options = ServeOptions(bind=issuer_bind)
     async with server.open() as bus, trio.open_nursery() as nursery:
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             await nursery.start(lambda task_status: serve(agreeable, options, task_status=task_status))
             [url] = await nursery.start(lambda task_status: bus.serve(bind=bind, task_status=task_status))
             async with signed_in(url, browser, storage) as session:
@@ -71,8 +71,8 @@ async def test_the_demo_behind_tokens_says_how_to_get_one():
     port = free_ports()
     environment = {**os.environ, "BIND": f"127.0.0.1:{port}"}
     command = [sys.executable, "-m", "mcpbus.examples.authorized"]
-    with trio.fail_after(30):
-        async with trio.open_nursery() as nursery, httpx2.AsyncClient() as http:
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery, httpx2.AsyncClient(timeout=60) as http:
             process = await trio.lowlevel.open_process(command, env=environment, stderr=subprocess.PIPE)
             told = b""
             while b"is served at" not in told:
@@ -135,7 +135,7 @@ async def test_a_websocket_over_a_socket_is_asked_for_its_token_at_the_upgrade(s
             lambda task_status: bus.serve(bind="127.0.0.1:0", task_status=task_status)
         )
         port = httpx2.URL(url).port
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
                 await stream.send_all(UPGRADE.format(field).encode())
                 answer = await stream.receive_some()

@@ -478,7 +478,7 @@ async def test_a_redis_that_takes_no_writes_is_one_that_is_down(refuse, take, sa
         await nursery.start(replicas.run)
         (probe,) = replicas.probes
         session = await probe.initialize()
-        redis = RedisConnection(server.url)
+        redis = RedisConnection(server.url, timeout=PATIENCE)
         await redis.call(*refuse.split(" "))
         assert (await probe.post(INITIALIZE).ended(timeout=5)).status == 503
         assert text(await call(session, "echo", text="on").reply()) == "on"

@@ -9,6 +9,8 @@ from mcpbus.core.stores.redis_connection import RedisConnection
 from mcpbus.stores import MemoryEventStore, RedisEventStore, Replay, SqliteEventStore, parse_event_id
 from tests.engines import BINARIES
 
+pytestmark = pytest.mark.usefixtures("patient_redis")
+
 
 @pytest.fixture(params=["memory", "sqlite", *BINARIES])
 def make_store(request, tmp_path, engines):
@@ -148,7 +150,7 @@ async def test_sqlite_outlives_its_opening(tmp_path):
 async def test_redis_forgets_by_age(engines):
     store = RedisEventStore(engines("valkey").url, namespace="by age", max_age=0.001)
     await store.append("s", "a", 1, [b"one"], final=False)
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while await store.replay("s", "a", 0) is not None:
             pass
     store.close()

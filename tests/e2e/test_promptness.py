@@ -13,8 +13,9 @@ from mcpbus import Context, Server
 
 # From the handler's call to the bytes in the client's hands, in seconds.
 AT_ONCE = 0.05
-# Another program may hold the processor for a while; a server that waits for something does so every time.
-ATTEMPTS = 5
+# Other programs may hold the processor for a while; a server that waits for something does so every time. One that does not is
+# seldom asked more than once.
+ATTEMPTS = 50
 
 
 def make_server():
@@ -91,6 +92,8 @@ async def test_the_first_notification_leaves_before_there_is_a_second(protocol, 
             assert (await (http2 or peer).said())["result"]["content"][0]["text"] == "spoken"
             assert await (http2 or peer).said() is None
             assert http2 is None or http2.status == "200"
+            if delays[-1] < AT_ONCE:
+                break
     assert min(delays) < AT_ONCE, delays
 
 
@@ -135,4 +138,6 @@ async def test_change_notifications_leave_at_once(era):
             served.bus.tools_changed()
             assert (await peer.said())["method"] == "notifications/tools/list_changed"
             delays.append(trio.current_time() - said_at)
+            if delays[-1] < AT_ONCE:
+                break
         assert min(delays) < AT_ONCE, delays

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 import trio
 
-import mcpbus.bus
+from mcpbus import Bus
 from mcpbus.client.client import Client
 from mcpbus.client.wire import encode_message
 from mcpbus.core.nursery import background
-from mcpbus.protocol.revisions import REVISIONS, Era
+from mcpbus.protocol.revisions import LATEST, REVISIONS, Era
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing import probe
 from mcpbus.testing.over_http1 import WireReactor
-from mcpbus.transports import in_process
 
+_connect_in_process = Bus.connect
 _opened: list[object] = []
 
 
@@ -32,7 +32,7 @@ def install() -> None:
     """Have each client of `Bus.connect` speak over a WebSocket."""
     for folder in ("serving", "transport"):
         sys.path.append(str(Path(__file__).parent / folder))
-    mcpbus.bus.connect = _connect
+    Bus.connect = _connect
     probe.AsgiProbe.send = _send_http
 
 
@@ -41,9 +41,10 @@ def _send_http(*_args, **_named):
 
 
 @asynccontextmanager
-async def _connect(bus, revision, principal=None, capabilities=None, on_question=None):
+async def _connect(bus, *, revision=LATEST.name, principal=None, capabilities=None, on_question=None):
     if revision not in REVISIONS:
-        async with in_process.connect(bus, revision, principal, capabilities, on_question) as client:
+        given = {"principal": principal, "capabilities": capabilities, "on_question": on_question}
+        async with _connect_in_process(bus, revision=revision, **given) as client:
             yield client
         return
     if principal is not None or bus.backend.auth is not None or bus.backend.authenticate is not None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.serving.head_limits import LONGEST_LINE, MOST_FIELDS
+from mcpbus.serving.head_limits import LONGEST_LINE, LONGEST_RECALLED, MOST_FIELDS
 from mcpbus.serving.http1.head import CHUNKED, PREFACE, read_head
 from mcpbus.serving.http1.heads import Heads
 from mcpbus.serving.request_error import RequestError
@@ -344,6 +344,15 @@ def test_what_differs_in_what_nobody_looks_at_is_read_once():
     assert [head.length for head in read] == [0, 1, 2]
     assert read[0].plain is read[1].plain is read[2].plain
     assert list(read[0].plain.judged.headers) == ["host"]
+
+
+def test_a_head_is_remembered_from_its_second_time_on_unless_it_is_long():
+    heads = Heads(LIMIT)
+    unique, usual, long = post(b"X: 1"), post(), post(b"X: " + b"a" * LONGEST_RECALLED)
+    read = [[heads.read(data) for data in (usual, long)] for _ in range(3)]
+    heads.read(unique)
+    assert list(heads.known) == [usual]
+    assert read[1][0] is read[2][0] is heads.read(usual)
 
 
 def test_a_mapping_of_fields_has_those_that_are_looked_at_late():

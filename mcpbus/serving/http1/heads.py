@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
-from mcpbus.serving.head_limits import LONGEST_RECALLED, LOOKED_AT, MOST_ALIKE, MOST_FIELDS, MOST_RECALLED
+from mcpbus.serving.head_limits import (
+    LONGEST_RECALLED,
+    LOOKED_AT,
+    MOST_ALIKE,
+    MOST_FIELDS,
+    MOST_RECALLED,
+)
 from mcpbus.serving.http1.head import SHORT_BYTES, RequestHead, read_head
+from mcpbus.serving.recurring_cache import RecurringCache
 from mcpbus.serving.request_error import RequestError
 
 
@@ -21,17 +28,16 @@ def _any_of(*names: bytes) -> bytes:
     return b"|".join(b"[%b%b](?i:%b)" % (name[:1], name[:1].upper(), re.escape(name[1:])) for name in names)
 
 
-_LENGTH: Final = _any_of(b"content-length") + rb":[\t ]*+([0-9]{1,18})"
 # A line that says how long the body is, and any other that nobody looks at. What is not exactly so stays where it is.
 _APART: Final = re.compile(
-    rb"\r\n(?:" + _LENGTH + rb"|(?!(?:" + _any_of(*sorted(LOOKED_AT)) + rb"):)"
+    rb"\r\n(?:" + _any_of(b"content-length") + rb":[\t ]*+([0-9]{1,18})"
+    rb"|(?!(?:" + _any_of(*sorted(LOOKED_AT)) + rb"):)"
     rb"([!#$%&'*+.^_`|~0-9A-Za-z-]++):[\t ]*+([\t -~\x80-\xff]*+))(?=\r\n)"
 )
-_LENGTHS: Final = re.compile(rb"\r\n" + _LENGTH + rb"(?=\r\n)")
 
 
 class Heads:
-    """Reads heads, and remembers those that came last and are not long.
+    """Reads heads, and remembers those that come again and are not long.
 
     They are compared by all of their bytes, or by all of their lines that are looked at, so one that is remembered is read as it
     would be anew.
@@ -41,56 +47,56 @@ class Heads:
 
     Attributes:
         longest: The same.
-        recall: Reads one that is not long, as `read`.
+        known: Those that are remembered, by their bytes.
     """
 
-    __slots__ = ("_recall_plain", "_short", "longest", "recall")
+    __slots__ = ("_recall_plain", "_short", "known", "longest")
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
         self._short = min(longest, SHORT_BYTES)
         remembering = functools.lru_cache(maxsize=MOST_ALIKE)
         self._recall_plain = remembering(functools.partial(read_head, longest=longest))
-        self.recall = functools.lru_cache(maxsize=MOST_RECALLED)(self._read)
+        self.known = RecurringCache[bytes, RequestHead](MOST_RECALLED)
 
     def read(self, data: bytes) -> RequestHead:
         """Read a whole head, as `read_head`."""
-        return self._read(data) if len(data) > LONGEST_RECALLED else self.recall(data)
-
-    def _read(self, data: bytes) -> RequestHead:
-        return self._read_like_others(data) or read_head(data, self.longest)
+        head = self.known.get(data)
+        if head is None:
+            head = self._read_like_others(data) or read_head(data, self.longest)
+            if len(data) <= LONGEST_RECALLED:
+                self.known.keep(data, head)
+        return head
 
     def _read_like_others(self, data: bytes) -> RequestHead | None:
         """Read a head by what is known of others that are like it; None if it is to be looked at as a whole."""
         if len(data) > self._short and (len(data) > self.longest or data.count(b"\n") > MOST_FIELDS + 2):
             return None
-        plain = _APART.sub(b"", data)
+        pieces: list[bytes] = _APART.split(data)
+        plain = b"".join(pieces[::4])
         if len(plain) > LONGEST_REMEMBERED:
             return None
         try:
             known = self._recall_plain(plain)
         except RequestError:
             return None  # what is wrong with all of it may be something else
-        if len(plain) == len(data):
+        if len(pieces) == 1:
             return known
-        judged, length, framed = known.judged, known.length, False
-        lengths = _LENGTHS.findall(data)
+        length, lengths = known.length, [*filter(None, pieces[1::4])]
+        framed = bool(lengths) and (
+            length != 0 or len(lengths) > 1 or known.judged.headers.raw(b"content-length") is not None
+        )
+        if framed or known.leaves:
+            return None  # its body is measured twice, or what looks like a request of HTTP/2 may be none
         if lengths:
             length = int(lengths[0])
-            framed = (
-                known.length != 0 or len(lengths) > 1 or judged.headers.raw(b"content-length") is not None
-            )
-        if (
-            framed or known.leaves
-        ):  # its body is measured twice, or what looks like a request of HTTP/2 may be none
-            return None
-        head = judged.plus(functools.partial(_others, data))
+        head = known.judged.plus(functools.partial(_others, pieces))
         return RequestHead(head, length, data, known.modern, known.keeps, known.expects, plain=known)
 
 
-def _others(data: bytes) -> Sequence[tuple[bytes, bytes]]:
+def _others(pieces: list[bytes]) -> Sequence[tuple[bytes, bytes]]:
     """Return the fields of a head that are not looked at before one is asked for: their names in lower case."""
     return [
         (name.lower(), value) if name else (b"content-length", length)
-        for length, name, value in _APART.findall(data)
+        for length, name, value in zip(pieces[1::4], pieces[2::4], pieces[3::4], strict=True)
     ]

@@ -3,7 +3,6 @@
 However the bytes were cut on their way, the same requests come out, or the same fault.
 """
 
-from mcpbus.serving.head_limits import LONGEST_RECALLED
 from mcpbus.serving.http1.body import Body, Chunked, Sized
 from mcpbus.serving.http1.head import CHUNKED, RequestHead, find_fault
 from mcpbus.serving.http1.heads import Heads
@@ -24,11 +23,11 @@ class Requests:
         body: What is still to be taken of the current body; None once that is all of it.
     """
 
-    __slots__ = ("_data", "_gathered", "_heads", "_looked_at", "_recall", "_start", "body")
+    __slots__ = ("_data", "_gathered", "_heads", "_known", "_looked_at", "_start", "body")
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
-        self._recall = heads.recall
+        self._known = heads.known
         self._data = b""  # nothing once all of it was taken
         self._start = 0
         self._looked_at = 0
@@ -75,7 +74,8 @@ class Requests:
         end = data.find(_END, 1) + _END_BYTES
         if end < _END_BYTES or data[0] == _CR or self._data or self.body is not None:
             return None
-        head = self._recall(data[:end]) if end <= LONGEST_RECALLED else self._heads.read(data[:end])
+        raw = data[:end]
+        head = self._known.get(raw) or self._heads.read(raw)
         if head.length == len(data) - end:
             return head, data[end:]
         body = _take_chunks(data, end) if head.length == CHUNKED else None

@@ -11,6 +11,7 @@ from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
 from mcpbus.serving.head_limits import LONGEST_RECALLED, LOOKED_AT, MOST_ALIKE, MOST_FIELDS, MOST_RECALLED
 from mcpbus.serving.http2.field_decoder import FieldDecoder, Fields
 from mcpbus.serving.http2.head import RequestHead, check_field, read_head, read_length
+from mcpbus.serving.recurring_cache import RecurringCache
 from mcpbus.serving.request_error import RequestError
 
 _LENGTH: Final = b"content-length"
@@ -22,7 +23,7 @@ _LONGEST_BLOCK: Final = 128
 
 
 class Heads:
-    """Reads heads, and remembers those that came last and are not long.
+    """Reads heads, and remembers those that come again and are not long.
 
     They are compared by all of their fields, or by all that are looked at, so one that is remembered is read as it would be anew.
 
@@ -33,12 +34,12 @@ class Heads:
         longest: The same.
     """
 
-    __slots__ = ("_alike", "_recalled", "longest")
+    __slots__ = ("_alike", "_known", "longest")
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
         self._alike = functools.lru_cache(maxsize=MOST_ALIKE)(read_head)
-        self._recalled = functools.lru_cache(maxsize=MOST_RECALLED)(self._read)
+        self._known = RecurringCache[Fields, RequestHead](MOST_RECALLED)
 
     def read(self, fields: Fields, size: int) -> RequestHead:
         """Read a head, which is as long.
@@ -46,7 +47,12 @@ class Heads:
         Raises:
             Malformed: It is none.
         """
-        return self._recalled(fields, size) if size <= LONGEST_RECALLED else self._read(fields, size)
+        head = self._known.get(fields)
+        if head is None:
+            head = self._read(fields, size)
+            if size <= LONGEST_RECALLED:
+                self._known.keep(fields, head)
+        return head
 
     def _read(self, fields: Fields, size: int) -> RequestHead:
         fault = self._find_excess(fields, size)

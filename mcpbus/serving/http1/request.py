@@ -226,7 +226,8 @@ class Http1Request(msgspec.Struct, eq=False):
             endpoint.record(reply, LOST)
             connection.lose()
         else:
-            self._settle_said(DELIVERED)
+            if self._said is not None:  # as nearly never
+                self._settle_said(DELIVERED)
             endpoint.record(reply, DELIVERED)
             connection.answered(self)
 

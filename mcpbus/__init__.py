@@ -79,6 +79,10 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
 
+    def __dir__() -> list[str]:
+        """Name these as well, for whoever completes what is typed."""
+        return [*globals(), *_LATER]
+
 
 __version__ = "0.1.0"
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+import mcpbus
 from mcpbus import Context, ProtocolError, RegistrationError, Server
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.testing import open_bus, open_client, open_probe
@@ -161,3 +162,7 @@ async def test_a_client_of_http2_says_what_to_install(monkeypatch, autojump_cloc
     async with open_bus(Server("s")) as bus:
         with pytest.raises(ImportError, match=r"'mcpbus-server\[http2\]'"):
             await open_probe(bus.asgi(), shell="http2").__aenter__()
+
+
+def test_what_is_imported_when_it_is_asked_for_is_named_with_the_rest():
+    assert set(mcpbus.__all__) <= set(dir(mcpbus))

@@ -173,8 +173,11 @@ async def test_whoever_is_cancelled_in_asyncio_cancels_in_trio_and_waits():
     patient = Patient(trio.sleep)
 
     async def there():
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(to_trio(patient.wait), 0.05)
+        waiting = asyncio.ensure_future(to_trio(patient.wait))
+        await asyncio.to_thread(patient.began.wait)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
         return patient.ended
 
     assert await to_asyncio(there)
@@ -182,8 +185,11 @@ async def test_whoever_is_cancelled_in_asyncio_cancels_in_trio_and_waits():
 
 async def test_a_cancellation_goes_both_ways_through():
     patient = Patient(trio.sleep)
-    with trio.move_on_after(0.05) as scope:
-        await to_asyncio(to_trio, patient.wait)
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(to_asyncio, to_trio, patient.wait)
+            await trio.to_thread.run_sync(patient.began.wait)
+            scope.cancel()
     assert (scope.cancelled_caught, patient.ended) == (True, True)
 
 

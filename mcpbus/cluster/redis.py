@@ -3,10 +3,12 @@
 import hmac
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import attrs
+import trio
 
 from mcpbus.cluster import tcp
 from mcpbus.cluster.directory import Cluster
@@ -94,9 +96,6 @@ class Redis:
             JoinError: That cannot be.
             ImportError: What speaks to Redis is not installed.
         """
-        # coredis takes longer to import than all else together.
-        from mcpbus.core.stores.redis_connection import RedisConnection  # noqa: PLC0415
-
         link = Place.parse(self.link)
         if not secrets and not is_loopback_host(link.host):
             raise JoinError(
@@ -104,7 +103,9 @@ class Redis:
                 f"Server(state_keys=[...]), or link='{_LOOPBACK}:0' if they are on one machine"
             )
         try:
-            redis = RedisConnection(self.url)
+            # coredis takes longer to import than all else together: for most of a second nobody else would have a turn.
+            module = await trio.to_thread.run_sync(import_module, "mcpbus.core.stores.redis_connection")
+            redis: RedisConnection = module.RedisConnection(self.url)
         except ValueError as error:
             raise JoinError(str(error)) from error
         try:

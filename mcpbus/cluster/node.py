@@ -330,10 +330,8 @@ class Node:
         if self._bus is not None:
             said = decode_changed(payload)
             name = None if said.list is None else _LISTS.get(said.list)
-            is_known = (
-                name == said.list
-            )  # newer processes may have more lists, of which nobody here wants to hear
-            broadcast = self._bus.tell_here(Change(name, said.uri)) if is_known else Broadcast(())
+            # Newer processes may have more lists, of which nobody here wants to hear.
+            broadcast = self._bus.tell_here(Change(name, said.uri)) if name == said.list else Broadcast(())
             self._told_changes.keep(link.home, said.number, broadcast)
 
     def asked(self, link: Link, channel: int, payload: bytes) -> None:

@@ -50,7 +50,7 @@ class OwedReplies:
 
     def whole(self) -> Answer | None:
         """Return an answer that says of each request that it is lost; None if there is none, so that all may be asked again."""
-        lost = [encode_error(owed, process_lost()) for owed in self._owed()]
+        lost = self._lost()
         if not lost:
             return None
         if not self._head.headers.accepted.json:
@@ -62,13 +62,17 @@ class OwedReplies:
 
     def last_events(self) -> bytes:
         """Return the end of a stream of events, which says the same of those that had no reply; empty if there are none."""
-        return encode_events([encode_error(owed, process_lost()) for owed in self._owed()])
+        return encode_events(self._lost())
 
     def last_elements(self) -> bytes:
         """Return the end of an array, likewise."""
-        lost = [encode_error(owed, process_lost()) for owed in self._owed()]
+        lost = self._lost()
         begin = b"," if self._said else b"["
         return (begin if lost or not self._said else b"") + b",".join(lost) + b"]"
+
+    def _lost(self) -> list[bytes]:
+        """Return the errors for what has had no reply."""
+        return [encode_error(owed, process_lost()) for owed in self._owed()]
 
     def _owed(self) -> list[RequestId | None]:
         """Return the ids of what has had no reply."""

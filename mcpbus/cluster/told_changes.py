@@ -3,7 +3,7 @@
 Nothing more is sent for that than a number with each change, unless somebody asks.
 """
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -21,7 +21,8 @@ _MOST_KEPT: Final = 10_000
 """How many changes of others are remembered, each with its receipts."""
 _ATTEMPTS: Final = 3
 """How often a process is asked when the link to it is lost."""
-_UNKNOWN: Final[Mapping[Fate, int]] = {Fate.discarded(Reason.UNREACHABLE): 1}
+_UNREACHABLE: Final = Fate.discarded(Reason.UNREACHABLE)
+_UNKNOWN: Final[Mapping[Fate, int]] = {_UNREACHABLE: 1}
 
 
 class Others(Protocol):
@@ -44,8 +45,7 @@ class ToldChanges:
     def __init__(self, others: Others) -> None:
         self._others = others
         self._last = 0
-        self._kept: dict[tuple[str, int], Broadcast] = {}
-        self._order: deque[tuple[str, int]] = deque()
+        self._kept: OrderedDict[tuple[str, int], Broadcast] = OrderedDict()
         self._held = 0
 
     def next_number(self) -> int:
@@ -56,10 +56,10 @@ class ToldChanges:
     def keep(self, home: str, number: int, broadcast: Broadcast) -> None:
         """Remember for a while what another process has told this one."""
         self._kept[home, number] = broadcast
-        self._order.append((home, number))
         self._held += 1 + len(broadcast)
         while self._held > _MOST_KEPT:
-            self._held -= 1 + len(self._kept.pop(self._order.popleft()))
+            _, oldest = self._kept.popitem(last=False)
+            self._held -= 1 + len(oldest)
 
     def elsewhere(self, number: int, told: Sequence[str], untold: int) -> "Elsewhere":
         """Return what tells the fates of a change of this process.
@@ -124,7 +124,7 @@ class Elsewhere:
 
     async def settled(self) -> Mapping[Fate, int]:
         """See `mcpbus.core.receipt.Elsewhere`."""
-        counts = Counter({fate: count * self._untold for fate, count in _UNKNOWN.items() if self._untold})
+        counts = Counter({_UNREACHABLE: self._untold} if self._untold else {})
 
         async def ask(home: str) -> None:
             counts.update(await self._ask(home))

@@ -99,11 +99,7 @@ class Http1Connection:
             For how many seconds it stays open if none comes.
         """
         idle_since = self.idle_since()
-        if idle_since is None:
-            self.retire()
-            return 0
-        now = trio.current_time()
-        left = min(seconds, idle_since + seconds - now)
+        left = 0 if idle_since is None else min(seconds, idle_since + seconds - trio.current_time())
         if left <= 0:
             self.retire()
             return 0

@@ -65,6 +65,18 @@ async def test_the_oldest_go_first_and_a_replay_never_skips_them(make_store, bou
     assert (await store.replay("s", "a", 2)).events == [b"three"]
 
 
+async def test_of_what_was_appended_at_once_only_the_oldest_go(make_store):
+    store = make_store(max_items=4)
+    await store.append("s", "a", 1, [*EVENTS, b"four"], final=True)
+    await store.append("t", "b", 1, EVENTS[:2], final=False)
+    assert await store.replay("s", "a", 1) is None
+    assert await store.replay("s", "a", 2) == Replay([b"three", b"four"], finished=True)
+    await store.append("t", "b", 3, EVENTS[2:], final=False)
+    assert await store.replay("s", "a", 2) is None
+    assert await store.replay("s", "a", 3) == Replay([b"four"], finished=True)
+    assert (await store.replay("t", "b", 0)).events == EVENTS
+
+
 async def test_one_sessions_events_make_room_for_anothers(make_store):
     store = make_store(max_items=2)
     await store.append("s", "a", 1, [b"old"], final=True)
@@ -129,8 +141,8 @@ async def test_an_append_drops_from_sqlite_what_is_too_old_and_nothing_else(tmp_
     for number in (1, 2, 3):
         await store.append("s", "a", number, [b"%d" % number], final=False)
         now += 40
-    left = store._connection.execute("SELECT data FROM events ORDER BY position").fetchall()
-    assert left == [(b"2",), (b"3",)]
+    left = store._connection.execute("SELECT first FROM batches ORDER BY position").fetchall()
+    assert left == [(2,), (3,)]
     store.close()
 
 

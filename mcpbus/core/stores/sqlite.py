@@ -2,11 +2,13 @@
 
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import trio
 
 from mcpbus.core.stores.protocol import Replay, TaskTakenError
@@ -14,19 +16,22 @@ from mcpbus.core.stores.sqlite_file import SqliteFile
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 
 _EVENTS = """
-CREATE TABLE IF NOT EXISTS events (
+CREATE TABLE IF NOT EXISTS batches (
     position INTEGER PRIMARY KEY,
     session TEXT NOT NULL,
     stream TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    data BLOB NOT NULL,
+    first INTEGER NOT NULL,
+    items INTEGER NOT NULL,
+    size INTEGER NOT NULL,
     final INTEGER NOT NULL,
     stored REAL NOT NULL,
-    UNIQUE (session, stream, number)
+    events BLOB NOT NULL,
+    UNIQUE (session, stream, first)
 );
-DROP INDEX IF EXISTS events_by_age;
+DROP TABLE IF EXISTS events;
 """
-"""Each index makes a row cost half as much again, so there is none by age: it is that of positions, as long as the clock is right."""
+"""What was appended at once is one row: one for each event takes five times as long. There is no index by age: it is that of positions,
+as long as the clock is right."""
 
 _TASKS = """
 CREATE TABLE IF NOT EXISTS tasks (
@@ -56,14 +61,17 @@ _LOAD = "SELECT id, owner, status, message, created, updated, ttl_ms, poll_ms, s
 _LOAD_TASKS = f"{_LOAD} ORDER BY created"
 _LOAD_TASK = f"{_LOAD} WHERE id = ?"
 
-_Event: TypeAlias = tuple[str, str, int, bytes, bool]
-"""Session and stream, number and data of an event, and whether it is the last of its stream."""
+_Batch: TypeAlias = tuple[str, str, int, Sequence[bytes], bool]
+"""Session and stream, number of the first event, events, and whether the last one ends the stream."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[bytes]).decode
 
 _BUSY_MS: Final = 100
 """For how long a statement waits for another process that has the file: live streams wait with it."""
 
 _AT_ONCE: Final = 1_000
-"""So many events go at most before it is another statement's turn, however many are to go: others wait for that."""
+"""So many batches go at most before it is another statement's turn, however many are to go: others wait for that."""
 
 
 class SqliteEventStore:
@@ -103,14 +111,7 @@ class SqliteEventStore:
         self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
     ) -> None:
         """See `EventStore.append`."""
-        last = first + len(events) - 1
-        await self._file.run_together(
-            self._append,
-            [
-                (session, stream, number, data, final and number == last)
-                for number, data in enumerate(events, first)
-            ],
-        )
+        await self._file.run_together(self._append, (session, stream, first, events, final))
 
     async def replay(self, session: str, stream: str, after: int) -> Replay | None:
         """See `EventStore.replay`."""
@@ -127,66 +128,89 @@ class SqliteEventStore:
 
     # -- in the thread ---------------------------------------------------------------------------
 
-    def _append(self, appends: Sequence[Sequence[_Event]]) -> None:
+    def _append(self, batches: Sequence[_Batch]) -> None:
         """Keep what several appends brought, in one transaction: its end takes longer than a few events do."""
         now = time.time()
-        rows = [(*event, now) for append in appends for event in append]
+        items, size, rows = self._items, self._bytes, []
+        for session, stream, first, events, final in batches:
+            length = sum(map(len, events))
+            items, size = items + len(events), size + length
+            rows.append((session, stream, first, len(events), length, final, now, _encode(events)))
         with self._transaction():
             self._connection.executemany(
-                "INSERT INTO events (session, stream, number, data, final, stored) VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO batches (session, stream, first, items, size, final, stored, events)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
-            counts = self._evict(
-                now, self._items + len(rows), self._bytes + sum([len(row[3]) for row in rows])
-            )
+            counts = self._evict(now - self._max_age, items, size)
         self._items, self._bytes = counts
 
     def _replay(self, session: str, stream: str, after: int) -> Replay | None:
-        cutoff = time.time() - self._max_age
+        own = "session = ? AND stream = ?"
         rows = self._connection.execute(
-            "SELECT number, data, final FROM events WHERE session = ? AND stream = ? AND number >= ? AND stored >= ?"
-            " ORDER BY number",
-            (session, stream, after, cutoff),
+            f"SELECT first, events, final FROM batches WHERE {own} AND stored >= ? AND first >="  # noqa: S608 - written above
+            f" (SELECT coalesce(max(first), 0) FROM batches WHERE {own} AND first <= ?) ORDER BY first",
+            (session, stream, time.time() - self._max_age, session, stream, after),
         ).fetchall()
-        # Event `after` itself proves that nothing between was dropped; for a start from the top, event 1 does.
-        if not rows or rows[0][0] > max(after, 1):
+        if not rows or rows[0][0] > after + 1:
             return None
-        return Replay([data for number, data, _ in rows if number > after], bool(rows[-1][2]))
+        events = [event for _, batch, _ in rows for event in _decode(batch)]
+        seen = after - rows[0][0] + 1
+        return None if seen > len(events) else Replay(events[seen:], bool(rows[-1][2]))
 
     def _forget_some(self, session: str) -> bool:
         """Drop some of a session's events, and return whether there may be more."""
         with self._transaction():
             # By the index that the uniqueness of events needs.
-            gone = self._delete("SELECT position FROM events WHERE session = ? LIMIT ?", session, _AT_ONCE)
-        self._items, self._bytes = self._items - len(gone), self._bytes - sum(gone)
+            gone = self._connection.execute(
+                "DELETE FROM batches WHERE position IN (SELECT position FROM batches WHERE session = ? LIMIT ?)"
+                " RETURNING items, size",
+                (session, _AT_ONCE),
+            ).fetchall()
+        self._items -= sum([items for items, _ in gone])
+        self._bytes -= sum([size for _, size in gone])
         return len(gone) == _AT_ONCE
 
-    def _evict(self, now: float, items: int, size: int) -> tuple[int, int]:
+    def _evict(self, cutoff: float, items: int, size: int) -> tuple[int, int]:
         """Drop the oldest events until the bounds hold, the newest stay; return how many are left, and their bytes."""
-        evicted, cutoff = 0, now - self._max_age
-        gone: list[int] = []
-        oldest = self._connection.execute("SELECT stored FROM events ORDER BY position LIMIT 1").fetchone()
-        if oldest is not None and oldest[0] < cutoff:
-            old = "SELECT position, stored FROM events ORDER BY position LIMIT ?"
-            gone = self._delete(f"SELECT position FROM ({old}) WHERE stored < ?", _AT_ONCE, cutoff)  # noqa: S608 - written above
-        while True:
-            evicted += len(gone)
-            items, size = items - len(gone), size - sum(gone)
-            if evicted >= _AT_ONCE or (items <= self._max_items and size <= self._max_bytes):
-                return items, size
-            most = min(max(1, items - self._max_items), _AT_ONCE)
-            gone = self._delete("SELECT position FROM events ORDER BY position LIMIT ?", most)
-            if not gone:
-                return 0, 0  # another process has the file too, and has dropped what is counted here
+        last = left = None
+        oldest = self._connection.execute(
+            "SELECT position, items, size, stored FROM batches ORDER BY position LIMIT ?", (_AT_ONCE,)
+        )
+        for position, its_items, its_size, stored in oldest:
+            if stored >= cutoff and items - its_items < self._max_items and size - its_size < self._max_bytes:
+                left = position
+                break
+            last, items, size = position, items - its_items, size - its_size
+        oldest.close()
+        if last is not None:
+            self._connection.execute("DELETE FROM batches WHERE position <= ?", (last,))
+        if left is not None:
+            return self._trim(left, items, size)
+        some = self._connection.execute("SELECT position FROM batches LIMIT 1").fetchone()
+        # If there are none, another process has the file too, and has dropped what is counted here.
+        return (0, 0) if some is None else (items, size)
 
-    def _delete(self, which: str, *values: object) -> list[int]:
-        """Delete the events at those positions, and return their sizes."""
-        statement = f"DELETE FROM events WHERE position IN ({which}) RETURNING length(data)"  # noqa: S608 - written above
-        return [length for (length,) in self._connection.execute(statement, values).fetchall()]
+    def _trim(self, position: int, items: int, size: int) -> tuple[int, int]:
+        """Drop the first events of the oldest batch until the bounds hold; return as `_evict` does."""
+        if items <= self._max_items and size <= self._max_bytes:
+            return items, size
+        events = self._connection.execute(
+            "SELECT events FROM batches WHERE position = ?", (position,)
+        ).fetchone()
+        before = items
+        kept = deque(_decode(events[0]))
+        while items > self._max_items or size > self._max_bytes:
+            items, size = items - 1, size - len(kept.popleft())
+        self._connection.execute(
+            "UPDATE batches SET first = first + ?, items = ?, size = ?, events = ? WHERE position = ?",
+            (before - items, len(kept), sum(map(len, kept)), _encode(list(kept)), position),
+        )
+        return items, size
 
     def _measure(self) -> tuple[int, int]:
-        items, total = self._connection.execute("SELECT count(*), total(length(data)) FROM events").fetchone()
-        return items, int(total)
+        items, size = self._connection.execute("SELECT total(items), total(size) FROM batches").fetchone()
+        return int(items), int(size)
 
     def _transaction(self) -> sqlite3.Connection:
         # As a context manager it commits, or rolls back what failed.

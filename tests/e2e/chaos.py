@@ -7,11 +7,13 @@ import os
 import random
 import signal
 import socket
+import tempfile
 import time
 from contextlib import suppress
 from functools import partial
 
 import trio
+from chaos_books import shelf, total
 from chaos_clients import Client, Figures
 from wire import Served, call, program
 
@@ -23,10 +25,17 @@ IN_SESSIONS, WITHOUT = 16, 4
 
 
 class Proxy:
-    """Where a replica is found by the others: what comes is passed on, as long as links are not cut."""
+    """Where a replica is found by the others: what comes is passed on, as long as links are not cut.
+
+    Attributes:
+        target: Where the replica listens. Nobody else gets that port between one and the next, since it is bound here, where nobody listens.
+    """
 
     def __init__(self):
-        self.target = None
+        self._bound = socket.socket()
+        self._bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._bound.bind(("127.0.0.1", 0))
+        self.target = self._bound.getsockname()[1]
         self._is_cut = False
         self._scopes = set()
 
@@ -34,7 +43,8 @@ class Proxy:
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.place = f"127.0.0.1:{listener.socket.getsockname()[1]}"
         task_status.started(self)
-        await trio.serve_listeners(self._serve, [listener])
+        with self._bound:
+            await trio.serve_listeners(self._serve, [listener])
 
     async def _serve(self, near):
         async with near:
@@ -96,10 +106,15 @@ class Process:
 
 
 class Replicas:
-    """Several replicas, and the engine in which they find each other."""
+    """Several replicas, and the engine in which they find each other.
+
+    Attributes:
+        killed: Those that were, by their process ids.
+    """
 
     def __init__(self, kind, number=4):
         self._kind, self._number = kind, number
+        self.killed = set()
 
     async def run(self, *, task_status):
         with engine(self._kind) as self.engine:
@@ -107,7 +122,6 @@ class Replicas:
                 self.proxies, self.processes = [], []
                 for _ in range(self._number):
                     self.proxies.append(await nursery.start(Proxy().run))
-                    self.proxies[-1].target = _free_port()
                 for proxy in self.proxies:
                     link = f"127.0.0.1:{proxy.target}"
                     self.processes.append(Process("redis", self.engine.url, link, proxy.place))
@@ -124,7 +138,7 @@ class Replicas:
         return [self.kill, self.cut, self.restart_engine, self.stop, self.end]
 
     async def kill(self, chance):
-        await self._signal(chance, signal.SIGKILL)
+        self.killed.add(await self._signal(chance, signal.SIGKILL))
 
     async def end(self, chance):
         await self._signal(chance, signal.SIGTERM)
@@ -139,6 +153,7 @@ class Replicas:
         process = await self._one(chance)
         process.served = None
         process.process.send_signal(number)
+        return process.process.pid
 
     async def stop(self, chance):
         """Have one stand still past its lease."""
@@ -158,10 +173,15 @@ class Replicas:
 
 
 class Workers:
-    """Several workers, and who keeps them."""
+    """Several workers, and who keeps them.
+
+    Attributes:
+        killed: Those that were, by their process ids.
+    """
 
     def __init__(self, number=3):
         self._number = number
+        self.killed = set()
 
     async def run(self, *, task_status):
         self._keeper = Process("workers", self._number)
@@ -183,7 +203,9 @@ class Workers:
         return int(answer.json["result"]["content"][0]["text"])
 
     async def kill(self, _chance):
-        os.kill(await self._worker(), signal.SIGKILL)
+        worker = await self._worker()
+        self.killed.add(worker)
+        os.kill(worker, signal.SIGKILL)
 
     async def end(self, _chance):
         os.kill(await self._worker(), signal.SIGTERM)
@@ -210,27 +232,24 @@ SYSTEMS = {
 async def chaos(system, seconds, seed=1):
     """Let chaos come over some processes for so many seconds, and return what came of it."""
     chance, figures = random.Random(seed), Figures()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(system.run)
-        clients = [Client(system.served, chance, figures) for _ in range(IN_SESSIONS + WITHOUT)]
-        until = time.monotonic() + seconds
-        async with trio.open_nursery() as asking:
-            for number, client in enumerate(clients):
-                client.right_at = time.monotonic()
-                asking.start_soon(client.run if number < IN_SESSIONS else client.run_without, until)
-            while time.monotonic() < until:
-                troubles = system.troubles()
-                trouble = troubles[sum(figures.troubles.values()) % len(troubles)]
-                await trouble(chance)
-                figures.troubles[trouble.__name__] += 1
-                await get_over(clients, until)
-        for served in system.served():
-            peer = await served.peer()
-            with peer.stream.socket:
-                books = (await peer.modern(call("books", id=1))).json["result"]["structuredContent"]
-            if books["missing"]:
-                figures.faults.append(f"books do not balance: {books}")
-        nursery.cancel_scope.cancel()
+    with tempfile.TemporaryDirectory(prefix="books-") as folder, shelf(folder) as books:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(system.run)
+            clients = [Client(system.served, chance, figures) for _ in range(IN_SESSIONS + WITHOUT)]
+            until = time.monotonic() + seconds
+            async with trio.open_nursery() as asking:
+                for number, client in enumerate(clients):
+                    client.right_at = time.monotonic()
+                    asking.start_soon(client.run if number < IN_SESSIONS else client.run_without, until)
+                while time.monotonic() < until:
+                    troubles = system.troubles()
+                    trouble = troubles[sum(figures.troubles.values()) % len(troubles)]
+                    await trouble(chance)
+                    figures.troubles[trouble.__name__] += 1
+                    await get_over(clients, until)
+            figures.faults += await books.faults(system.killed)
+            figures.books = total(books.read().values())
+            nursery.cancel_scope.cancel()
     return figures
 
 
@@ -240,9 +259,3 @@ async def get_over(clients, until):
     over = time.monotonic()
     while time.monotonic() < until and any(client.right_at < over for client in clients):  # noqa: ASYNC110
         await trio.sleep(0.05)
-
-
-def _free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]

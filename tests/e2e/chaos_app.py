@@ -2,12 +2,38 @@
 
 import os
 import sys
+from contextlib import suppress
+
+import trio
+from chaos_books import Recorder
 
 from mcpbus import Context, ServeOptions, Server
 from mcpbus.cluster import Redis
+from mcpbus.cluster.courier import Courier
+from mcpbus.core import services
+from mcpbus.core.admission import Overloaded
+from mcpbus.core.receipt import Ledger
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
+
+class Books(Ledger):
+    """The books of this process, which are also where they are not lost with it."""
+
+    def __init__(self):
+        super().__init__()
+        recorder = Recorder(self)
+        trio.lowlevel.add_instrument(recorder)
+        send = Courier._send
+
+        def tell(courier, *message):
+            recorder.told += 1
+            send(courier, *message)
+
+        Courier._send = tell
+
+
+services.Ledger = Books
 server = Server("chaos", state_keys=[bytes(32)])
 
 
@@ -38,15 +64,13 @@ async def ask(ctx: Context, text: str) -> str:
 
 
 @server.tool
-async def books(ctx: Context) -> dict[str, int]:
-    """Say what the books of this process have."""
-    now = ctx.bus.statistics()
-    return {
-        "emitted": now.emitted,
-        "adopted": now.adopted,
-        "delivered": now.delivered,
-        "missing": ctx.bus.ledger.balance(),
-    }
+async def reach(ctx: Context, session: str, text: str) -> str:
+    """Say it on the GET stream of another client, wherever that has its session, if that can be known now."""
+    with suppress(Overloaded):
+        found = await ctx.bus.find_anywhere(session, None)
+        if found is not None:
+            found.notify("notifications/said", {"text": text})
+    return text
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ import json
 import time
 from collections import Counter
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import h11
 import trio
+from chaos_books import Books
 from wire import call, initialize, message
 
 CLEAR = ("whether it had an effect is not known", "shutting down", "has ended", "has taken this session over")
@@ -27,19 +29,23 @@ class Figures:
         faults: What never may be.
         troubles: What was done to the processes, and how often.
         longest: The longest time, in seconds, that a client had no right answer.
+        books: Those of all processes in sum.
     """
 
     ends: Counter[str] = attrs.field(factory=Counter)
     faults: list[str] = attrs.field(factory=list)
     troubles: Counter[str] = attrs.field(factory=Counter)
     longest: float = 0.0
+    books: Books = attrs.field(factory=Books)
 
     def __str__(self):
         counted = [
             ", ".join(f"{count:,} {name}" for name, count in each.most_common()) or "nothing"
             for each in (self.troubles, self.ends)
         ]
-        return f"{counted[0]}\n{counted[1]}\nlongest time without a right answer: {self.longest:.1f} s"
+        books = ", ".join(f"{count:,} {name}" for name, count in attrs.asdict(self.books).items())
+        longest = f"longest time without a right answer: {self.longest:.1f} s"
+        return "\n".join([*counted, f"messages: {books}", longest])
 
 
 class Client:
@@ -62,16 +68,23 @@ class Client:
     @asynccontextmanager
     async def peer(self):
         """A connection to any process, which is closed at the end; what ends it is no fault."""
+        peer = await self.connect()
         try:
-            peer = await self.chance.choice(self.served()).peer()
-            try:
-                yield peer
-            finally:
-                peer.stream.socket.close()
+            yield peer
         except Exception as error:
             if not _is_reset(error):
                 raise
             self.figures.ends["reset"] += 1
+        finally:
+            peer.stream.socket.close()
+
+    async def connect(self):
+        while True:
+            try:
+                return await self.chance.choice(self.served()).peer()
+            except OSError:
+                self.figures.ends["refused"] += 1
+                await trio.sleep(0.05)
 
     def fault(self, what):
         self.figures.faults.append(f"{self.name}: {what}")
@@ -114,20 +127,23 @@ class Client:
                 await trio.sleep(0.1)
 
     async def do(self):
-        tool = self.chance.choices(["echo", "say", "ask"], [6, 2, 2])[0]
+        tool = self.chance.choices(["echo", "say", "ask", "reach"], [6, 2, 2, 2])[0]
         text = f"{self.name} {next(self.texts)}"
+        do = {"ask": self.ask, "reach": self.reach}.get(tool, partial(self.call, tool))
         try:
             async with self.peer() as peer:
                 with trio.fail_after(ENDS):
-                    answer = (
-                        await self.ask(peer, text) if tool == "ask" else await self.call(peer, tool, text)
-                    )
-                    self.judge(answer, text)
+                    self.judge(await do(peer, text), text)
         except trio.TooSlowError:
             self.fault(f"{tool} {text!r} has not ended")
 
-    async def call(self, peer, tool, text):
+    async def call(self, tool, peer, text):
         return await peer.exchange(call(tool, {"text": text}, id=text), self.session)
+
+    async def reach(self, peer, text):
+        """Have it said on the GET stream by any process, which has it told to the one with the session."""
+        arguments = {"session": self.session["mcp-session-id"], "text": text}
+        return await peer.modern(call("reach", arguments, id=text))
 
     async def ask(self, peer, text):
         """Call what asks a question, and answer that at any process until the call has ended; returns its answer."""
@@ -175,7 +191,13 @@ class Client:
             self.right_at = now
 
     async def listen(self):
-        """Hear what is said to the session, over any process, and come back when a stream ends."""
+        """Hear what is said to the session, over any process; go away now and then, and come back."""
+        while True:
+            with trio.move_on_after(self.chance.uniform(0.2, 3)):
+                await self.listen_once()
+            await trio.sleep(self.chance.uniform(0, 2))
+
+    async def listen_once(self):
         while True:
             async with self.peer() as peer:
                 await peer.send(None, self.session, "GET")

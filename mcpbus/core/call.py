@@ -33,6 +33,7 @@ from mcpbus.core.budget import Account, weigh
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
+from mcpbus.core.receipt import Place
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import Services
 from mcpbus.core.signals import CancelCall, End, Finished, HandOver, Park, Resume
@@ -53,6 +54,18 @@ _SHORT_BYTES = 1024
 
 
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
+
+
+class Carrier(LazyActor[object], eq=False):
+    """By which a call speaks to its client, as long as that is not a task's."""
+
+    def say(self, said: OutboundNotification | Progress) -> bool:
+        """Send what is said, which is drafted, and enter it in the books.
+
+        Returns:
+            Whether it has arrived where it waits for its stream, or is settled; otherwise it is in a mailbox still.
+        """
+        raise NotImplementedError
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -133,7 +146,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     bus: Services
     context: RequestContext
     handler: Handler
-    carrier: LazyActor[object] | Address[object] | Silence = Silence(Reason.FAILED)
+    carrier: Carrier | Address[object] | Silence = Silence(Reason.FAILED)
     stream: Stream | None = None
     task: Task | None = None
     task_id: str | None = None
@@ -161,7 +174,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def _make_room(self) -> None:
         """End, with an answer that says why if a request is to be answered. One that has not begun is refused instead."""
-        if not isinstance(self.carrier, LazyActor):
+        if not isinstance(self.carrier, Carrier):
             self.cancel()
         elif self.task is not None:
             self.carrier.address.tell(End(_TOO_MUCH))
@@ -202,10 +215,19 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         """Whether questions go to who carries it when they are asked; otherwise the request is answered with them."""
         return self.context.revision.era is Era.LEGACY or (self.task_id is not None and not self.beginning)
 
+    def say(self, said: OutboundNotification | Progress) -> bool:
+        """Say something, which is drafted, through who carries it; see `Carrier.say`."""
+        carrier = self.carrier
+        if isinstance(carrier, Carrier):
+            return carrier.say(said)
+        self.bus.ledger.enter_draft()
+        carrier.tell(said)
+        return said.receipt.place is not Place.MAILBOX
+
     def engage(self, message: object) -> bool:
         """Tell it something, and return whether it took it: not once it has ended, or its request without it."""
         if not self.active:
-            if isinstance(self.carrier, LazyActor):
+            if isinstance(self.carrier, Carrier):
                 self.carrier.address  # noqa: B018 - if its client turns out to have gone, it ends
             if self.speechless:
                 return False
@@ -222,7 +244,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         """Tell whoever carries it."""
         carrier = self.carrier
         if not isinstance(carrier, Silence):
-            (carrier.address if isinstance(carrier, LazyActor) else carrier).tell(message)
+            (carrier.address if isinstance(carrier, Carrier) else carrier).tell(message)
 
     # -- life ------------------------------------------------------------------------------------
 

@@ -6,14 +6,14 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 import trio
-from mcpbus_actors import EagerTask, LazyActor
+from mcpbus_actors import EagerTask
 
 from mcpbus.core import notification
-from mcpbus.core.call import Call
+from mcpbus.core.call import Call, Carrier
 from mcpbus.core.hub import Hub, hub_of
-from mcpbus.core.notification import Params
+from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw, answered_within, make_ask
-from mcpbus.core.receipt import Place, Receipt
+from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.signals import CloseConnection
 from mcpbus.core.state import PrincipalT, StateT
@@ -28,7 +28,7 @@ from mcpbus.protocol.routes import Kind
 
 T = TypeVar("T")
 
-_LOG, _MAILBOX = Kind.LOG, Place.MAILBOX
+_LOG = Kind.LOG
 
 
 class ClientInfo(msgspec.Struct, frozen=True):
@@ -147,9 +147,8 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         Raises:
             ValueError: `progress` or `total` is not finite.
         """
-        said = notification.progress(self._bus.ledger, progress, total, message)
-        self._call.carrier.tell(said)
-        await self._pause(said.receipt)
+        said = notification.progress(self._bus.ledger.drafts, progress, total, message)
+        await self._say(said)
         return said.receipt
 
     async def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
@@ -165,9 +164,8 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             ValueError: There is no such level.
             TypeError: `data` is not JSON.
         """
-        said = notification.log(self._bus.ledger, _LOG, level, data, logger)
-        self._call.carrier.tell(said)
-        await self._pause(said.receipt)
+        said = notification.log(self._bus.ledger.drafts, _LOG, level, data, logger)
+        await self._say(said)
         return said.receipt
 
     async def debug(self, data: Any) -> Receipt:
@@ -203,9 +201,8 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             ValueError: The protocol's core defines `method`, or it is no notification.
             TypeError: `params` is not JSON.
         """
-        said = notification.custom(self._bus.ledger, Kind.CUSTOM, method, params)
-        self._call.carrier.tell(said)
-        await self._pause(said.receipt)
+        said = notification.custom(self._bus.ledger.drafts, Kind.CUSTOM, method, params)
+        await self._say(said)
         return said.receipt
 
     async def begin_task(self) -> bool:
@@ -246,7 +243,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             retry: After how many seconds the client may come back.
         """
         call = self._call
-        if isinstance(call.carrier, LazyActor) and call.context.revision.priming:
+        if isinstance(call.carrier, Carrier) and call.context.revision.priming:
             call.carrier.tell(CloseConnection(retry))
         await trio.lowlevel.checkpoint()
 
@@ -296,18 +293,20 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         """Return the context as handlers of a mounted server are given it. For the bus."""
         return _MountedContext(self._call, self._bus.mounted_states[server])
 
-    def _pause(self, receipt: Receipt) -> Awaitable[None]:
-        """Return what is awaited after saying something: a cancel point, and a schedule point if that is due.
+    def _say(self, said: OutboundNotification | Progress) -> Awaitable[None]:
+        """Say something, and return what is awaited after that: a cancel point, and a schedule point if that is due.
 
         A schedule point costs more than all else about a notification, and makes the request one that waits. It is due at once
         while what was said is still on its way to the stream: so many things would arrive there together that some are lost.
         """
+        call = self._call
+        arrived = call.say(said)
         self._in_a_row += 1
-        stream = self._call.stream
+        stream = call.stream
         if (
-            self._in_a_row < MOST_IN_A_ROW
+            arrived
+            and self._in_a_row < MOST_IN_A_ROW
             and (stream is None or not stream.outbox.crowded)
-            and receipt.place is not _MAILBOX
             and (self._bus.clock() < self._until or self._has_waited())
         ):
             return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105 - the caller awaits it

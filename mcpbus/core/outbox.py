@@ -193,14 +193,14 @@ class Outbox:
             self.ease = min(most, self._half_bytes, self._half_items * OVERHEAD_BYTES)
 
     def join(self, message: OutboundMessage) -> bool:
-        """Queue a notification as `put` does, if nobody has to hear of it; return whether that is so."""
+        """Queue a drafted notification, and enter it in the books, if nobody has to hear of it; return whether that is so."""
         size = len(message.data) + OVERHEAD_BYTES
         held = self.held + size
         if held >= self.ease:
             return False
         assert isinstance(self._queue, list)  # noqa: S101 - it is not empty
         self.held = held
-        message.receipt.move(_OUTBOX)
+        message.receipt.enter(_OUTBOX)
         self._queue.append(message)
         return True
 

@@ -92,7 +92,7 @@ class Books(Protocol):
 
 
 class Drafts:
-    """Makes receipts in other threads than trio's, which alone keeps the books: it enters the messages there that it is given."""
+    """Makes the receipts of what handlers say, in any thread; who takes that, in trio's, enters it in the books."""
 
     __slots__ = ("_ledger",)
 
@@ -100,7 +100,7 @@ class Drafts:
         self._ledger = ledger
 
     def enter(self, method: str) -> "Receipt":
-        """Make the receipt of a message that `Ledger.enter_draft` enters."""
+        """Make the receipt of a message that is entered later: by `Ledger.enter_draft`, or by the receipt itself."""
         return Receipt(method, self._ledger)
 
 
@@ -225,6 +225,20 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         pending[self._place] -= 1
         self._place = place
         pending[place] += 1
+
+    def enter(self, place: Place) -> None:
+        """Enter the message in the books, which is drafted, in `place`. For the bus's own actors."""
+        ledger = self._ledger
+        ledger.emitted += 1
+        ledger.pending[place] += 1
+        self._place = place
+
+    def enter_delivered(self) -> None:
+        """Enter the message in the books, which is drafted and written already. For the bus's own actors."""
+        ledger = self._ledger
+        ledger.emitted += 1
+        ledger.delivered += 1
+        self._fate = DELIVERED
 
     def settle(self, fate: Fate) -> None:
         """Give the message its fate. For the bus's own actors.

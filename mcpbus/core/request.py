@@ -16,17 +16,17 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 import trio
-from mcpbus_actors import Cell, Discard, EagerTask, LazyActor, Stopped, StopReason, Succeeded, TaskEnded
+from mcpbus_actors import Cell, EagerTask, Stopped, StopReason, Succeeded, TaskEnded
 
 from mcpbus.core.admission import Slot
 from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.call import Call, Silence, read_failure
+from mcpbus.core.call import Call, Carrier, Silence, read_failure
 from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
-from mcpbus.core.receipt import Receipt
+from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.rounds import run_rounds
 from mcpbus.core.session import LogThreshold
@@ -57,6 +57,7 @@ _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params
 _TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
 _FINISHED, _RESPONSE, _PROGRESS = Reason.FINISHED, StreamKind.RESPONSE, Kind.PROGRESS
+_MAILBOX = Place.MAILBOX
 
 
 class Answering(Protocol):
@@ -85,7 +86,7 @@ class _Abandoned(msgspec.Struct, frozen=True):
     """Nobody came back for the answer of a legacy request."""
 
 
-class Request(LazyActor[object], kw_only=True, eq=False):
+class Request(Carrier, kw_only=True, eq=False):
     """An admitted request; see the module. To be told to `run`, or to `start`, once.
 
     Attributes:
@@ -234,27 +235,33 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     # -- what its handler says -------------------------------------------------------------------
 
     @trio.lowlevel.enable_ki_protection
-    def tell(self, message: object) -> Discard | None:
-        """Give it a message, as its maker; see `LazyActor.tell`.
+    def say(self, said: OutboundNotification | Progress) -> bool:
+        """Send what its handler says, which is drafted, on the stream; see `Carrier`.
 
-        What is said in a burst, while the connection is about to write anyway, only joins what waits: nobody has to hear of it.
+        What is said in a burst, while the connection is about to write anyway, only joins what waits; and what is said where nothing
+        waits is written here. Nobody else has to hear of either.
         """
-        draw_up = _DRAWN_UP.get(type(message)) if self._life is None else None
-        if draw_up is None:
-            return super().tell(message)
-        try:
-            drawn_up = draw_up(self, message)
-        except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
-            self._defect = error
-            return super().tell(message)
-        if drawn_up is None:
-            return None
-        outbox = self.gathered if self.stream is None else self.stream.outbox
-        if outbox is not None and outbox.join(drawn_up):
-            return None
-        if outbox is None and self._gather(drawn_up):
-            return None
-        return super().tell(drawn_up)
+        told: object = said
+        if self._life is None:
+            try:
+                message = _DRAWN_UP[type(said)](self, said)
+            except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
+                self._defect = error
+            else:
+                if isinstance(message, Reason):
+                    self.call.bus.ledger.enter_draft()
+                    said.receipt.discard(message)
+                    return True
+                stream, gathered = self.stream, self.gathered
+                if stream is not None:
+                    if stream.outbox.join(message) or stream.write(message):
+                        return True
+                elif self._gather(message) if gathered is None else gathered.join(message):
+                    return True
+                told = message
+        self.call.bus.ledger.enter_draft()
+        self.tell(told)
+        return said.receipt.place is not _MAILBOX
 
     def _gather(self, message: OutboundMessage) -> bool:
         """Keep what is said first, if it may go out together with the answer, and is not so long that somebody has to hear of it."""
@@ -262,16 +269,19 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         most = min(SHORT_BYTES, limits.outbox_bytes)
         if answering is None or answering.said is None or len(message.data) + OVERHEAD_BYTES > most:
             return False
+        self.call.bus.ledger.enter_draft()
         self.gathered = Outbox(limits.outbox_items, limits.outbox_bytes)
         self.gathered.put(message)
         self.gathered.relax(SHORT_BYTES)
         return True
 
-    def _say(self, said: OutboundNotification | Progress) -> None:
+    def _take(self, said: OutboundNotification | Progress) -> None:
         if self._defect is not None:
             raise self._defect
         message = _DRAWN_UP[type(said)](self, said)
-        if message is not None:
+        if isinstance(message, Reason):
+            said.receipt.discard(message)
+        else:
             self._pass_on(message)
 
     def _pass_on(self, message: OutboundMessage) -> None:
@@ -279,8 +289,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
         if not stream.take(message):
             stream.send(message)
 
-    def _draw_up_notification(self, said: OutboundNotification) -> OutboundMessage | None:
-        """Make the message for the stream; None if what is said goes nowhere, and its receipt tells why."""
+    def _draw_up_notification(self, said: OutboundNotification) -> OutboundMessage | Reason:
+        """Make the message for the stream; or tell why what is said goes nowhere."""
         context = self.context
         kind, era = said.kind, context.revision.era
         way = route(kind, era, context.transport)
@@ -291,22 +301,19 @@ class Request(LazyActor[object], kw_only=True, eq=False):
             if least is None or said.level.severity < least.severity:
                 way = Reason.FILTERED
         if isinstance(way, Reason):
-            said.receipt.discard(way)
-            return None
+            return way
         return OutboundMessage(kind, era, said.data, said.receipt, said.key, context.request.id)
 
-    def _draw_up_progress(self, said: Progress) -> OutboundMessage | None:
+    def _draw_up_progress(self, said: Progress) -> OutboundMessage | Reason:
         """Likewise, of a report of progress."""
         context, opening = self.context, self._progress_opening
         if opening is None:
             way = self._open_progress()
             if isinstance(way, Reason):
-                said.receipt.discard(way)
-                return None
+                return way
             opening = self._progress_opening = way
         if said.progress <= self._progress:
-            said.receipt.discard(Reason.NOT_INCREASING)
-            return None
+            return Reason.NOT_INCREASING
         self._progress = said.progress
         revision = context.revision
         members = said.members if revision.progress_message else said.mute_members
@@ -470,8 +477,8 @@ class Request(LazyActor[object], kw_only=True, eq=False):
                 stream.address  # noqa: B018 - what is still to be written is its own affair from now on
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        OutboundNotification: _say,
-        Progress: _say,
+        OutboundNotification: _take,
+        Progress: _take,
         OutboundMessage: _pass_on,
         CloseConnection: _close_stream,
         Ask: _ask,
@@ -489,7 +496,7 @@ class Request(LazyActor[object], kw_only=True, eq=False):
     }
 
 
-_DRAWN_UP: dict[type, Callable[[Any, Any], OutboundMessage | None]] = {
+_DRAWN_UP: dict[type, Callable[[Any, Any], OutboundMessage | Reason]] = {
     OutboundNotification: Request._draw_up_notification,  # noqa: SLF001 - its own
     Progress: Request._draw_up_progress,  # noqa: SLF001 - its own
 }

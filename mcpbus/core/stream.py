@@ -167,6 +167,17 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         else:
             self.tell(message)
 
+    def write(self, message: OutboundMessage) -> bool:
+        """Have a drafted notification written in this very stack, if nothing waits before it; return whether that has begun."""
+        writer = self._writer
+        return (
+            self._life is None
+            and writer is not None
+            and writer.direct is not None
+            and not self.outbox.held
+            and writer.direct(message)
+        )
+
     def lapse(self, message: OutboundMessage) -> Reason:
         """Return why a message is discarded now that this stream is gone."""
         # On a shared channel the connection is the session, for those that have one.

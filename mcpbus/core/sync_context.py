@@ -165,13 +165,11 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         self._bus.from_thread.run(lambda: tasks.say(call, message))
 
     def _say(self, make: Callable[..., OutboundNotification | Progress], *what: Any) -> Receipt:
-        books = self._bus.ledger
+        said = make(self._bus.ledger.drafts, *what)
         if trio.lowlevel.in_trio_run():
-            said = make(books, *what)
-            self._call.carrier.tell(said)
+            self._call.say(said)
             return said.receipt
-        said = make(books.drafts, *what)
-        self._bus.from_thread.post(partial(self._tell, said))
+        self._bus.from_thread.post(partial(self._call.say, said))
         self._posted += 1
         stream = self._call.stream
         if self._posted >= self._most_posted or (stream is not None and stream.outbox.crowded):
@@ -188,10 +186,6 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         stream = self._call.stream
         while stream is not None and stream.outbox.crowded and not stream.stopped:
             await stream.relieved()
-
-    def _tell(self, said: OutboundNotification | Progress) -> None:
-        self._bus.ledger.enter_draft()
-        self._call.carrier.tell(said)
 
     def __repr__(self) -> str:
         return repr(self._context).replace("Context", "SyncContext", 1)

@@ -19,8 +19,8 @@ from mcpbus_actors import Address
 
 from mcpbus.core.budget import Account
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.outbox import OutboundMessage, Outbox
-from mcpbus.core.receipt import DELIVERED, STORED, Fate
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox
+from mcpbus.core.receipt import DELIVERED, STORED, Fate, Place
 
 
 class Cancellable(Protocol):
@@ -84,11 +84,13 @@ class Writer:
         notify: Called as soon as there is something to take, with whether it is the last; for connections that are written
             without a task which waits. It is called by the stream's actor, which hears what it says only afterwards. It returns
             whether it takes what comes next without being called.
+        direct: Called with a drafted notification where nothing waits, and the stream is dormant. It returns whether it has begun
+            to write that, and has entered it in the books; otherwise the stream is to be told.
         granted: Set when the stream is this writer's own, if it had to wait for that.
         retry: After how many seconds the client should come back; None unless the connection is to be closed.
     """
 
-    __slots__ = ("_held_back", "_kept", "_stream", "connection", "granted", "notify", "retry")
+    __slots__ = ("_held_back", "_kept", "_stream", "connection", "direct", "granted", "notify", "retry")
 
     def __init__(self, stream: Written, connection: Cancellable | None) -> None:
         self._stream = stream
@@ -96,6 +98,7 @@ class Writer:
         self._held_back = False
         self.connection = connection
         self.notify: Callable[[bool], bool] | None = None
+        self.direct: Callable[[OutboundMessage], bool] | None = None
         self.granted: trio.Event | None = None
         self.retry: float | None = None
 
@@ -163,6 +166,12 @@ class Writer:
             if outbox.closed:
                 return None  # that was too much, and for this stream the most waited
         return batch
+
+    def begin(self, message: OutboundMessage) -> None:
+        """Enter a drafted message in the books as being written, which was not in the outbox."""
+        stream = self._stream
+        message.receipt.enter(Place.WRITING)
+        stream.writing, stream.writing_bytes = [message], len(message.data) + OVERHEAD_BYTES
 
     def hold_back(self) -> None:
         """Do not write the batch yet: the next one that is taken begins with it."""

@@ -14,7 +14,7 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.transports.response import Opened
 
-_GATHER_SECONDS: Final = 0.001
+GATHER_SECONDS: Final = 0.001
 
 
 class GatheringWriter(ABC):
@@ -85,7 +85,7 @@ class GatheringWriter(ABC):
         if (self._gathers and not final) or self._sending or self._over:
             return self._gathers
         if final or not (
-            self._is_about_to_write() or trio.current_time() - self._written_at < _GATHER_SECONDS
+            self._is_about_to_write() or trio.current_time() - self._written_at < GATHER_SECONDS
         ):
             self.write_now()
             return False
@@ -95,7 +95,7 @@ class GatheringWriter(ABC):
 
     def _let_go(self) -> None:
         self._over = True
-        self._writer.notify = self._writer.connection = None
+        self._writer.notify = self._writer.direct = self._writer.connection = None
 
     @abstractmethod
     def _write(self, batch: list[OutboundMessage] | None) -> None:

@@ -8,7 +8,8 @@ from houses import call
 from houses import open_house as open_any_house
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus import Context
+from mcpbus import Context, Limits
+from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import reactor
@@ -18,9 +19,9 @@ LOST, CANCELLED = Fate.discarded(Reason.LOST), Fate.discarded(Reason.CANCELLED)
 
 
 @asynccontextmanager
-async def open_house():
+async def open_house(**options):
     """One in which no handler takes long, however slow the machine is."""
-    async with open_any_house() as house:
+    async with open_any_house(**options) as house:
         house.bus.clock = trio.current_time
         yield house
 
@@ -213,6 +214,122 @@ async def test_a_client_that_takes_little_and_goes_away_is_not_told_the_rest(aut
         await wait_all_tasks_blocked()
         assert [receipt.fate for receipt in notes] == [LOST, CANCELLED, CANCELLED]
         assert_nothing_is_left(house)
+
+
+def add_slow_chat(house, before=lambda _: None):
+    """As `add_chat`, with a second before each report, and something that is done then; what it says first is not a report."""
+    notes = []
+
+    @house.server.tool
+    async def chat(ctx: Context) -> str:
+        await ctx.progress(0)
+        try:
+            for number in (1, 2, 3):
+                await trio.sleep(1)
+                before(number)
+                notes.append(await ctx.progress(number, message="." * 500))
+        except trio.Cancelled:
+            notes.append("cancelled")
+            raise
+        return "said"
+
+    return notes
+
+
+@ACTORS
+async def test_what_is_said_now_and_then_is_written_at_once_without_an_outbox(autojump_clock, monkeypatch):
+    queued, put = [], Outbox.put
+    monkeypatch.setattr(Outbox, "put", lambda outbox, message: queued.append(message) or put(outbox, message))
+    async with open_house() as house:
+        fates = []
+        notes = add_slow_chat(house, lambda _: fates.extend(receipt.fate for receipt in notes[-1:]))
+        client = await house.connect()
+        await client.say(call("chat"))
+        assert (await client.answer())[2].count(b"data: ") == 5
+        assert fates == [DELIVERED] * 2
+        assert house.bus.ledger.delivered == 5
+        assert len(queued) == 2  # what comes first, and the reply
+        assert_nothing_is_left(house)
+
+
+@pytest.mark.parametrize("room", [0, 10, 700])
+async def test_a_client_that_has_no_room_now_and_then_gets_all_of_it_in_order(room, autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+
+        def leave_room(number):
+            if number == 2:
+                client.wire.room = room
+            elif number == 3 and room == 10:
+                client.wire.room = 100_000  # of which nobody has heard yet who waits for it
+
+        notes = add_slow_chat(house, leave_room)
+        await client.say(call("chat"))
+        await wait_all_tasks_blocked()
+        await trio.sleep(4)
+        assert [receipt.fate for receipt in notes] == [DELIVERED] * (2 if room == 700 else 1) + [None] * (
+            1 if room == 700 else 2
+        )
+        client.wire.make_room()
+        body = (await client.answer())[2]
+        progress = [body.index(b'"progress":%d' % number) for number in (0, 1, 2, 3)]
+        assert progress == sorted(progress)
+        await wait_all_tasks_blocked()
+        assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
+        assert_nothing_is_left(house)
+
+
+async def test_a_client_that_goes_away_now_and_then_is_lost_what_is_said(autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+        notes = add_slow_chat(
+            house, lambda number: client.stream.receive_stream.close() if number == 2 else None
+        )
+        await client.say(call("chat"))
+        await client.over.wait()
+        await wait_all_tasks_blocked()
+        assert (notes[0].fate, notes[1:]) == (DELIVERED, ["cancelled"])
+        assert house.bus.ledger.discarded[Reason.LOST] == 1
+        assert_nothing_is_left(house)
+
+
+async def test_what_is_more_than_an_outbox_may_hold_is_not_written_past_it(autojump_clock):
+    async with open_house(limits=Limits(outbox_bytes=600)) as house:
+        notes = add_slow_chat(house)
+        client = await house.connect()
+        await client.say(call("chat"))
+        assert (await client.answer())[2].count(b"data: ") == 2
+        assert [receipt.fate for receipt in notes] == [Fate.discarded(Reason.OVERFLOW)] * 3
+        assert_nothing_is_left(house)
+
+
+async def test_what_is_long_does_not_overtake_what_waits(autojump_clock):
+    async with open_house() as house:
+
+        @house.server.tool
+        async def chat(ctx: Context) -> str:
+            for number in (1, 2, 3):
+                await ctx.progress(number, message="." * 3000)
+                autojump_clock.jump(0.002 if number == 2 else 0)
+            return "said"
+
+        client = await house.connect()
+        await client.say(call("chat"))
+        body = (await client.answer())[2]
+        progress = [body.index(b'"progress":%d' % number) for number in (1, 2, 3)]
+        assert progress == sorted(progress)
+
+
+async def test_what_comes_first_on_a_stream_that_is_asked_for_comes_after_its_head(autojump_clock):
+    async with open_house() as house:
+        add_slow_chat(house)
+        client = await house.connect()
+        asked = call("chat").replace(
+            b"accept: application/json, text/event-stream", b"accept: text/event-stream"
+        )
+        await client.say(asked)
+        status, _, body = await client.answer()
+        assert (status, body.count(b"data: ")) == (200, 5)
 
 
 async def test_a_quiet_stream_is_kept_alive_since_the_last_thing_that_was_said(autojump_clock):

@@ -5,11 +5,13 @@ from typing import Protocol
 
 import trio
 
+from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.limits import Limits
-from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.sse import encode_event
 from mcpbus.serving.http1.request import Connection, Http1Request
-from mcpbus.serving.response_writer import GatheringWriter
+from mcpbus.serving.response_writer import GATHER_SECONDS, GatheringWriter
 from mcpbus.transports.response import Opened
 
 
@@ -34,13 +36,46 @@ class Http1ResponseWriter(GatheringWriter):
         limits: How long the answer may be quiet, and its client slow.
     """
 
-    __slots__ = ("_connection", "_request", "_wire")
+    __slots__ = ("_connection", "_most", "_request", "_wire")
 
     def __init__(self, connection: Gathering, request: Http1Request, opened: Opened, limits: Limits) -> None:
         super().__init__(opened, limits)
         self._connection = connection
         self._wire = connection.wire
         self._request = request
+        self._most = min(SHORT_BYTES, limits.outbox_bytes) - OVERHEAD_BYTES
+
+    def begin(self) -> None:
+        """See `GatheringWriter`."""
+        self._writer.direct = self._write_one
+        super().begin()
+
+    def _write_one(self, message: OutboundMessage) -> bool:
+        """Write one notification in the middle of the answer, in one step with its fate; see `Writer`.
+
+        What handlers say now and then costs a third of what it does through outbox and batch.
+        """
+        now = self._wire.clock()
+        if (
+            self._sending
+            or not self._rendering.started
+            or now - self._written_at < GATHER_SECONDS
+            or len(message.data) > self._most
+            or self._connection.in_brief_turn
+        ):
+            return False
+        data = self._request.encode_piece(encode_event(message.data), more=True)
+        rest = self._wire.send_now(data)
+        if rest is None or len(rest) == len(data):
+            return False  # nothing was written; why that is so, and what comes of it, is seen when it is tried again
+        self._written_at = now
+        if rest:
+            self._writer.begin(message)
+            self._sending = True
+            self._connection.start(self._send_rest, rest, True, False)
+        else:
+            message.receipt.enter_delivered()
+        return True
 
     def keep_alive(self) -> None:
         """Say something without meaning, if there was nothing else for a while."""

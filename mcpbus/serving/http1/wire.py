@@ -70,6 +70,7 @@ class Wire:
         requests: What the client has sent.
         options: How it is served.
         peer: From where it comes.
+        clock: Tells trio's time.
         doing: What it is at.
         expires: When that takes too long, by trio's clock.
         served: Whether a request was.
@@ -84,6 +85,7 @@ class Wire:
         "_owner",
         "_receiving",
         "_socket",
+        "clock",
         "closed",
         "doing",
         "expires",
@@ -102,6 +104,7 @@ class Wire:
         self._socket = stream if isinstance(stream, DeadlineStream) else None
         self._over = False
         self._receiving: trio.CancelScope | None = None
+        self.clock = service.deadlines.clock
         self.stream = stream
         self.requests = Requests(service.heads)
         self.options = service.options
@@ -119,7 +122,7 @@ class Wire:
         """Let the connection be quiet for so many seconds; then it expires."""
         # On the path of every call: written out, and below for times that are known.
         deadlines = self._deadlines
-        self.expires = time = deadlines.clock() + seconds
+        self.expires = time = self.clock() + seconds
         if time < deadlines.next_look:
             deadlines.look_at(time)
 

@@ -22,6 +22,7 @@ from mcpbus.cluster.mentions import (
     is_for_nobody,
     listened_task,
     named_in_head,
+    names_nothing,
     read_mentioned,
     session_of,
     task_of,
@@ -71,6 +72,8 @@ class Front(Endpoint):
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
     ) -> Answer | EagerTask | None:
         """See `Endpoint.respond`. What is elsewhere has a task."""
+        if names_nothing(head, body):
+            return super().respond(head, body, outlet, cleared=cleared)
         home = self.home_of(head, body) or self._home_to_be(head, body)
         if home is None and self._is_astray(head, body):
             home = self._node.home
@@ -228,7 +231,7 @@ class Front(Endpoint):
 
         While requests of that are in flight, what the client says to them cannot: it is still served here.
         """
-        name = session_of(head)
+        name = session_of(head) if self._node.hand_over.begun else None
         if name is None or not self._node.hand_over.has(name):
             return None
         session = self._bus.sessions.get(name)

@@ -10,12 +10,15 @@ from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.headers import decode_mirrored
 from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.mirrored_headers import is_modern_head
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import SESSION_HEADER
 from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode, decode_batch
 from mcpbus.protocol.messages import CancelledParams, decode_params
 
-_SAYS_WHERE: Final = (b'"requestState"', b'"taskIds"')
+_STATE: Final = b'"requestState"'
+_TASKS: Final = b'"taskIds"'
+_OF_TASKS: Final = b"tasks/"
 
 
 class _Listened(msgspec.Struct):
@@ -41,6 +44,20 @@ class _Message(msgspec.Struct):
 _decode_message = msgspec.json.Decoder(_Message).decode
 
 
+def names_nothing(head: Head, body: bytes) -> bool:
+    """Whether a request surely names nothing, told in few steps: a modern one has no session. Of any other, more has to be looked at."""
+    if not is_modern_head(head.headers):
+        return False
+    method = head.headers.raw(b"mcp-method")
+    return (
+        isinstance(method, bytes)
+        and not method.startswith(_OF_TASKS)
+        and head.verb == "POST"
+        and _STATE not in body
+        and _TASKS not in body
+    )
+
+
 def named_in_head(head: Head, options: HttpOptions) -> str | None:
     """Return what the head of a request names: a task, a session of HTTP+SSE, or one of Streamable HTTP."""
     task = task_of(head)
@@ -54,7 +71,7 @@ def named_in_head(head: Head, options: HttpOptions) -> str | None:
 def task_of(head: Head) -> str | None:
     """Return the task that the head of a request names."""
     method = head.headers.raw(b"mcp-method")
-    if not isinstance(method, bytes) or not method.startswith(b"tasks/"):
+    if not isinstance(method, bytes) or not method.startswith(_OF_TASKS):
         return None
     try:
         return decode_mirrored(head.headers.get(b"mcp-name", ""))
@@ -64,7 +81,7 @@ def task_of(head: Head) -> str | None:
 
 def read_mentioned(body: bytes) -> Mentioned | None:
     """Return what a body says of where it belongs, if it says anything of that."""
-    if not any(word in body for word in _SAYS_WHERE):
+    if _STATE not in body and _TASKS not in body:
         return None
     try:
         return _decode_message(body).params
@@ -110,4 +127,5 @@ def _has_nobody(message: Request | Notification | Response | Undecodable, sessio
 
 def session_of(head: Head) -> str | None:
     """Return the session of Streamable HTTP that the head of a request names."""
-    return head.headers.get(SESSION_HEADER)
+    headers = head.headers
+    return None if headers.raw(SESSION_HEADER) is None else headers.get(SESSION_HEADER)

@@ -60,6 +60,11 @@ def claims_modern(headers: Headers, routing: Routing | None) -> bool:
     return any(modern(version) for version in headers.all(VERSION_HEADER))
 
 
+def is_modern_head(headers: Headers) -> bool:
+    """Whether a head says, once and to the letter, that a POST is a modern one, whatever its body says."""
+    return headers.raw(VERSION_HEADER) in _MODERN
+
+
 def called_tool(headers: Headers) -> str | None:
     """Return the tool that a modern head says is called; None if it does not say so to the letter, or there is doubt of its era."""
     raw = headers.raw

@@ -78,9 +78,19 @@ def test_one_server_of_two_names_is_one(weather):
     assert load_server("several.py").name == "1"
 
 
+def test_of_several_servers_the_one_that_has_the_others_within_is_meant(weather):
+    (weather / "nested.py").write_text(
+        "from mcpbus import Server\nfirst, second, third = (Server(name) for name in '123')\n"
+        "second.mount(third, prefix='c')\nfirst.mount(second, prefix='b')"
+    )
+    assert load_server("nested.py").name == "1"
+    assert load_server("nested.py:second").name == "2"
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
+        ("https://localhost/mcp", "'https://localhost/mcp' is a URL: write a file or a module"),
         (":server", "it names neither a file nor a module: write one, such as weather.py or weather"),
         ("weather:", "'weather:' names no server: write weather, or weather:NAME"),
         ("bare", "bare has no server; make one with: server = mcpbus.Server('name')"),
@@ -266,6 +276,12 @@ def test_a_command_that_is_misspelt_is_told_of_those_that_are_not_imported():
         [sys.executable, "-m", "mcpbus", "serv"], check=False, capture_output=True, text=True
     )
     assert "Did you mean 'serve'?" in told.stderr
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["serve", "-h"]])
+def test_help_has_a_short_name(arguments):
+    status, output = run(*arguments)
+    assert (status, output.startswith("Usage: ")) == (0, True)
 
 
 def test_routes_prints_the_table():

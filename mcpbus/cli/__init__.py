@@ -18,7 +18,11 @@ _COMMANDS = {
 """Where each command is: who asks for one does not wait for the others."""
 
 
-@click.group(cls=ExplainingGroup, places={name: f"{__name__}.{place}" for name, place in _COMMANDS.items()})
+@click.group(
+    cls=ExplainingGroup,
+    places={name: f"{__name__}.{place}" for name, place in _COMMANDS.items()},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__)
 def main() -> None:
     """Serve the Model Context Protocol over a bus of actors.

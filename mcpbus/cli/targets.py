@@ -40,7 +40,8 @@ def load_server(target: str) -> Server:
     What it prints while it is imported goes to standard error, because standard output may be the protocol's.
 
     Args:
-        target: A file or a module; with a colon and a name after it if it has several servers.
+        target: A file or a module; with a colon and a name after it if it has several servers, besides those that are mounted in
+            another one of them.
 
     Raises:
         LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.
@@ -78,7 +79,8 @@ def _named(module: ModuleType, place: str, name: str) -> Server:
 
 def _only(module: ModuleType, place: str) -> Server:
     servers = _servers(module, place)
-    different = {id(server): server for server in servers.values()}
+    within = {id(other) for server in servers.values() for other in server.mounted()}
+    different = {id(server): server for server in servers.values() if id(server) not in within}
     if len(different) == 1:
         return next(iter(different.values()))
     if servers:
@@ -93,6 +95,8 @@ def _servers(module: ModuleType, place: str) -> dict[str, Server]:
 def _load(place: str) -> ModuleType:
     if not place:
         raise LookupError("it names neither a file nor a module: write one, such as weather.py or weather")
+    if "://" in place:
+        raise LookupError(f"{place!r} is a URL: write a file or a module, such as weather.py or weather")
     token = LOADING.set(place)
     try:
         with redirect_stdout(sys.stderr):

@@ -1,5 +1,6 @@
 """Section 23 of the checklist as a table, the order of faults, and that nothing happens for a request that is refused."""
 
+import gzip
 import itertools
 import json
 
@@ -71,6 +72,8 @@ ROWS = [
     ("content length", legacy_head(content_length="\xb2"), request(), {}, 400, -32600, None),
     ("W-4", legacy_head(content_type="text/plain"), request(), {}, 415, -32600, None),
     ("W-4", legacy_head(content_type=None), request(), {}, 415, -32600, None),
+    ("encoded", modern_head(content_encoding="gzip"), gzip.compress(request()), {}, 415, -32600, None),
+    ("said to be as it is", modern_head(content_encoding="Identity"), b"{", {}, 400, -32700, None),
     ("W-3", legacy_head(accept="text/html"), request(), {}, 406, -32600, None),
     ("X-3", modern_head(accept="text/html"), modern_request(), {}, 406, -32600, None),
     ("W-5", legacy_head(), b"{", {}, 400, -32700, None),

@@ -13,7 +13,7 @@ Nothing is allocated for a request that is refused, because nothing here allocat
 
 from typing import Final, Generic
 
-from mcpbus.protocol.errors import ProtocolError, invalid_request, method_not_found, quoted
+from mcpbus.protocol.errors import PARSE_ERROR, ProtocolError, invalid_request, method_not_found, quoted
 from mcpbus.protocol.http import mirrored_headers, origin
 from mcpbus.protocol.http.headers import Headers, is_json
 from mcpbus.protocol.http.messages import (
@@ -304,6 +304,13 @@ class Exchange(Generic[SessionT]):
         self, headers: Headers, body: bytes, fault: Undecodable, principal: object
     ) -> Answer | Batch[SessionT]:
         if not fault.array:
+            coding = headers.get(b"content-encoding")
+            if coding and fault.error.code == PARSE_ERROR and coding.lower() != "identity":
+                # Whoever says so of a body that can be read is none the worse for it; RFC 9110, sections 8.4 and 12.5.3.
+                error = invalid_request(
+                    f"Content-Encoding {quoted(coding)} is not decoded here: send the body as it is"
+                )
+                return refusal(415, error, None, (b"accept-encoding", b"identity"))
             return refusal(400, fault.error, fault.id)
         directory = None if self.options.sessions == "stateless" else self.directory
         return judge_batch(directory, headers, body, fault, principal)

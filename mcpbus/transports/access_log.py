@@ -26,7 +26,11 @@ _STREAM: Final = "stream"
 
 
 def with_access_log(endpoint: Endpoint) -> Endpoint:
-    """Return the endpoint with an access log."""
+    """Return the endpoint with an access log. Where the program's own level leaves its lines out, that is said."""
+    if not _log.isEnabledFor(logging.INFO):
+        _log.warning(
+            "access_log is on, and its lines are of a level that is not logged: call logging.basicConfig(level=logging.INFO)"
+        )
     return cast("Endpoint", _LoggedEndpoint(endpoint))
 
 

@@ -161,6 +161,14 @@ async def test_the_access_log_has_a_line_for_each_answer(lines, autojump_clock):
     ]
 
 
+@pytest.mark.parametrize(("level", "told"), [(logging.WARNING, 1), (logging.INFO, 0)])
+async def test_an_access_log_that_nobody_would_see_says_so(level, told, lines, caplog, autojump_clock):
+    async with open_bus(make_server()) as bus:
+        caplog.set_level(level, "mcpbus.access")
+        bus.asgi(access_log=True)
+    assert len(lines()) == told
+
+
 async def test_the_access_log_decodes_no_call_whose_reply_says_what_it_answers(
     lines, monkeypatch, autojump_clock
 ):

@@ -131,4 +131,4 @@ class ReadsCalls(Protocol):
     """A backend that can have a long call read together with its arguments; one that cannot is as good."""
 
     def call_reader(self, tool: str, /) -> CallReader | None:
-        """What reads a modern call of a tool in one go, whoever sees the tool; None where it is read in parts, as the methods do."""
+        """What reads a call of a tool in one go, whoever sees the tool; None where it is read in parts, as the methods do."""

@@ -170,7 +170,9 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         if self.account is None and len(text) + asked > _SHORT_BYTES:
             self.account = self.bus.budget.account("a call", self._make_room, owner=self.context.owner)
         if self.account is not None:
-            self.account.hold_now(weigh(text) + asked)
+            # Arguments that are decoded are flat, and do not grow.
+            flat = isinstance(self.context.routing.arguments, msgspec.Struct)
+            self.account.hold_now((len(text) if flat else weigh(text)) + asked)
 
     def _make_room(self) -> None:
         """End, with an answer that says why if a request is to be answered. One that has not begun is refused instead."""

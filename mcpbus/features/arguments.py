@@ -46,6 +46,9 @@ class Arguments(Protocol):
     def call_reader(self) -> CallReader | None:
         """What reads them together with the message that brings them; None if they are left for later."""
 
+    def has_read(self, arguments: msgspec.Struct) -> bool:
+        """Whether `call_reader` has read these, and not that of another tool of the same name."""
+
     def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
         """The function's keyword arguments, from a JSON object, or from what `call_reader` made of it.
 
@@ -97,6 +100,10 @@ class TypedArguments:
             return None
         return jsontypes.decoder_for(call_type(self._kind)).decode
 
+    def has_read(self, arguments: msgspec.Struct) -> bool:
+        """See `Arguments.has_read`."""
+        return type(arguments) is self._kind
+
     def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
         """See `Arguments.decode`."""
         if isinstance(raw, msgspec.Struct):
@@ -121,6 +128,10 @@ class HandWrittenArguments(msgspec.Struct, frozen=True, eq=False):
     _convert: Any
 
     call_reader = None
+
+    def has_read(self, arguments: msgspec.Struct) -> bool:  # noqa: ARG002 - they are somebody else's
+        """See `Arguments.has_read`."""
+        return False
 
     @property
     def schema(self) -> msgspec.Raw:

@@ -3,6 +3,7 @@
 Decoded once a request, before its handler's type is known. Nothing here refuses a bad `name`: that is for the method's own params.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
@@ -137,6 +138,10 @@ class _Message(msgspec.Struct, gc=False):
 CallReader: TypeAlias = Callable[[bytes], Any]
 """Reads a message and the arguments of the tool that it calls in one go; made of `call_type`."""
 
+_NAMED: Final = re.compile(rb'"name"\s*:\s*"([\w.-]+)"\s*,\s*"arguments"\s*:')
+_MOST_BEFORE: Final = 1024
+"""In how many bytes of a message the name of the tool that it calls is looked for: most clients say it early."""
+
 _messages = msgspec.json.Decoder(_Message)
 _common = msgspec.json.Decoder(_Common)
 _loose = msgspec.json.Decoder(_Loose)
@@ -145,12 +150,32 @@ _remembered = BoundedCache[bytes, Meta]()
 
 
 def call_type(arguments: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """Return what a message is that calls something with arguments of this type."""
-    params = msgspec.defstruct("_Call", [("arguments", arguments)], bases=(_Common,), kw_only=True, gc=False)
-    return msgspec.defstruct("_CallMessage", [("params", params)], bases=(_Message,), kw_only=True, gc=False)
+    """Return what a message is that calls something with arguments of this type, and says nothing that nobody knows."""
+    params = msgspec.defstruct(
+        "_Call",
+        [("arguments", arguments)],
+        bases=(_Common,),
+        kw_only=True,
+        gc=False,
+        forbid_unknown_fields=True,
+    )
+    return msgspec.defstruct(
+        "_CallMessage",
+        [("params", params)],
+        bases=(_Message,),
+        kw_only=True,
+        gc=False,
+        forbid_unknown_fields=True,
+    )
 
 
-def read_request(data: bytes, read: CallReader = _messages.decode) -> tuple[Request, Routing] | None:
+def guess_tool(data: bytes) -> str | None:
+    """Return the tool that a message seems to call, from its beginning alone: what it says is known once it is read."""
+    found = _NAMED.search(data, 0, _MOST_BEFORE)
+    return None if found is None else found[1].decode()
+
+
+def read_request(data: bytes, read: CallReader | None = None) -> tuple[Request, Routing] | None:
     """Read a request and what routes it in one go.
 
     Args:
@@ -161,9 +186,15 @@ def read_request(data: bytes, read: CallReader = _messages.decode) -> tuple[Requ
         What `decode` and `read_routing` return; None if the message is something else, or if something is wrong with it.
     """
     try:
-        if not data.isascii():
-            data.decode()  # as `decode` does
-        message = read(data)
+        if read is None:
+            if not data.isascii():
+                data.decode()  # as `decode` does
+            message = _messages.decode(data)
+        else:
+            # All of it is decoded, and so found to be UTF-8: the arguments there, and `_meta` below.
+            message = read(data)
+            if message.params.input_responses is not UNSET or message.params.request_state is not UNSET:
+                return None
         if message.jsonrpc != "2.0" or message.result is not UNSET or message.error is not UNSET:
             return None
         return Request(message.id, message.method, None, data), _route(message.params)

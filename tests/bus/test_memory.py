@@ -248,20 +248,20 @@ async def test_whatever_is_the_largest_goes_when_there_is_too_much(keep, autojum
 
 
 async def test_short_arguments_count_as_soon_as_their_handler_waits(autojump_clock):
-    async with kept(memory_bytes=22_000) as (bus, probe):
+    async with kept(memory_bytes=16_000) as (bus, probe):
         calls = []
         for _ in range(5):
             calls.append(probe.request("tools/call", {"name": "wait", "arguments": {"data": "x" * 3000}}))
             await settle(bus)
         assert bus.statistics().limits_reached == {"memory_bytes": 1}
-        assert 12_000 < bus.statistics().held_bytes < 22_000
+        assert 12_000 < bus.statistics().held_bytes < 16_000
         [ended] = [call for call in calls if call.over]
         assert "keeps too much in memory" in ended.messages[0]["error"]["message"]
 
 
 @pytest.mark.parametrize(("revision", "largest"), [("2025-11-25", 0), ("2026-07-28", 4)])
 async def test_a_client_that_its_call_asks_is_told_why_the_call_ends(revision, largest, autojump_clock):
-    async with kept(memory_bytes=25_000) as (bus, probe):
+    async with kept(memory_bytes=21_000) as (bus, probe):
         declared, calls = {"elicitation": {}}, []
         for number in range(5):
             size = 9000 if number == largest else 3000

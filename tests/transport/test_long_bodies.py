@@ -6,6 +6,7 @@ from typing import Annotated
 
 import pydantic
 import pytest
+import trio
 from msgspec import Meta
 
 from mcpbus import Server, Session
@@ -118,6 +119,10 @@ CASES = {
         {},
     ),
     "a state that nobody has sealed": (text(message(params={"requestState": "Zm9yZ2Vk"})), {}),
+    "answers that are no UTF-8": (
+        text(message(params={"inputResponses": {"a": "padding"}})).replace(b"padding", b"\xff"),
+        {},
+    ),
     "arguments that are not flat": (
         text(message(tool="count", arguments={"words": [LONG]})),
         {"mcp-name": "count"},
@@ -151,16 +156,126 @@ async def test_what_is_said_of_a_long_body_does_not_depend_on_how_it_is_read(
         assert LONG in answers[0][1].decode()
 
 
-async def test_it_is_not_looked_through_to_see_where_its_arguments_end(monkeypatch, autojump_clock):
+LEGACY = {name: case for name, case in CASES.items() if not case[1]} | {
+    "no _meta": (text(message(meta=None)), {}),
+    "_meta that is no UTF-8": (text(message(meta={"a": "padding"})).replace(b"padding", b"\xff"), {}),
+    "a member that nobody knows": (text(message(params={"x": "padding"})), {}),
+    "a task": (text(message(params={"task": {"ttl": 1}})), {}),
+    "the name at the end": (
+        text(message(params={"arguments": {"text": LONG}})).replace(b'"name": "echo", ', b"")[:-2]
+        + b', "name": "echo"}}',
+        {},
+    ),
+    "another name at the end": (PLAIN[:-2] + b', "name": "shout"}}', {}),
+    "a prompt of that name": (text(message(method="prompts/get", arguments={"text": LONG})), {}),
+}
+
+
+SERVED = {
+    "as it should be",
+    "with all arguments",
+    "a whole number with a fraction",
+    "more than ASCII",
+    "arguments twice",
+    "no claim",
+    "no _meta",
+    "a member that nobody knows",
+    "a task",
+    "the name at the end",
+    "a state that nobody has sealed",
+}
+
+
+@pytest.mark.parametrize("case", LEGACY)
+async def test_what_is_said_of_a_long_body_in_a_session_does_not_depend_on_it_either(
+    case, monkeypatch, autojump_clock
+):
+    body = LEGACY[case][0].replace(text(META), b"{}")
+    server, answers = serving(), []
+
+    @server.prompt
+    def echo(text: str) -> str:
+        return f"a prompt of {len(text)}"
+
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize()
+        headers = {
+            "accept": HEADERS["accept"],
+            "content-type": "application/json",
+            "mcp-session-id": session.id,
+        }
+        for long in (validation._LONG, math.inf):
+            monkeypatch.setattr(validation, "_LONG", long)
+            answer = await probe.send("POST", body, headers).ended()
+            answers.append((answer.status, answer.body))
+    assert answers[0] == answers[1]
+    assert (LONG in str(answers[0])) == (case in SERVED)
+
+
+@pytest.mark.parametrize("padding", ["prose", "pros\u00e9"])
+@pytest.mark.parametrize("era", ["a session", "modern"])
+async def test_it_is_not_looked_through_to_see_where_its_arguments_end(
+    era, padding, monkeypatch, autojump_clock
+):
     server = serving()
 
     def fail(_):
         raise AssertionError("they are read already")
 
     monkeypatch.setattr(server.features.tools.get("echo").arguments, "_decode", fail)
-    async with open_bus(server) as bus, open_probe(bus.asgi(), headers=HEADERS) as probe:
-        answer = await probe.send("POST", PLAIN).ended()
-    assert LONG in answer.body.decode()
+    said = padding * 2_000
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        if era == "modern":
+            answer = await probe.send("POST", text(message(arguments={"text": said})), HEADERS).ended()
+        else:
+            session = await probe.initialize()
+            answer = await session.request(
+                "tools/call", {"name": "echo", "arguments": {"text": said}}
+            ).ended()
+    assert answer.messages[-1]["result"]["content"] == [{"type": "text", "text": said}]
+
+
+async def test_a_tool_of_a_session_is_not_read_as_the_one_of_the_server_that_it_hides(autojump_clock):
+    def own(text: str) -> str:
+        return text.upper()
+
+    server = serving()
+
+    @server.on_session
+    async def begin(session: Session) -> None:
+        session.add_tool(own, name="echo")
+
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize()
+        answers = [
+            await session.request("tools/call", {"name": "echo", "arguments": arguments}).ended()
+            for arguments in ({"text": LONG}, {"text": LONG, "times": 2})
+        ]
+    content, *_ = answers[0].messages[-1]["result"]["content"]
+    assert content["text"] == LONG.upper()
+    assert "unknown argument `times`" in str(answers[1].messages)
+
+
+async def test_what_does_not_grow_is_counted_as_its_text(autojump_clock):
+    server, held = Server("s"), []
+
+    @server.tool
+    async def wait(text: str) -> str:
+        await trio.lowlevel.checkpoint()
+        held.append(bus.statistics().held_bytes)
+        return ""
+
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize()
+        body = text(message(tool="wait", arguments={"text": "{}[],:" * 1_000}, meta={}))
+        headers = {
+            "accept": HEADERS["accept"],
+            "content-type": "application/json",
+            "mcp-session-id": session.id,
+        }
+        before = bus.statistics().held_bytes
+        await probe.send("POST", body, headers).ended()
+    assert held == [before + len(body)]
 
 
 async def test_a_tool_of_a_session_is_not_read_as_its_later_namesake_of_the_server(autojump_clock):

@@ -54,7 +54,7 @@ from mcpbus.protocol.jsonrpc import (
     Undecodable,
     decode,
 )
-from mcpbus.protocol.meta import Routing, read_request, read_routing
+from mcpbus.protocol.meta import Routing, guess_tool, read_request, read_routing
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import LATEST, Era
 
@@ -79,7 +79,7 @@ _MODERN: Final = Era.MODERN
 _LISTEN: Final = "subscriptions/listen"
 _DIGITS: Final = frozenset("0123456789")
 _POST: Final = Proceed("POST")
-_LONG: Final = 4096
+_LONG: Final = 2048
 """From how many bytes on a body takes longer to be looked through than the tool that is called to be looked up."""
 # Of the heads that were in order: so many, and none that is longer. Nobody can fill memory with them.
 _REMEMBERED: Final = 256
@@ -291,11 +291,11 @@ class Exchange(Generic[SessionT]):
             return refusal(status_of(error.code, LATEST), error, identity)
 
     def _read_long(self, headers: Headers, body: bytes) -> tuple[Request, Routing] | None:
-        """Read a long body in one go where its head says which tool is called, and not first to see where its arguments end.
+        """Read a long body in one go where it is plain which tool is called, and not first to see where its arguments end.
 
-        Whatever is wrong with it is said by those who read it in parts; that the body names the same tool is judged in its turn.
+        Whatever is wrong with it is said by those who read it in parts; that it calls this tool is found out in its turn.
         """
-        tool = mirrored_headers.called_tool(headers)
+        tool = mirrored_headers.called_tool(headers) or guess_tool(body)
         reader = None if tool is None else self.directory.call_reader(tool)
         read = None if reader is None else read_request(body, reader)
         return read_request(body) if read is None else read

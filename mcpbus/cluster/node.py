@@ -316,12 +316,12 @@ class Node:
     def _tell_elsewhere(self, change: Change) -> Elsewhere:
         number = self._told_changes.next_number()
         payload = encode(Changed(change.list, change.uri, number))
-        told = []
+        told: dict[str, Link] = {}
         for home in self._links:
             link = self.link(home)
             if link is not None and home != self.home:
                 link.send(Kind.CHANGED, 0, payload)
-                told.append(home)
+                told[home] = link
         untold = self._homes.difference(told, [self.home])
         return self._told_changes.elsewhere(number, told, len(untold))
 

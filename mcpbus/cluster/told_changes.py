@@ -4,7 +4,7 @@ Nothing more is sent for that than a number with each change, unless somebody as
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 import trio
@@ -19,8 +19,10 @@ from mcpbus.protocol.routes import Reason
 
 _MOST_KEPT: Final = 10_000
 """How many changes of others are remembered, each with its receipts."""
-_ATTEMPTS: Final = 3
-"""How often a process is asked when the link to it is lost."""
+_ATTEMPTS: Final = 5
+"""How often a process is asked when a link to it is lost."""
+_PAUSE_SECONDS: Final = 0.05
+"""Before it is asked once more what it does not know yet; each pause is twice the last one."""
 _UNREACHABLE: Final = Fate.discarded(Reason.UNREACHABLE)
 _UNKNOWN: Final[Mapping[Fate, int]] = {_UNREACHABLE: 1}
 
@@ -61,12 +63,12 @@ class ToldChanges:
             _, oldest = self._kept.popitem(last=False)
             self._held -= 1 + len(oldest)
 
-    def elsewhere(self, number: int, told: Sequence[str], untold: int) -> "Elsewhere":
+    def elsewhere(self, number: int, told: Mapping[str, Link], untold: int) -> "Elsewhere":
         """Return what tells the fates of a change of this process.
 
         Args:
             number: The change.
-            told: The processes that were told.
+            told: The processes that were told, and over which links.
             untold: How many others could not be.
         """
         return Elsewhere(self._others, number, told, untold)
@@ -116,7 +118,7 @@ class _Answer:
 class Elsewhere:
     """The fates of a change in the other processes; see `mcpbus.core.receipt.Elsewhere`."""
 
-    def __init__(self, others: Others, number: int, told: Sequence[str], untold: int) -> None:
+    def __init__(self, others: Others, number: int, told: Mapping[str, Link], untold: int) -> None:
         self._others = others
         self._number = number
         self._told = told
@@ -126,16 +128,16 @@ class Elsewhere:
         """See `mcpbus.core.receipt.Elsewhere`."""
         counts = Counter({_UNREACHABLE: self._untold} if self._untold else {})
 
-        async def ask(home: str) -> None:
-            counts.update(await self._ask(home))
+        async def ask(home: str, over: Link) -> None:
+            counts.update(await self._ask(home, over))
 
         async with trio.open_nursery() as nursery:
-            for home in self._told:
-                nursery.start_soon(ask, home)
+            for home, over in self._told.items():
+                nursery.start_soon(ask, home, over)
         return counts
 
-    async def _ask(self, home: str) -> Mapping[Fate, int]:
-        for _ in range(_ATTEMPTS):
+    async def _ask(self, home: str, over: Link) -> Mapping[Fate, int]:
+        for attempt in range(_ATTEMPTS):
             try:
                 link = await self._others.reach(home)
             except Overloaded:
@@ -143,8 +145,13 @@ class Elsewhere:
             if link is None:
                 break
             told = await _Question(link, self._number).answered()
+            if told is not None and told.known:
+                return _count(told)
             if told is not None:
-                return _count(told) if told.known else _UNKNOWN
+                if link is over:
+                    break  # it was told before it was asked, and has forgotten it
+                # What was said over a link that was lost may be read later than what was said over the next one.
+                await trio.sleep(_PAUSE_SECONDS * 2**attempt)
         return _UNKNOWN
 
 

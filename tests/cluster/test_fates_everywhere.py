@@ -102,6 +102,26 @@ async def test_it_is_asked_again_where_the_link_is_lost(autojump_clock):
         assert got == [{Fate.discarded(Reason.SUPERSEDED): 1}]
 
 
+@pytest.mark.parametrize(("late", "fates"), [(0.5, {DELIVERED: 1}), (5, {UNREACHABLE: 1})])
+async def test_what_was_told_over_a_lost_link_may_come_after_the_question(
+    late, fates, autojump_clock, monkeypatch
+):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes), trio.open_nursery() as nursery:
+        await listen(probes[1])
+        there, changed = buses[1].node, buses[1].node.changed
+
+        async def take_late(link, payload):
+            await trio.sleep(late)
+            changed(link, payload)
+
+        monkeypatch.setattr(there, "changed", lambda *said: nursery.start_soon(take_late, *said))
+        broadcast = buses[0].resource_updated(URI)
+        await trio.testing.wait_all_tasks_blocked()
+        await directory.cut()
+        assert await broadcast.settled(everywhere=True) == fates
+
+
 async def test_a_process_that_dies_meanwhile_counts_as_one(autojump_clock):
     directory, got = MemoryDirectory(), []
     async with open_buses(make, 3, directory=directory) as (buses, probes), trio.open_nursery() as nursery:

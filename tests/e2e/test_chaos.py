@@ -14,4 +14,3 @@ async def test_calls_end_rightly_and_nothing_is_said_twice_when_processes_are_ki
     assert figures.faults == []
     assert figures.troubles["kill"] == 1
     assert figures.ends["right"] > 10
-    assert figures.books.told > 0

@@ -11,7 +11,7 @@ DEV := $(VENV)/.dev
 NODE := $(VENV)/.node
 BENCH := $(VENV)/.bench
 DOCS := $(VENV)/.docs
-OVER_A_LINK := $(addprefix tests/,asking bus features tasks transport/test_batches.py transport/test_http_sse.py)
+OVER_A_LINK := $(addprefix tests/,asking bus e2e features tasks transport/test_batches.py transport/test_http_sse.py)
 BOTH_SHELLS := $(addprefix tests/,asking auth bus e2e examples tasks transport)
 CONNECTED := $(addprefix tests/,asking features middleware tasks)
 SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4 --dist=worksteal

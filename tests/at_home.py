@@ -12,5 +12,8 @@ IN_TURN = pytest.mark.at_home("what comes over a link in one turn is answered at
 A_MOMENT_LATER = pytest.mark.at_home("what is relayed ends a moment after its connection has")
 RELAYED = pytest.mark.at_home("who relays an answer does not know whose it is")
 CONTAINED = pytest.mark.at_home("what is raised for a client of another process ends nothing here")
+REMEMBERED = pytest.mark.at_home(
+    "thousands of heads that have come over links are remembered, and then forgotten at once"
+)
 ACTORS = pytest.mark.at_home("it counts the actors of a request whose client is connected here")
 CALLER = pytest.mark.at_home("the task and the context of who calls the application are in another process")

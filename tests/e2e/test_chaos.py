@@ -4,6 +4,10 @@ import pytest
 import trio
 from chaos import Replicas, Workers, chaos
 
+from tests.at_home import OWN_PROCESSES
+
+pytestmark = OWN_PROCESSES
+
 SECONDS = 3
 
 

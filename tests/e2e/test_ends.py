@@ -11,6 +11,10 @@ from test_signals import Running
 from test_stdio_program import Pipe
 from wire import DEADLINE, call, message, modernized, program
 
+from tests.at_home import OWN_PROCESSES
+
+pytestmark = OWN_PROCESSES
+
 SIGNALS = pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 TRANSPORTS = pytest.mark.parametrize("transport", ["stdio", "http"])
 SOON = DEADLINE / 2

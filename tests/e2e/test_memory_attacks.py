@@ -18,6 +18,8 @@ import pytest
 import trio
 from wire import ACCEPT, CLAIM, LEGACY, MODERN, call, initialize, message, program
 
+from tests.at_home import OWN_PROCESSES
+
 MOST = 200 * 1024 * 1024
 """How much more than before an attack it may take, in bytes."""
 PROMPT = 1.0
@@ -27,7 +29,10 @@ LONGEST = 4 * 1024 * 1024 - 1024
 TOOLS = ["long", "late"]
 """Who answers with a megabyte: at once, or when all calls have begun."""
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel is not Linux")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel is not Linux"),
+    OWN_PROCESSES,
+]
 
 
 class Memory:

@@ -15,6 +15,9 @@ from wire import DEADLINE, Served, call, modernized, program
 
 from mcpbus import ServeOptions, Server
 from mcpbus.serving import CannotListenError, ServingError
+from tests.at_home import OWN_PROCESSES
+
+pytestmark = OWN_PROCESSES
 
 HYPERCORN = "hypercorn -k trio"
 

@@ -8,6 +8,7 @@ import trio
 from wire import ACCEPT, LEGACY, initialize, message
 
 from mcpbus import Limits, Server
+from tests.at_home import REMEMBERED
 
 SESSIONS = 20_000
 AT_ONCE = 1_000
@@ -85,6 +86,7 @@ async def round_of(endpoint, size):
     return meanwhile
 
 
+@REMEMBERED
 async def test_twenty_thousand_sessions():
     async with make_server().open(limits=Limits(max_sessions=AT_ONCE)) as bus:
         endpoint = Endpoint(bus.asgi())

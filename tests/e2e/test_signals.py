@@ -8,6 +8,10 @@ import pytest
 import trio
 from wire import DEADLINE, LEGACY, MODERN, Served, call, modernized, program
 
+from tests.at_home import OWN_PROCESSES
+
+pytestmark = OWN_PROCESSES
+
 DRAIN = 1.0
 SOON = DEADLINE / 2  # without waiting for a client, or for the drain's deadline where that is longer
 SIGNALS = pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

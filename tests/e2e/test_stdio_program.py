@@ -10,6 +10,9 @@ import trio
 from wire import DEADLINE, LEGACY, call, environment, initialize, message, modernized, program
 
 from mcpbus.tasks import TASKS
+from tests.at_home import OWN_PROCESSES
+
+pytestmark = OWN_PROCESSES
 
 
 class Pipe:

@@ -11,6 +11,10 @@ import pytest
 import trio
 from wire import DEADLINE, Served, call, message, program
 
+from tests.at_home import OWN_PROCESSES
+
+pytestmark = OWN_PROCESSES
+
 CHANGED = "notifications/tools/list_changed"
 
 

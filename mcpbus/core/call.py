@@ -33,7 +33,6 @@ from mcpbus.core.budget import Account, weigh
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
-from mcpbus.core.receipt import Place
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import Services
 from mcpbus.core.signals import CancelCall, End, Finished, HandOver, Park, Resume
@@ -57,15 +56,31 @@ _TOO_MUCH = "The request was ended because the server keeps too much in memory, 
 
 
 class Carrier(LazyActor[object], eq=False):
-    """By which a call speaks to its client, as long as that is not a task's."""
+    """The request by which a call speaks to its client."""
 
     def say(self, said: OutboundNotification | Progress) -> bool:
         """Send what is said, which is drafted, and enter it in the books.
 
         Returns:
-            Whether it has arrived where it waits for its stream, or is settled; otherwise it is in a mailbox still.
+            Whether there is room for more at once: it has arrived where it waits to be written, and little else does.
         """
         raise NotImplementedError
+
+
+class ByTask(msgspec.Struct, frozen=True):
+    """Carries a call that has become a task.
+
+    Attributes:
+        address: Of the task's actor.
+    """
+
+    address: Address[object]
+
+    def say(self, said: OutboundNotification | Progress) -> bool:
+        """See `Carrier.say`."""
+        said.receipt.enter()
+        self.address.tell(said)
+        return said.receipt.fate is not None
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -77,9 +92,11 @@ class Silence(msgspec.Struct, frozen=True):
 
     reason: Reason
 
-    def tell(self, said: OutboundNotification | Progress) -> None:
-        """Discard what it says."""
+    def say(self, said: OutboundNotification | Progress) -> bool:
+        """See `Carrier.say`. It is discarded."""
+        said.receipt.enter()
         said.receipt.discard(self.reason)
+        return True
 
 
 class _Lapse(msgspec.Struct, frozen=True):
@@ -146,7 +163,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     bus: Services
     context: RequestContext
     handler: Handler
-    carrier: Carrier | Address[object] | Silence = Silence(Reason.FAILED)
+    carrier: Carrier | ByTask | Silence = Silence(Reason.FAILED)
     stream: Stream | None = None
     task: Task | None = None
     task_id: str | None = None
@@ -217,15 +234,6 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         """Whether questions go to who carries it when they are asked; otherwise the request is answered with them."""
         return self.context.revision.era is Era.LEGACY or (self.task_id is not None and not self.beginning)
 
-    def say(self, said: OutboundNotification | Progress) -> bool:
-        """Say something, which is drafted, through who carries it; see `Carrier.say`."""
-        carrier = self.carrier
-        if isinstance(carrier, Carrier):
-            return carrier.say(said)
-        self.bus.ledger.enter_draft()
-        carrier.tell(said)
-        return said.receipt.place is not Place.MAILBOX
-
     def engage(self, message: object) -> bool:
         """Tell it something, and return whether it took it: not once it has ended, or its request without it."""
         if not self.active:
@@ -244,9 +252,8 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def _report(self, message: object) -> None:
         """Tell whoever carries it."""
-        carrier = self.carrier
-        if not isinstance(carrier, Silence):
-            (carrier.address if isinstance(carrier, Carrier) else carrier).tell(message)
+        if not isinstance(self.carrier, Silence):
+            self.carrier.address.tell(message)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -363,7 +370,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def _hand_over(self, message: HandOver) -> None:
         self._report(Finished(message.result, parked=True))
-        self.carrier, self.beginning = message.task, False
+        self.carrier, self.beginning = ByTask(message.task), False
         # Another part of the handler asked meanwhile: its question is the task's first.
         for ask in self._asks or ():
             self._report(ask)

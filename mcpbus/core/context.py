@@ -299,14 +299,11 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         A schedule point costs more than all else about a notification, and makes the request one that waits. It is due at once
         while what was said is still on its way to the stream: so many things would arrive there together that some are lost.
         """
-        call = self._call
-        arrived = call.say(said)
+        has_room = self._call.carrier.say(said)
         self._in_a_row += 1
-        stream = call.stream
         if (
-            arrived
+            has_room
             and self._in_a_row < MOST_IN_A_ROW
-            and (stream is None or not stream.outbox.crowded)
             and (self._bus.clock() < self._until or self._has_waited())
         ):
             return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105 - the caller awaits it

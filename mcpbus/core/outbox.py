@@ -78,12 +78,17 @@ class OutboundMessage(msgspec.Struct, eq=False, gc=False):
         return f"<OutboundMessage {self.kind.value}, {len(self.data)} bytes, {self.receipt!r}>"
 
 
-_RECEIPT = attrgetter("receipt")
+_RECEIPT, _DATA = attrgetter("receipt"), attrgetter("data")
 
 
 def receipts_of(messages: Iterable[OutboundMessage]) -> list[Receipt]:
     """Return the receipts of messages."""
     return list(map(_RECEIPT, messages))
+
+
+def data_of(messages: Iterable[OutboundMessage]) -> list[bytes]:
+    """Return the encoded messages."""
+    return list(map(_DATA, messages))
 
 
 class Withdrawal(OutboundMessage, eq=False, gc=False, kw_only=True):

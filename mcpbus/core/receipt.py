@@ -100,7 +100,7 @@ class Drafts:
         self._ledger = ledger
 
     def enter(self, method: str) -> "Receipt":
-        """Make the receipt of a message that is entered later: by `Ledger.enter_draft`, or by the receipt itself."""
+        """Make the receipt of a message that is entered later; see `Receipt.enter`."""
         return Receipt(method, self._ledger)
 
 
@@ -141,11 +141,6 @@ class Ledger:
         self.adopted += 1
         self.pending[_MAILBOX] += 1
         return Receipt(method, self)
-
-    def enter_draft(self) -> None:
-        """Enter a message in the books whose receipt was drafted."""
-        self.emitted += 1
-        self.pending[_MAILBOX] += 1
 
     def record(self, fate: Fate) -> None:
         """Enter a message that nobody needs a receipt of, since its fate is known already."""
@@ -226,7 +221,7 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         self._place = place
         pending[place] += 1
 
-    def enter(self, place: Place) -> None:
+    def enter(self, place: Place = _MAILBOX) -> None:
         """Enter the message in the books, which is drafted, in `place`. For the bus's own actors."""
         ledger = self._ledger
         ledger.emitted += 1
@@ -276,15 +271,15 @@ def settle_all(receipts: Sequence[Receipt], fate: Fate) -> None:
     Raises:
         RuntimeError: One has a fate already; those before it have this one now, and those after it none.
     """
-    settled = 0
+    settled = len(receipts)
     try:
-        for settled, receipt in enumerate(receipts):  # noqa: B007 - counted for the books
+        for receipt in receipts:
             if receipt._fate is not None:
+                settled = receipts.index(receipt)
                 raise RuntimeError(f"{receipt.method}: settled as {receipt._fate}, cannot become {fate}")
             receipt._fate = fate
             if receipt._event is not None:
                 receipt._event.set()
-        settled = len(receipts)
     finally:
         if settled:
             ledger = receipts[0]._ledger

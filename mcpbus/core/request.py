@@ -249,19 +249,19 @@ class Request(Carrier, kw_only=True, eq=False):
                 self._defect = error
             else:
                 if isinstance(message, Reason):
-                    self.call.bus.ledger.enter_draft()
+                    said.receipt.enter()
                     said.receipt.discard(message)
                     return True
-                stream, gathered = self.stream, self.gathered
-                if stream is not None:
-                    if stream.outbox.join(message) or stream.write(message):
+                if self.stream is not None:
+                    if self.stream.outbox.join(message) or self.stream.write(message):
                         return True
-                elif self._gather(message) if gathered is None else gathered.join(message):
+                elif self._gather(message) if self.gathered is None else self.gathered.join(message):
                     return True
                 told = message
-        self.call.bus.ledger.enter_draft()
+        said.receipt.enter()
         self.tell(told)
-        return said.receipt.place is not _MAILBOX
+        crowded = self.stream is not None and self.stream.outbox.crowded
+        return said.receipt.place is not _MAILBOX and not crowded
 
     def _gather(self, message: OutboundMessage) -> bool:
         """Keep what is said first, if it may go out together with the answer, and is not so long that somebody has to hear of it."""
@@ -269,7 +269,7 @@ class Request(Carrier, kw_only=True, eq=False):
         most = min(SHORT_BYTES, limits.outbox_bytes)
         if answering is None or answering.said is None or len(message.data) + OVERHEAD_BYTES > most:
             return False
-        self.call.bus.ledger.enter_draft()
+        message.receipt.enter()
         self.gathered = Outbox(limits.outbox_items, limits.outbox_bytes)
         self.gathered.put(message)
         self.gathered.relax(SHORT_BYTES)

@@ -167,9 +167,9 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
     def _say(self, make: Callable[..., OutboundNotification | Progress], *what: Any) -> Receipt:
         said = make(self._bus.ledger.drafts, *what)
         if trio.lowlevel.in_trio_run():
-            self._call.say(said)
+            self._call.carrier.say(said)
             return said.receipt
-        self._bus.from_thread.post(partial(self._call.say, said))
+        self._bus.from_thread.post(lambda: self._call.carrier.say(said))
         self._posted += 1
         stream = self._call.stream
         if self._posted >= self._most_posted or (stream is not None and stream.outbox.crowded):

@@ -9,7 +9,7 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
-from mcpbus.core.outbox import OutboundMessage, receipts_of
+from mcpbus.core.outbox import OutboundMessage, data_of, receipts_of
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import RequestContext
@@ -140,7 +140,7 @@ class Responder:
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)
             if result.gathered is not None and isinstance(answered, bytes | ProtocolError):
-                return _burst(context, outlet, result.gathered.take(), answered)
+                return _burst(context, outlet, result.gathered.remove(), answered)
             if isinstance(answered, bytes):
                 return _reply(context, form, answered)
             return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
@@ -279,7 +279,7 @@ def _burst(
     receipts = outlet.said
     assert receipts is not None  # noqa: S101 - else nothing was gathered
     receipts.extend(receipts_of(said))
-    data = encode_events([*(message.data for message in said), reply])
+    data = encode_events([*data_of(said), reply])
     return Answer(200, HEADERS, data, request.method)
 
 

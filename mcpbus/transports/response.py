@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from mcpbus.core.limits import Limits
-from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.outbox import OutboundMessage, data_of
 from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer
@@ -234,7 +234,7 @@ class Rendering:
         if batch is None:
             return self._end(), False
         more = not (batch and batch[-1].final)
-        said = [message.data for message in batch]
+        said = data_of(batch)
         if self.is_array:  # which is JSON like any other at its end
             elements, self._separator = self._separator + b",".join(said), b","
             return elements if more else elements + b"]", more

@@ -236,6 +236,7 @@ def add_slow_chat(house, before=lambda _: None):
     return notes
 
 
+@pytest.mark.dormancy
 @ACTORS
 async def test_what_is_said_now_and_then_is_written_at_once_without_an_outbox(autojump_clock, monkeypatch):
     queued, put = [], Outbox.put

@@ -76,6 +76,7 @@ class Leader:
     async def _lead(self) -> None:
         """Be one of the tasks: lead, stay with what waits, rest until it leads again, or helps."""
         leads: bool | None = True  # None once it has handed that on, and of one that is to end
+        follower = _Follower(self._resting)
         while leads is not None:
             with trio.CancelScope() as scope:  # until it is cancelled, for one eager task after the other
                 while leads is not None:
@@ -95,10 +96,10 @@ class Leader:
                         eager = None  # what came of it may be long, and this task may rest for long
                     if scope.cancel_called:
                         break
-                    leads = await self._rest()
+                    leads = await self._rest(follower)
             # One that was cancelled while it led, because of an eager task that had ended in its first step, leads on.
             if leads is None:
-                leads = await self._rest()
+                leads = await self._rest(follower)
 
     def _look(self, scope: trio.CancelScope) -> EagerTask | None:
         eager = self._take(scope)
@@ -121,21 +122,21 @@ class Leader:
         while self._resting:
             self._resting.pop().wake(leads=None)
 
-    async def _rest(self) -> bool | None:
+    async def _rest(self, follower: "_Follower") -> bool | None:
         """Wait until this task is needed, and return whether it is to lead; None if it is not kept for that."""
         if len(self._resting) >= self._most_at_rest or self._over:
             return None
-        follower = _Follower(self._resting)
+        follower.leads = None
         self._resting.append(follower)
         await trio.lowlevel.wait_task_rescheduled(follower.leave)
         return follower.leads
 
 
 class _Follower:
-    """A task that rests.
+    """A task that rests from time to time.
 
     Attributes:
-        leads: Why it was woken: to lead, or to help; None is to end.
+        leads: Why it was woken: to lead, or to help; None is to end, or to be cancelled.
     """
 
     __slots__ = ("_resting", "_task", "leads")

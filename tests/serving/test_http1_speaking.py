@@ -123,6 +123,14 @@ async def test_what_is_said_in_a_brief_turn_goes_out_with_the_answer_and_shares_
             assert body.count(b"data: ") == 4
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 6
         notes.clear()
+        client.wire.room = 10
+        await client.say(call("chat"))
+        await wait_all_tasks_blocked()
+        assert [receipt.place for receipt in notes] == [Place.WRITING] * 3
+        client.wire.make_room()
+        await client.answer()
+        assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
+        notes.clear()
         leaves.append(client.stream.receive_stream.close)
         await client.say(call("chat"))
         await client.over.wait()

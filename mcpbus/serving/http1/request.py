@@ -163,7 +163,7 @@ class Http1Request(msgspec.Struct, eq=False):
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""
         reactor = self._connection.reactor
-        self._wait_no_longer()
+        self._awaited = None
         assert reactor is not None  # noqa: S101 - a task answers by itself
         self.reply = answer
         reactor.write_soon(self)
@@ -174,9 +174,8 @@ class Http1Request(msgspec.Struct, eq=False):
         self._connection.fail(failure, self.head)
 
     def _wait_no_longer(self) -> None:
-        if self._awaited is not None:
-            self._awaited = None
-            self._connection.wait(None, math.inf)
+        self._awaited = None
+        self._connection.wait(None, math.inf)
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`. A fault in it is kept for the connection to answer, and the client is as good as gone."""

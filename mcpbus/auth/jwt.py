@@ -4,22 +4,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from joserfc.errors import JoseError
-from joserfc.jwk import Key
 from joserfc.jws import JWSRegistry
 
 from mcpbus.auth.addresses import canonical, read_address
-from mcpbus.auth.keys import Algorithm, Keys
+from mcpbus.auth.keys import Keys
 from mcpbus.auth.principal import Principal
-from mcpbus.auth.signed import SignedToken, read_signed
+from mcpbus.auth.signed import SignatureHeader, read_signed
 from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, Verified
 from mcpbus.auth.web import HttpxWeb, Web
+from mcpbus.protocol.bounded_cache import BoundedCache
 
 ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
 """With which tokens may be signed, unless others are named."""
 
 _PUBLIC: Final = frozenset({*ALGORITHMS, "RS384", "RS512", "PS384", "PS512", "ES512"})
-_MOST_TRIED: Final = 8
 _NUMBERS: Final = frozenset({int, float})
 
 
@@ -64,31 +62,33 @@ class JwtVerifier:
         self._audience = read_audience(audience)
         self._keys = Keys(issuer, jwks_uri, lambda: self.web)
         self._algorithms = {name: JWSRegistry.algorithms[name] for name in algorithms}
+        # An issuer writes few headers. Of the others, which anybody can write, none is remembered.
+        self._headers = BoundedCache[bytes, SignatureHeader]()
 
     async def verify(self, token: str, resource: str, now: float) -> Verified:
         """See `TokenVerifier`."""
-        read = read_signed(token)
-        algorithm = self._algorithms.get(read.header.alg)
+        read = read_signed(token, self._headers)
+        header = read.header
+        algorithm = self._algorithms.get(header.alg)
         if algorithm is None:
             raise InvalidTokenError("it is not signed with an algorithm that is admitted here")
-        if read.header.crit is not msgspec.UNSET:
+        if header.crit is not msgspec.UNSET:
             raise InvalidTokenError("it has critical extensions, of which none is known here")
         # Before anybody is asked for keys: with several issuers, each has its own.
         if read.claims.get("iss") != self.issuer:
             raise InvalidTokenError("it was issued by somebody else")
-        keys = await self._keys.find(read.header.kid, algorithm)
-        if not keys:
+        keys = self._keys
+        checks = keys.known(header.kid, algorithm) or await keys.find(header.kid, algorithm)
+        if not checks:
             raise InvalidTokenError("it is signed with a key that the issuer does not have")
-        if not any(_is_signed(read, key, algorithm) for key in keys[:_MOST_TRIED]):
+        for check in checks:
+            if check(read.signed, read.signature):
+                break
+        else:
             raise InvalidTokenError("its signature is wrong")
+        if read.written not in self._headers:
+            self._headers.keep(read.written, header, len(read.written))
         return check_claims(read.claims, self.issuer, self._audience or (resource,), now)
-
-
-def _is_signed(token: SignedToken, key: Key, algorithm: Algorithm) -> bool:
-    try:
-        return algorithm.verify(token.signed, token.signature, key)
-    except (JoseError, ValueError, TypeError):
-        return False
 
 
 def read_audience(audience: str | Iterable[str]) -> tuple[str, ...]:
@@ -110,14 +110,15 @@ def check_claims(claims: Mapping[str, Any], issuer: str, audience: Collection[st
     """
     if not _is_meant(claims.get("aud"), audience):
         raise InvalidTokenError("it was issued for another audience")
-    expires = _read_time(claims, "exp")
+    expires = claims.get("exp")
     if expires is None:
         raise InvalidTokenError("it never expires")
+    expires = _read_time(expires, "exp")
     if now >= expires + LEEWAY:
         raise InvalidTokenError("it has expired")
     for name in ("nbf", "iat"):
-        begins = _read_time(claims, name)
-        if begins is not None and now < begins - LEEWAY:
+        begins = claims.get(name)
+        if begins is not None and now < _read_time(begins, name) - LEEWAY:
             raise InvalidTokenError("it is not valid yet")
     return Verified(read_principal(claims, issuer, expires), expires + LEEWAY)
 
@@ -157,9 +158,11 @@ def read_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _is_meant(stated: Any, audience: Collection[str]) -> bool:
-    if isinstance(stated, list):
-        return any(_is_meant(name, audience) for name in stated if isinstance(name, str))
-    return isinstance(stated, str) and (stated in audience or _plain(stated) in audience)
+    if isinstance(stated, str):
+        return stated in audience or _plain(stated) in audience
+    return isinstance(stated, list) and any(
+        _is_meant(name, audience) for name in stated if isinstance(name, str)
+    )
 
 
 def _plain(name: str) -> str | None:
@@ -170,15 +173,12 @@ def _plain(name: str) -> str | None:
         return None
 
 
-def _read_time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return when something begins or ends; None if that is not said.
+def _read_time(stated: Any, name: str) -> float:
+    """Return when something begins or ends.
 
     Raises:
         InvalidTokenError: It is no time.
     """
-    stated = claims.get(name)
-    if stated is None:
-        return None
     if type(stated) not in _NUMBERS or abs(stated) > 1e12:
         raise InvalidTokenError(f"its {name} is no time")
     return float(stated)

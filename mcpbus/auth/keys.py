@@ -3,13 +3,14 @@
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import trio
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 
 from mcpbus.auth.discovery import find_endpoint
+from mcpbus.auth.signatures import Algorithm, Check, make_check
 from mcpbus.auth.verifier import UnavailableError
 from mcpbus.auth.web import Web, ask
 
@@ -26,23 +27,13 @@ MOST_KEYS: Final = 64
 
 _MOST_FOUND: Final = 64
 """Names and algorithms for which it is remembered which keys may be meant."""
+_MOST_TRIED: Final = 8
+"""How many keys may be meant with one name."""
 
 _PUBLIC: Final[Mapping[str, type[RSAKey | ECKey | OKPKey]]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 _RSA_LENGTH: Final = 2048 // 6
 """Of a modulus in Base64, which is at least 2,048 bits long (RFC 7518, section 3.3)."""
 _log = logging.getLogger("mcpbus.auth")
-
-
-class Algorithm(Protocol):
-    """A way to sign, as joserfc has them."""
-
-    name: str
-
-    def check_key(self, key: Any) -> None:
-        """Raise a `JoseError` if a key is not of its kind."""
-
-    def verify(self, msg: bytes, sig: bytes, key: Any) -> bool:
-        """Whether a message is signed with a key."""
 
 
 class Keys:
@@ -61,51 +52,53 @@ class Keys:
         self._run: trio.lowlevel.TrioToken | None = None
 
     def _begin_anew(self) -> None:
-        self._keys: Sequence[Key] | None = None
-        self._found: dict[tuple[str | None, str], Sequence[Key]] = {}
+        self._keys: Sequence[Key] = ()
+        self._checks: dict[tuple[str | None, str], Sequence[Check]] = {}
         self._fetched = -math.inf
         self._tried = -math.inf
         self._failure: UnavailableError | None = None
         self._arrived: trio.Event | None = None
 
-    async def find(self, name: str | None, algorithm: Algorithm) -> Sequence[Key]:
-        """Return those keys that may be meant; waits for the issuer only if none is known.
+    def known(self, name: str | None, algorithm: Algorithm) -> Sequence[Check]:
+        """Return the checks of a signature by those keys that may be meant, as far as they are known.
 
         Args:
             name: The key's, if a token says it.
             algorithm: With which it signs.
-
-        Raises:
-            UnavailableError: None is known, and the issuer cannot be asked for more.
         """
         run = trio.lowlevel.current_trio_token()
         if run is not self._run:  # whose clock is another one
             self._run = run
             self._begin_anew()
-        found = self._known(name, algorithm)
         age = trio.current_time() - self._fetched
-        if found:
-            if age > FRESH_SECONDS and not self._waits():
-                self._begin()
-            return found
+        if age > STALE_SECONDS:
+            return ()
+        found = self._checks.get((name, algorithm.name)) or self._look_up(name, algorithm)
+        if found and age > FRESH_SECONDS and not self._waits():
+            self._begin()
+        return found
+
+    async def find(self, name: str | None, algorithm: Algorithm) -> Sequence[Check]:
+        """Return the same where none is known, having waited for the issuer unless it is left alone for a while.
+
+        Raises:
+            UnavailableError: It cannot be asked.
+        """
         if self._arrived is None and not self._waits():
             self._begin()
+        found: Sequence[Check] = ()
         if self._arrived is not None:
             await self._arrived.wait()
-            found = self._known(name, algorithm)
+            found = self.known(name, algorithm)
         if not found and self._failure is not None:
             raise UnavailableError(str(self._failure), self._failure.retry_after)
         return found
 
-    def _known(self, name: str | None, algorithm: Algorithm) -> Sequence[Key]:
-        if self._keys is None or trio.current_time() - self._fetched > STALE_SECONDS:
-            return ()
-        asked = name, algorithm.name
-        found = self._found.get(asked)
-        if found is None:
-            found = [key for key in self._keys if _fits(key, name, algorithm)]
-            if found and len(self._found) < _MOST_FOUND:
-                self._found[asked] = found
+    def _look_up(self, name: str | None, algorithm: Algorithm) -> Sequence[Check]:
+        meant = [key for key in self._keys if name is None or key.get("kid") in {name, None}]
+        found = [check for key in meant if (check := make_check(key, algorithm))][:_MOST_TRIED]
+        if found and len(self._checks) < _MOST_FOUND:
+            self._checks[name, algorithm.name] = found
         return found
 
     def _waits(self) -> bool:
@@ -121,7 +114,7 @@ class Keys:
     async def _fetch(self) -> None:
         try:
             self._keys = await self._ask()
-            self._found = {}
+            self._checks = {}
             self._fetched = trio.current_time()
             self._failure = None
         except UnavailableError as failure:
@@ -143,17 +136,6 @@ class Keys:
         if not isinstance(entries, list):
             raise UnavailableError(f"{address} has no keys")
         return [key for entry in entries[:MOST_KEYS] if (key := read_key(entry)) is not None]
-
-
-def _fits(key: Key, name: str | None, algorithm: Algorithm) -> bool:
-    """Whether a key may be the one with which a token is signed: the named one, or one without a name."""
-    if name is not None and key.get("kid") not in {name, None}:
-        return False
-    try:
-        algorithm.check_key(key)
-    except JoseError:
-        return False
-    return True
 
 
 def read_key(entry: Any) -> Key | None:

@@ -11,7 +11,7 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def _freeze(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         if _PLAIN.issuperset(map(type, value.values())):
             return MappingProxyType({**value})
         return MappingProxyType(

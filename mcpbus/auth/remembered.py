@@ -25,8 +25,8 @@ class RememberedTokens:
         # A server that remembers what clients send hands in the very same object again; to digest it takes longest of all.
         self._recent: dict[int, tuple[bytes, Verified]] = {}
 
-    def find(self, credentials: bytes, now: float) -> Verified | None:
-        """Return what is known of the token in an Authorization field, as long as that may be believed."""
+    def find(self, credentials: bytes, now: float) -> Verified | bytes:
+        """Return what is known of the token in an Authorization field, as long as that may be believed; or else their digest."""
         recent = self._recent.get(id(credentials))
         # As long as it is kept there, nothing else has its id.
         if recent is not None and now < recent[1].until:
@@ -34,23 +34,29 @@ class RememberedTokens:
         digest = sha256(credentials).digest()
         found = self._known.get(digest)
         if found is None:
-            return None
+            return digest
         verified, _ = found
         if now >= verified.until:
             self._forget(digest)
-            return None
+            return digest
         self._known.move_to_end(digest)
         if len(self._recent) >= _MOST_RECENT:
             self._recent.clear()
         self._recent[id(credentials)] = credentials, verified
         return verified
 
-    def keep(self, credentials: bytes, verified: Verified) -> None:
-        """Remember what was found out about a token that is good, which came in this field."""
-        digest = sha256(credentials).digest()
-        self._forget(digest)
-        self._known[digest] = verified, len(credentials)
-        self._size += len(credentials)
+    def keep(self, digest: bytes, verified: Verified, size: int) -> None:
+        """Remember what was found out about a token that is good.
+
+        Args:
+            digest: Of the field that has brought it.
+            verified: What was found out.
+            size: How long the token is.
+        """
+        if digest in self._known:
+            self._forget(digest)
+        self._known[digest] = verified, size
+        self._size += size
         while len(self._known) > MOST_TOKENS or self._size > MOST_BYTES:
             self._forget(next(iter(self._known)))
 

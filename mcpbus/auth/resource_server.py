@@ -13,9 +13,15 @@ import trio
 from mcpbus.auth.addresses import canonical
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.remembered import RememberedTokens
-from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, TokenVerifier, UnavailableError
+from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, TokenVerifier, UnavailableError, Verified
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.http.bearer import LONGEST_TOKEN, MalformedAuthorizationError, challenge, read_token
+from mcpbus.protocol.http.bearer import (
+    LONGEST_TOKEN,
+    MalformedAuthorizationError,
+    NewToken,
+    challenge,
+    read_token,
+)
 from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.http.origin import is_loopback_host
 from mcpbus.protocol.http.resource_metadata import WELL_KNOWN
@@ -100,30 +106,31 @@ class ResourceServer:
         """See `Authorizer`."""
         return msgspec.json.encode(self.metadata)
 
-    def recall(self, head: Head, peer: Peer) -> Principal | Answer | None:
+    def recall(self, head: Head, peer: Peer) -> Principal | Answer | NewToken:
         """See `Authorizer`."""
         if self.local and peer.address is not None and not peer.address.is_loopback:
             return _refuse(403, "the tokens of this server are for development, on its own machine alone")
         raw = head.headers.raw(b"authorization")
         if raw is None:
             return self._without_token
-        if isinstance(raw, bytes) and (known := self._remembered.find(raw, self.clock())) is not None:
-            return known.principal
+        if isinstance(raw, bytes):
+            known = self._remembered.find(raw, self.clock())
+            return known.principal if isinstance(known, Verified) else self._read(raw, known)
+        return self._malformed("there is more than one Authorization header")
+
+    def _read(self, authorization: bytes, digest: bytes) -> Answer | NewToken:
         try:
-            token = read_token(head.headers)
+            token = read_token(authorization)
         except MalformedAuthorizationError as error:
-            return self._refuse_token(400, "invalid_request", str(error))
+            return self._malformed(str(error))
         if token is None:
             return self._without_token
-        return self._invalid("it is too long") if len(token) > LONGEST_TOKEN else None
+        return self._invalid("it is too long") if len(token) > LONGEST_TOKEN else NewToken(token, digest)
 
-    async def find(self, head: Head) -> Principal | Answer:
+    async def find(self, new: NewToken) -> Principal | Answer:
         """See `Authorizer`."""
-        raw = head.headers.raw(b"authorization")
-        assert isinstance(raw, bytes)  # noqa: S101 - `recall` has read it
-        token = raw.decode().strip(" \t").rpartition(" ")[2]
         try:
-            verified = await self.verifier.verify(token, self.resource, self.clock())
+            verified = await self.verifier.verify(new.token, self.resource, self.clock())
         except InvalidTokenError as error:
             return self._invalid(str(error))
         except UnavailableError as error:
@@ -132,7 +139,7 @@ class ResourceServer:
             return refusal(
                 503, invalid_request("tokens cannot be verified at the moment; try again"), None, wait
             )
-        self._remembered.keep(raw, verified)
+        self._remembered.keep(new.digest, verified, len(new.token))
         return verified.principal
 
     def missing(self, principal: Any, scopes: Collection[str] = ()) -> Sequence[str]:
@@ -153,6 +160,9 @@ class ResourceServer:
         """See `Authorizer`."""
         expires = getattr(principal, "expires", None)
         return float("inf") if expires is None else max(0.0, expires + LEEWAY - self.clock())
+
+    def _malformed(self, why: str) -> Answer:
+        return self._refuse_token(400, "invalid_request", why)
 
     def _invalid(self, why: str) -> Answer:
         return self._refuse_token(401, "invalid_token", f"the token is no good: {why}")

@@ -5,7 +5,7 @@ that a client brings back, the first task of a listen. Who serves it judges it, 
 it is only read, and what comes back is written.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final
@@ -102,12 +102,13 @@ class Front(Endpoint):
 
     async def _ask_and_serve(
         self,
+        ask: Callable[[], Awaitable[tuple[Any, Answer | None]]],
         serve: Callable[..., Answer | EagerTask | None],
         head: Head,
         body: bytes,
         outlet: ReadyOutlet,
     ) -> None:
-        await super()._ask_and_serve(partial(self._serve_unless_moved, serve), head, body, outlet)
+        await super()._ask_and_serve(ask, partial(self._serve_unless_moved, serve), head, body, outlet)
 
     def _serve_unless_moved(
         self,

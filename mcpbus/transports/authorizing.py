@@ -6,7 +6,8 @@ from typing import Any
 from mcpbus.core.backend import Backend
 from mcpbus.core.containment import ExceptionsOnly
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.http.authentication import Authenticate, Unauthorized
+from mcpbus.protocol.http.authentication import Authenticate, Authorizer, Unauthorized
+from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.owners import Peer
 
@@ -28,11 +29,17 @@ async def authorize(backend: Backend, head: Head, peer: Peer) -> tuple[Any, Answ
     auth = backend.auth
     if auth is not None:
         found = auth.recall(head, peer)
-        if found is None:
-            with ExceptionsOnly("auth"):
-                found = await auth.find(head)
+        if isinstance(found, NewToken):
+            return await verify(auth, found)
         return (None, found) if isinstance(found, Answer) else (found, None)
     return (None, None) if backend.authenticate is None else await _authenticate(backend.authenticate, head)
+
+
+async def verify(auth: Authorizer, new: NewToken) -> tuple[Any, Answer | None]:
+    """Ask who brings a token that was not seen before; see `authorize`."""
+    with ExceptionsOnly("auth"):
+        found = await auth.find(new)
+    return (None, found) if isinstance(found, Answer) else (found, None)
 
 
 def refuse_lacking(backend: Backend, scopes: Sequence[str]) -> Answer | None:

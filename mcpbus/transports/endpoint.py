@@ -4,7 +4,7 @@ A shell hands in one `HttpRequest` at a time. While a handler runs, its client's
 form of the answer is chosen when its first bytes are due.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
@@ -22,6 +22,7 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.receipt import DELIVERED, LOST, Fate, Receipt
 from mcpbus.core.session import Session
 from mcpbus.dispatch.directory import Directory
+from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.messages import (
     Answer,
     Batch,
@@ -37,7 +38,7 @@ from mcpbus.protocol.http.validation import Exchange, health
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.authorizing import authorize, refuse_lacking
+from mcpbus.transports.authorizing import authorize, refuse_lacking, verify
 from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.needed_scopes import lacking
 from mcpbus.transports.refusals import Refusals
@@ -152,15 +153,18 @@ class Endpoint:
         auth = self._auth
         if auth is not None:
             found = auth.recall(head, outlet.peer)
-            if found is not None:
+            if not isinstance(found, NewToken):
                 if isinstance(found, Answer):
                     return self._refuse(found, head, outlet.peer)
                 return serve(head, body, found, outlet)
+            ask = partial(verify, auth, found)
         elif not self._authenticates:
             return serve(head, body, None, outlet)
+        else:
+            ask = partial(authorize, self._backend, head, outlet.peer)
         eager = EagerTask(
             outlet.scope,
-            coroutine=self._ask_and_serve(serve, head, body, outlet),
+            coroutine=self._ask_and_serve(ask, serve, head, body, outlet),
             context=copy_context(),
         )
         # One that has ended was cancelled nevertheless if the handler was, whose task it is.
@@ -182,6 +186,7 @@ class Endpoint:
 
     async def _ask_and_serve(
         self,
+        ask: Callable[[], Awaitable[tuple[Any, Answer | None]]],
         serve: Callable[..., Answer | EagerTask | None],
         head: Head,
         body: bytes,
@@ -189,7 +194,7 @@ class Endpoint:
     ) -> None:
         """Ask who sends a request, and serve it."""
         try:
-            principal, refused = await authorize(self._backend, head, outlet.peer)
+            principal, refused = await ask()
             if refused is None:
                 result = serve(head, body, principal, outlet)
             else:

@@ -6,6 +6,7 @@ import pytest
 import trio
 from cryptography.hazmat.primitives.asymmetric import rsa
 from guarded import RESOURCE, bearing, challenge_of, guarded
+from joserfc.jwk import ECKey
 from joserfc.util import int_to_base64
 from trio.testing import MockClock
 
@@ -102,6 +103,22 @@ async def test_a_key_that_is_gone_is_good_until_keys_are_fetched_again(autojump_
     assert await ask(token) == "good"
     await trio.sleep(1)
     assert await ask(token) == "bad"
+
+
+async def test_another_key_of_the_same_name_takes_the_place_of_the_one_that_had_it(autojump_clock):
+    issuer = Issuer()
+    ask = Asking(issuer)
+    earlier, late = issuer.token(lifetime=10 * HOUR), issuer.token("bob", lifetime=10 * HOUR)
+    assert await ask(earlier) == "good"
+    [old] = issuer.keys
+    issuer.keys[:] = [ECKey.generate_key("P-256", {"kid": old.kid})]
+    newer = issuer.token(lifetime=10 * HOUR)
+    assert newer.split(".")[0] == earlier.split(".")[0]
+    assert await ask(newer) == "bad"
+    await trio.sleep(HOUR + 1)
+    assert await ask(late) == "good"  # and has them fetched
+    await trio.sleep(1)
+    assert [await ask(token) for token in (earlier, late, newer)] == ["bad", "bad", "good"]
 
 
 async def test_an_unknown_key_has_them_fetched_again_but_not_more_often_than_twice_a_minute(autojump_clock):

@@ -1,7 +1,9 @@
 """Which tokens are good, and what is said of the others."""
 
+import base64
+import itertools
 import json
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 import trio
@@ -12,6 +14,7 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from mcpbus.auth import AnyOf, InvalidTokenError, JwtVerifier, Principal
 from mcpbus.auth.jwt import check_claims, read_scopes
+from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
 from mcpbus.protocol.http.bearer import LONGEST_TOKEN
 from mcpbus.testing import Issuer, probe
 
@@ -25,6 +28,68 @@ async def test_a_bad_token_is_refused(make, why, autojump_clock):
     issuer = Issuer()
     with pytest.raises(InvalidTokenError, match=why):
         await JwtVerifier(issuer.url, web=issuer).verify(make(issuer), RESOURCE, issuer.now())
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+@pytest.mark.parametrize("text", ["\\u0041" * 4, '"', '",""', "\\", "\n", " ", "=", "+", "/", "é"])
+async def test_a_part_that_is_not_in_base64_for_urls_is_none(part, text, autojump_clock):
+    """Even where it would be good with what some reader takes for the same."""
+    issuer = Issuer()
+    parts = issuer.token("ada", GOOD).split(".")
+    parts[part] += text + "A" * (-len(parts[part] + text) % 4)
+    with pytest.raises(InvalidTokenError, match="it is not a signed token"):
+        await JwtVerifier(issuer.url, web=issuer).verify(".".join(parts), RESOURCE, issuer.now())
+
+
+SIGNATURES = {
+    "none": b"",
+    "short": b"\1" * 63,
+    "long": b"\1" * 65,
+    "zeros": bytes(64),
+    "no first number": bytes(32) + b"\1" * 32,
+    "no second number": b"\1" * 32 + bytes(32),
+    "beyond the curve": b"\xff" * 64,
+}
+
+
+@pytest.mark.parametrize("signature", SIGNATURES.values(), ids=SIGNATURES)
+async def test_a_signature_that_can_be_none_is_wrong(signature, autojump_clock):
+    issuer = Issuer()
+    signed = issuer.token("ada", GOOD).rpartition(".")[0]
+    with pytest.raises(InvalidTokenError, match="its signature is wrong"):
+        await JwtVerifier(issuer.url, web=issuer).verify(f"{signed}.{b64(signature)}", RESOURCE, issuer.now())
+
+
+async def test_a_signature_has_all_its_zeros(autojump_clock):
+    issuer = Issuer()
+    verifier = JwtVerifier(issuer.url, web=issuer)
+    for number in itertools.count():  # until the second number begins with one, as each 256th does
+        token = issuer.token(f"user {number}")
+        start, _, text = token.rpartition(".")
+        signature = base64.urlsafe_b64decode(text + "==")
+        if signature[32] == 0:
+            break
+    assert (await verifier.verify(token, RESOURCE, issuer.now())).principal.subject == f"user {number}"
+    for other in (signature[:32] + signature[33:], signature[:32] + b"\0" + signature[32:]):
+        with pytest.raises(InvalidTokenError, match="its signature is wrong"):
+            await verifier.verify(f"{start}.{b64(other)}", RESOURCE, issuer.now())
+
+
+async def test_of_headers_those_of_good_tokens_are_remembered_as_they_are_written(autojump_clock):
+    issuer = Issuer()
+    verifier = JwtVerifier(issuer.url, web=issuer)
+    good = [issuer.token("ada", GOOD, header={"x-own": "é" * number}) for number in range(400)]
+    bad = [issuer.token("ada", GOOD, header={"x-own": number}, aud="other") for number in range(3)]
+    forged = [make(issuer) for make, _ in (BAD["another key of that name"], BAD["altered"])]
+    for token in (*good[:3], *good[:3], *bad, *forged):
+        with suppress(InvalidTokenError):
+            await verifier.verify(token, RESOURCE, issuer.now())
+    written = {token.split(".")[0].encode() for token in good[:3] + bad}
+    assert set(verifier._headers) == written
+    for token in good:
+        await verifier.verify(token, RESOURCE, issuer.now())
+        assert len(verifier._headers) <= MOST_REMEMBERED
+    assert max(map(len, verifier._headers)) <= LONGEST_REMEMBERED
 
 
 @pytest.mark.parametrize(("more", "why"), [(0, "it is not a signed token"), (1, "it is too long")])

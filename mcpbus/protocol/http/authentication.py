@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 from mcpbus.protocol.owners import Peer
 
 if TYPE_CHECKING:  # who serves stdio knows this seam, and needs nothing of HTTP
+    from mcpbus.protocol.http.bearer import NewToken
     from mcpbus.protocol.http.messages import Answer, Head
 
 Authenticate: TypeAlias = Callable[["Head"], Awaitable[Any]]
@@ -53,11 +54,11 @@ class Authorizer(Protocol):
         """Return who sends a request, as far as that can be told at once.
 
         Returns:
-            The principal; what to answer, if the request is refused; None if it has to be waited for.
+            The principal; what to answer, if the request is refused; a `NewToken`, for which it may have to be waited.
         """
 
-    async def find(self, head: "Head") -> Any:
-        """Find out who sends a request for which `recall` has returned None; return the principal, or what to answer."""
+    async def find(self, new: "NewToken") -> Any:
+        """Find out who brings a token that `recall` has returned; return the principal, or what to answer."""
 
     def missing(self, principal: Any, scopes: Collection[str] = ()) -> Sequence[str]:
         """Return all that somebody's token has to allow for what they ask for; nothing if it does.

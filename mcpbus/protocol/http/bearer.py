@@ -5,7 +5,7 @@ import string
 from collections.abc import Iterable
 from typing import Final
 
-from mcpbus.protocol.http.headers import Headers
+import msgspec
 
 LONGEST_TOKEN: Final = 16 * 1024
 """Bytes of a token that is looked at; a longer one is no good, whatever it says."""
@@ -17,22 +17,32 @@ _SCHEME: Final = re.compile(r"bearer(?![!#$%&'*+.^_`|~0-9a-z-])", re.IGNORECASE)
 _UNSAID: Final = re.compile(r"[^ !#-\[\]-~]")
 
 
+class NewToken(msgspec.Struct, frozen=True):
+    """A bearer token that was not seen before: it takes some work, or a question to its issuer, to tell whose it is.
+
+    Attributes:
+        token: The token.
+        digest: Of the field that has brought it.
+    """
+
+    token: str
+    digest: bytes
+
+    def __repr__(self) -> str:
+        return "<NewToken>"
+
+
 class MalformedAuthorizationError(Exception):
-    """The field Authorization is there several times, or holds no token although it says Bearer."""
+    """The field Authorization holds no token although it says Bearer."""
 
 
-def read_token(headers: Headers) -> str | None:
-    """Return the bearer token that a request brings; None if it brings nothing, or something of another kind.
+def read_token(authorization: bytes) -> str | None:
+    """Return the bearer token that a field Authorization brings; None if it brings something of another kind.
 
     Raises:
         MalformedAuthorizationError: What it brings cannot be read.
     """
-    raw = headers.raw(b"authorization")
-    if raw is None:
-        return None
-    if not isinstance(raw, bytes):
-        raise MalformedAuthorizationError("there is more than one Authorization header")
-    credentials = raw.strip(b" \t")
+    credentials = authorization.strip(b" \t")
     scheme, _, token = credentials.partition(b" ")
     token = token.lstrip(b" ")
     if scheme.lower() == b"bearer" and _is_token(token):

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 _HEAD: Final = struct.Struct(">IBI")
+_HEAD_BYTES: Final = _HEAD.size
+_read_head: Final = _HEAD.unpack_from
 _MORE: Final = 0x80
 PIECE_BYTES: Final = 64 * 1024
 """The longest payload of a frame."""
@@ -101,20 +103,19 @@ class FrameReader:
         """
         unread = self._unread
         unread += data
-        at = 0
+        at, most, longest = 0, len(unread), min(PIECE_BYTES, self.limit)
         try:
-            while len(unread) - at >= _HEAD.size:
-                length, kind, channel = _HEAD.unpack_from(unread, at)
-                if length > min(PIECE_BYTES, self.limit):
+            while (begin := at + _HEAD_BYTES) <= most:
+                length, kind, channel = _read_head(unread, at)
+                if length > longest:
                     raise FrameError(f"a frame of {length} bytes is too long")
                 if not length and kind & _MORE:
                     raise FrameError("a frame that says nothing says that there is more")
-                end = at + _HEAD.size + length
-                if len(unread) < end:
+                if begin + length > most:
                     break
-                piece = bytes(unread[at + _HEAD.size : end])
-                at = end
-                whole = self._join(kind, channel, piece)
+                at = begin + length
+                piece = bytes(unread[begin:at])
+                whole = self._join(kind, channel, piece) if kind & _MORE or self._begun else piece
                 if whole is not None:
                     yield kind, channel, whole
         finally:

@@ -241,6 +241,10 @@ class Link:
             self._channels.clear()
             await self._stream.close()
 
+    def lose(self) -> None:
+        """See `mcpbus.transports.response.LateWriter`."""
+        self.close()
+
     def close(self) -> None:
         """End it."""
         self.closed = True
@@ -260,6 +264,11 @@ class Link:
 
         It is written at the end of the turn: the link's own, or the scheduler's.
         """
+        self._put(kind, channel, payload)
+        if not self._in_turn:
+            self._something.unpark()
+
+    def _put(self, kind: Kind, channel: int, payload: bytes) -> None:
         if self.closed:
             return
         if self._unhurried:
@@ -268,8 +277,6 @@ class Link:
         self._unwritten += encode_frames(kind, channel, payload)
         if len(self._unwritten) > _MOST_BYTES:
             self.close()
-        if not self._in_turn:
-            self._something.unpark()
 
     def send_with_next(self, kind: Kind, channel: int) -> None:
         """Send a message for which nobody waits, with the next one, or soon: one that comes alone costs as much as a request."""
@@ -280,14 +287,31 @@ class Link:
         else:
             self.send(kind, channel)
 
-    def open(self, channel: Channel, payload: bytes, kind: Kind = Kind.OPEN) -> int:
-        """Have a request served, or something told, and return the number of its channel."""
+    def open(
+        self,
+        channel: Channel,
+        payload: bytes,
+        kind: Kind = Kind.OPEN,
+        flush_later: "Callable[[Link], None] | None" = None,
+    ) -> int:
+        """Have a request served, or something told, and return the number of its channel.
+
+        Args:
+            channel: Takes what comes for it.
+            payload: What is asked.
+            kind: What is to be done with that.
+            flush_later: Has it written once a turn is over that is under way, which spares one of the scheduler's.
+        """
         number = self._last
         while (number := (number + 2) % _CHANNELS) in self._channels or not number:
             pass  # 0 is for what belongs to no channel
         self._last = number
         self.enter(number, channel)
-        self.send(kind, number, payload)
+        if flush_later is None:
+            self.send(kind, number, payload)
+        else:
+            self._put(kind, number, payload)
+            flush_later(self)
         return number
 
     def enter(self, number: int, channel: Channel) -> None:
@@ -297,11 +321,12 @@ class Link:
     def leave(self, channel: int) -> None:
         """Forget a channel; what still comes for it is not looked at."""
         self._channels.pop(channel, None)
-        self._answered.unpark_all()
+        if self._leaving:
+            self._answered.unpark_all()
 
     async def _write(self) -> None:
         while True:
-            if not self._unwritten:
+            while not self._unwritten:
                 await self._something.park()
             data, self._unwritten = self._unwritten, bytearray()
             del data[: self._stream.send_now(data)]
@@ -317,9 +342,9 @@ class Link:
             await trio.sleep(_LINGER_SECONDS)
             self._unwritten += self._unhurried
             self._unhurried.clear()
-            self._flush()
+            self.write_now()
 
-    def _flush(self) -> None:
+    def write_now(self) -> None:
         """Write what was sent in a turn; the rest is left to the task that writes."""
         if self._unwritten and not self._writing and not self.closed:
             del self._unwritten[: self._stream.send_now(self._unwritten)]
@@ -362,7 +387,7 @@ class Link:
             self._end(why)
         finally:
             self._in_turn = False
-            self._flush()
+            self.write_now()
         return eager
 
     def _take(self, kind: int, number: int, payload: bytes) -> EagerTask | None:

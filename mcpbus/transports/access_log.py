@@ -17,7 +17,7 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.refusals import plain
-from mcpbus.transports.response import Awaited, HttpRequest, Opened, ReadyOutlet, Rendering
+from mcpbus.transports.response import Awaited, HttpRequest, LateWriter, Opened, ReadyOutlet, Rendering
 from mcpbus.transports.websocket import WebSockets
 
 _log: Final = logging.getLogger("mcpbus.access")
@@ -164,6 +164,9 @@ class _LoggedOutlet:
     def wait(self, request: Awaited, quiet: float) -> "ReadyOutlet | None":
         ready = self._outlet.wait(request, quiet)
         return None if ready is None else _LoggedOutlet(ready, self._line)
+
+    def flush_later(self, writer: LateWriter) -> None:
+        self._outlet.flush_later(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         self._outlet.answer_apart(lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line))))

@@ -57,6 +57,16 @@ class Awaited(Protocol):
         """Take note that the client has left. No schedule point."""
 
 
+class LateWriter(Protocol):
+    """What has something to write, and may have more before it is called."""
+
+    def write_now(self) -> None:
+        """Write it, or begin to. No schedule point."""
+
+    def lose(self) -> None:
+        """End what it is written for. No schedule point."""
+
+
 class Outlet(Protocol):
     """Who is to write the answer of one request."""
 
@@ -107,6 +117,9 @@ class ReadyOutlet(Outlet, Protocol):
 
     def fail(self, failure: BaseException) -> None:
         """Report a failure of the application's, and answer for it. No schedule point."""
+
+    def flush_later(self, writer: LateWriter) -> None:
+        """Have something else written once the turn is over that is under way, or in the scheduler's next one. No schedule point."""
 
     def answer_apart(self, answer: "Callable[[HttpRequest], Awaitable[None]]") -> None:
         """Have a task answer the request: it is an `HttpRequest`, too, whose body has been read. No schedule point."""

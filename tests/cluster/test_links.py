@@ -369,3 +369,21 @@ async def test_no_request_has_the_number_of_what_belongs_to_none(dialled):
     one = link.Link(Incoming(stream), "there", None, dialled=dialled, silence=30)
     one._last = link._CHANNELS - 2 + dialled
     assert one.open(None, b"") == (1 if dialled else 2)
+
+
+async def test_what_is_asked_in_one_turn_is_written_together_at_its_end():
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(here))
+    one = link.Link(Incoming(stream), "there", None, dialled=True, silence=30)
+    due = []
+    with here, there:
+        for word in (b"a", b"b"):
+            one.open(None, word, flush_later=due.append)
+        with pytest.raises(BlockingIOError):
+            there.recv(100)
+        due.pop().write_now()
+        assert there.recv(100) == encode_frames(Kind.OPEN, 3, b"a") + encode_frames(Kind.OPEN, 5, b"b")
+        due.pop().write_now()
+        with pytest.raises(BlockingIOError):
+            there.recv(100)

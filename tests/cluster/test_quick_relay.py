@@ -9,6 +9,7 @@ from test_forwarding import call, make, text
 from mcpbus.cluster import quick_relay
 from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.front import Front
+from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import decode_answered
 from mcpbus.cluster.quick_relay import QuickRelay
 from mcpbus.protocol.routes import Reason
@@ -59,6 +60,23 @@ async def test_nothing_is_left_of_a_request_that_was_answered(far, autojump_cloc
     await quiet(buses)
     gc.collect()
     assert not [each for each in gc.get_objects() if isinstance(each, QuickRelay)]
+
+
+@pytest.mark.parametrize("logs", [False, True])
+@pytest.mark.parametrize("shell", ["http1", "http2"])
+async def test_a_short_call_is_passed_on_at_the_end_of_its_turn(shell, logs, monkeypatch, autojump_clock):
+    written = []
+    write_now = Link.write_now
+    monkeypatch.setattr(Link, "write_now", lambda link: written.append(link) or write_now(link))
+    async with open_buses(make, access_log=logs) as (buses, probes):
+        _, there = [bus.asgi(access_log=logs) for bus in buses]
+        async with open_probe(there, shell=shell) as probe:
+            session = at(await probes[0].initialize(), probe)
+            await quiet(buses)
+            written.clear()
+            assert text(await call(session, "echo", text="hello").reply()) == "hello"
+            assert written[0] is buses[1].node.link(buses[0].node.home)
+            probe.disconnect()
 
 
 @pytest.mark.parametrize("words", ["x" * 5000, "x" * 300_000])

@@ -28,7 +28,7 @@ from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Awaited, Entry, HttpRequest, Opened
+from mcpbus.transports.response import Awaited, Entry, HttpRequest, LateWriter, Opened
 from mcpbus.transports.unfinished import Unfinished
 
 MOST_AHEAD: Final = 64 * 1024
@@ -53,6 +53,9 @@ class Connection(Protocol):
 
     def wait(self, request: "Http1Request | None", quiet: float, /) -> None:
         """Keep a request alive after so many seconds, and cancel it if the client leaves; None is one that waits no more."""
+
+    def flush_later(self, writer: LateWriter, /) -> None:
+        """Have something written once the turn is over that is under way, or in the scheduler's next one."""
 
     def leave(self, request: "Http1Request", answer: Callable[[], Awaitable[None]], /) -> None:
         """Have another task answer a request, and then go on with the connection."""
@@ -134,6 +137,10 @@ class Http1Request(msgspec.Struct, eq=False):
         """See `Outlet`."""
         self._awaited = None
         self._connection.open(self, opened)
+
+    def flush_later(self, writer: LateWriter) -> None:
+        """See `ReadyOutlet`."""
+        self._connection.flush_later(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""

@@ -24,7 +24,7 @@ from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Awaited, HttpRequest, Opened
+from mcpbus.transports.response import Awaited, HttpRequest, LateWriter, Opened
 from mcpbus.transports.unfinished import Unfinished
 
 
@@ -46,6 +46,9 @@ class Connection(Protocol):
 
     def open_window(self, stream_id: int, size: int, /) -> None:
         """Let the client send as much more of a body."""
+
+    def say_later(self, writer: LateWriter, /) -> None:
+        """Have something written once the turn is over that is under way, or in the scheduler's next one."""
 
     def write_later(self, writer: Http2ResponseWriter, /) -> None:
         """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""
@@ -299,6 +302,10 @@ class Http2Request:
                 self._writer.begin()
         else:
             self._connection.start(self, self.endpoint.stream, self, opened)
+
+    def flush_later(self, writer: LateWriter) -> None:
+        """See `ReadyOutlet`."""
+        self._connection.say_later(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""

@@ -1,7 +1,8 @@
 """A resource: a function behind one URI, or behind all the URIs of a template."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, get_args
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, Union, get_args, get_origin
 
 import msgspec
 
@@ -229,12 +230,19 @@ def _check_variables(template: "Template", signature: Signature) -> None:
 
 
 def _mime_type(returns: Any) -> str | None:
-    if returns is str:
-        return "text/plain"
-    if returns is bytes:
-        return "application/octet-stream"
-    if returns in (MISSING, Any, None, File, wire.TextResourceContents, wire.BlobResourceContents):
-        return None
+    """What all that is read will be, by the annotation; None if that is for each value to say."""
+    if get_origin(returns) is Annotated:
+        return _mime_type(get_args(returns)[0])
+    if get_origin(returns) in {Union, UnionType}:
+        found = {_mime_type(kind) for kind in get_args(returns) if kind is not NoneType}
+        return found.pop() if len(found) == 1 else None
+    for kind, mime_type in _OF_KINDS.items():
+        if returns is kind:  # an annotation need have no hash
+            return mime_type
+    return _json_of(returns)
+
+
+def _json_of(returns: Any) -> str | None:
     try:
         jsontypes.schema_of(returns)
     except (TypeError, NotImplementedError):
@@ -245,3 +253,10 @@ def _mime_type(returns: Any) -> str | None:
 def _is_list_of_contents(value: Any) -> bool:
     kinds = (File, wire.TextResourceContents, wire.BlobResourceContents)
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, kinds) for item in value)
+
+
+_OF_KINDS: Final[dict[Any, str | None]] = {
+    str: "text/plain",
+    bytes: "application/octet-stream",
+    **dict.fromkeys((MISSING, Any, None, File, wire.TextResourceContents, wire.BlobResourceContents)),
+}

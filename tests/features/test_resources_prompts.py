@@ -3,6 +3,7 @@
 import enum
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from mcpbus.features.completion import Completion
@@ -43,6 +44,29 @@ async def test_the_registered_mime_type_wins_over_the_kind_of_value(server, clie
     assert client.ask("resources/list")["resources"] == [
         {"uri": "x://a", "name": "read", "mimeType": "text/markdown"}
     ]
+
+
+@pytest.mark.parametrize(
+    ("returns", "listed"),
+    [
+        (str | None, "text/plain"),
+        (Annotated[str, "a text"], "text/plain"),
+        (list[int] | dict[str, int], "application/json"),
+        (list[Annotated[int, msgspec.Meta(extra={"has": "no hash"})]], "application/json"),
+        (str | bytes, None),
+        (str | dict[str, int], None),
+        (str | File, None),
+    ],
+)
+async def test_of_several_kinds_each_value_says_its_own(server, client, returns, listed):
+    async def read():
+        return "t"
+
+    read.__annotations__["return"] = returns
+    server.resource("x://a")(read)
+    assert client.ask("resources/list")["resources"][0].get("mimeType") == listed
+    contents = (await client.run("resources/read", **RESOURCE))["contents"]
+    assert contents[0]["mimeType"] == (listed or "text/plain")
 
 
 @pytest.mark.parametrize(

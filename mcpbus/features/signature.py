@@ -3,6 +3,7 @@
 Read once, at registration; whatever cannot be served is refused here, before a client could trip over it.
 """
 
+import datetime as dt
 import functools
 import inspect
 import operator
@@ -247,6 +248,8 @@ def _gather_meta(annotation: Any, owner: str) -> Any:
     A bare string is the description. Constraints in the common vocabulary of annotated-types (``ge``, ``max_length``
     and so on, which pydantic's ``Field`` carries too) are taken over, so that none is silently left unenforced.
     """
+    if annotation is dt.datetime:
+        return _DATETIME
     origin = get_origin(annotation)
     if origin is None or origin is Literal:
         return annotation
@@ -256,20 +259,24 @@ def _gather_meta(annotation: Any, owner: str) -> Any:
             return annotation
         return Union[inner] if origin is types.UnionType else origin[inner]  # noqa: UP007  # it has to be built
     bare, *extras = get_args(annotation)
-    bare = _gather_meta(bare, owner)
+    found = _read_meta(extras)
+    if "tz" not in found:  # where that is said, msgspec knows the format
+        bare = _gather_meta(bare, owner)
+    try:
+        return Annotated[bare, msgspec.Meta(**found)] if found else bare
+    except (TypeError, ValueError, re.error) as error:
+        raise RegistrationError(f"{owner}: {error}") from error
+
+
+def _read_meta(extras: Iterable[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for extra in _flatten(extras):
         if isinstance(extra, str):
             found["description"] = extra
         else:
-            for field in _META_FIELDS:
-                value = getattr(extra, field, None)
-                if value is not None:
-                    found[field] = value
-    try:
-        return Annotated[bare, msgspec.Meta(**found)] if found else bare
-    except (TypeError, ValueError, re.error) as error:
-        raise RegistrationError(f"{owner}: {error}") from error
+            said = {field: getattr(extra, field, None) for field in _META_FIELDS}
+            found |= {field: value for field, value in said.items() if value is not None}
+    return found
 
 
 def _flatten(extras: Iterable[Any]) -> Iterable[Any]:
@@ -278,6 +285,8 @@ def _flatten(extras: Iterable[Any]) -> Iterable[Any]:
         yield from getattr(extra, "metadata", None) or ()
 
 
+# msgspec says the format only of what must have an offset. One without is taken too, but nobody need know.
+_DATETIME = Annotated[dt.datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 _META_FIELDS = (
     "gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz",
     "title", "description", "examples", "extra_json_schema", "extra",

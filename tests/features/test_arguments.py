@@ -92,6 +92,27 @@ def made(annotation: Any, *default: Any) -> Any:
             dt.datetime(2026, 7, 28, 12, tzinfo=dt.UTC),
             '"noon"',
         ),
+        (
+            dt.datetime,
+            {"type": "string", "format": "date-time"},
+            '"2026-07-28T12:00:00"',
+            dt.datetime(2026, 7, 28, 12),  # noqa: DTZ001 - it is for one without
+            '"noon"',
+        ),
+        (
+            list[Annotated[dt.datetime, "When"]],
+            {"type": "array", "items": {"type": "string", "format": "date-time", "description": "When"}},
+            '["2026-07-28T12:00:00Z"]',
+            [dt.datetime(2026, 7, 28, 12, tzinfo=dt.UTC)],
+            '["noon"]',
+        ),
+        (
+            Annotated[dt.datetime, msgspec.Meta(tz=False)],
+            {"type": "string"},
+            '"2026-07-28T12:00:00"',
+            dt.datetime(2026, 7, 28, 12),  # noqa: DTZ001 - as above
+            '"2026-07-28T12:00:00Z"',
+        ),
         (dt.date, {"type": "string", "format": "date"}, '"2026-07-28"', dt.date(2026, 7, 28), '"28.7."'),
         (UUID, {"type": "string", "format": "uuid"}, f'"{UUID(int=7)}"', UUID(int=7), '"7"'),
         (Decimal, {"type": "string", "format": "decimal"}, '"1.10"', Decimal("1.10"), '"a"'),

@@ -201,6 +201,8 @@ class Records:
     async def keep(self, session: Session) -> None:
         """See `SessionRecords`."""
         entry = self._entries.get(session.id)
+        if entry is None and session.input_ended is not None:
+            raise _elsewhere()
         if entry is None:
             entry = _Entry(Ownership(session.id, self._home), created=False)
             self._entries[session.id] = entry
@@ -211,7 +213,7 @@ class Records:
                     await self._write(entry, _encode(_describe(session)))
         except FencedError:
             self._lose(session)
-            raise Overloaded("Another process has this session now; try again") from None
+            raise _elsewhere() from None
 
     async def _write(self, entry: _Entry, record: bytes) -> None:
         if entry.created:
@@ -298,6 +300,10 @@ class Records:
             await self._writes.wait_none()
 
 
+def _elsewhere() -> Overloaded:
+    return Overloaded("Another process has this session now; try again")
+
+
 async def _until_answered(ask: Callable[..., Awaitable[None]], *args: Any) -> None:
     """Ask the directory, again and again until it answers: nobody tells when it can be asked again."""
     while True:
@@ -311,8 +317,7 @@ async def _until_answered(ask: Callable[..., Awaitable[None]], *args: Any) -> No
 
 async def _leave_to(session: Session, pass_on: Callable[[OutboundMessage, str | None], object]) -> None:
     await trio.lowlevel.checkpoint()
-    why = "Another process has taken this session over while this was under way; whether it had an effect is not known"
-    session.address.tell(TakenOver(why, pass_on))
+    session.address.tell(TakenOver(pass_on))
 
 
 def _describe(session: Session) -> SessionRecord:

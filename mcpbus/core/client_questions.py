@@ -19,8 +19,6 @@ from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
 
-INPUT_ENDED = "it has ended its input"
-
 
 class ClientQuestions:
     """The questions of one request, or those of a session that no request asks.
@@ -59,8 +57,8 @@ class ClientQuestions:
 
     def ask(self, ask: Ask) -> None:
         """Ask what is asked together."""
-        if self._session.input_ended:
-            ask.fail(cannot_ask(INPUT_ENDED))
+        if self._session.input_ended is not None:
+            ask.fail(cannot_ask(self._session.input_ended))
             return
         for key in ask.open:
             if not ask.open:

@@ -148,6 +148,7 @@ class Hub(Services):
         )
         self.tasks = TaskDirectory(self, MemoryTaskStore() if task_store is None else task_store)
         self._sessions: dict[str, Session] = {}
+        self._departed: set[Session] = set()
         self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
         self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
         self._streams = OpenCount()
@@ -336,17 +337,31 @@ class Hub(Services):
 
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""
-        registered = self._sessions.pop(session.id, None) is not None
-        # Else it has not ended: this process has, and out of order, or before it could hand it over.
-        alone = self.successors is None
-        ended = not self.system.closed and (alone if self.records is None else self.records.drop(session))
         self.shares.leave(session)
-        self.topics.remove(session.address, uris=session.subscriptions)
-        if session.streams.close() and ended and self._forgetting is not None:
-            self._forgetting.add(session.id)
+        departed = session in self._departed
+        self._departed.discard(session)
+        registered = departed or self._sessions.pop(session.id, None) is not None
+        if not departed:
+            self._forget_kept(session)
         farewell = self.backend.farewell(session) if registered else None
         if farewell is not None and not self.system.closed:
             self._farewells.begin(session.owner, farewell)
+
+    def _forget_kept(self, session: Session) -> None:
+        # Else it has not ended: this process has, and out of order, or before it could hand it over.
+        alone = self.successors is None
+        ended = not self.system.closed and (alone if self.records is None else self.records.drop(session))
+        self.topics.remove(session.address, uris=session.subscriptions)
+        if session.streams.close() and ended and self._forgetting is not None:
+            self._forgetting.add(session.id)
+
+    def depart(self, session: Session) -> None:
+        """Take a session out of the directory that another process has, which has what is kept of it. For the session."""
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+            self._departed.add(session)
+        self.topics.remove(session.address, uris=session.subscriptions)
+        session.streams.close()
 
     def open_stream(self, kind: StreamKind, session: Session | None = None) -> Stream:
         """Open a stream. For transports.

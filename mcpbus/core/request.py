@@ -21,7 +21,7 @@ from mcpbus_actors import Cell, EagerTask, Stopped, StopReason, Succeeded, TaskE
 from mcpbus.core.admission import Slot
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.call import Call, Carrier, Silence, read_failure
-from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
+from mcpbus.core.client_questions import ClientQuestions
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox
@@ -343,8 +343,8 @@ class Request(Carrier, kw_only=True, eq=False):
         if self._questions is not None:
             self._questions.hear(message)
 
-    def _input_ended(self, _message: InputEnded) -> None:
-        self._give_up_questions(INPUT_ENDED)
+    def _input_ended(self, message: InputEnded) -> None:
+        self._give_up_questions(message.why)
 
     def _give_up_questions(self, why: str) -> None:
         if self._questions is not None:

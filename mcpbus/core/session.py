@@ -141,14 +141,12 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class TakenOver(msgspec.Struct, frozen=True):
-    """Another process has the session: end here, and pass on what is still to be said.
+    """Another process has the session: be found here no more, pass on what is to be said, and end once no request is in flight here.
 
     Attributes:
-        why: What requests in flight are answered with.
         pass_on: Has a message said there; with its name in the store if that process may have found it there.
     """
 
-    why: str
     pass_on: Callable[[OutboundMessage, str | None], object]
 
 
@@ -160,6 +158,9 @@ class Directory(Protocol):
 
     def stash_store(self, session: "Session", /) -> "SessionStash | None":
         """Return where what is held for a session's client is kept as well; None if nobody could go on with it."""
+
+    def depart(self, session: "Session", /) -> None:
+        """Take out a session that another process has, and of which requests may go on here."""
 
     def forget(self, session: "Session", /) -> None:
         """Take out a session that has ended."""
@@ -204,7 +205,7 @@ class Session(SessionFeatures, Asking):
         streams: Its streams that its client can come back to, by the name that their event ids carry.
         subscriptions: The URIs that it subscribed to.
         stage: Where it is in its life.
-        input_ended: Whether its client says nothing more, though it still reads: nobody can be asked anything.
+        input_ended: Why nobody can be asked anything, though its client still reads; None if it says something.
         listening: Whether its client waits for what is said to it: its GET stream is open, or it is a connection that
             has been initialized.
         last_active: When its client last did something, in trio's time.
@@ -259,7 +260,7 @@ class Session(SessionFeatures, Asking):
         self.subscriptions: set[str] = set()
         self.account = bus.budget.account("a session", self._make_room, owner=owner)
         self.stage = Stage.CONNECTED if transport is TransportKind.DUPLEX else Stage.REGISTERING
-        self.input_ended = False
+        self.input_ended: str | None = None
         self.listening = False
         self.last_active = trio.current_time()
 
@@ -391,7 +392,7 @@ class Session(SessionFeatures, Asking):
         Until then a client should be sent no requests (2025-11-25, Lifecycle, "Initialization"), yet over HTTP
         its first call may overtake what it said before.
         """
-        if self.stage not in {Stage.READY, Stage.ENDED} and not self.input_ended:
+        if self.stage not in {Stage.READY, Stage.ENDED} and self.input_ended is None:
             if self._awaited is None:
                 self._awaited = trio.Event()
             await self._awaited.wait()
@@ -401,9 +402,9 @@ class Session(SessionFeatures, Asking):
         self.stage = stage
         self._stir()
 
-    def end_input(self) -> None:
-        """Note that its client says nothing more. For the session's actor."""
-        self.input_ended = True
+    def end_input(self, why: str) -> None:
+        """Note why nobody can be asked anything more. For the session's actor."""
+        self.input_ended = why
         self._stir()
 
     def _stir(self) -> None:

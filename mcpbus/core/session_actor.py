@@ -1,13 +1,14 @@
 """The session actor: decides on which stream what is said to a session leaves, and when the session ends."""
 
 from collections.abc import Callable, Iterable
+from contextvars import Context
 from typing import Any, ClassVar
 
 import msgspec
 import trio
-from mcpbus_actors import Cell, Stopped, StopReason, Timer
+from mcpbus_actors import Cell, Stopped, StopReason, TaskEnded, Timer
 
-from mcpbus.core.client_questions import INPUT_ENDED, ClientQuestions
+from mcpbus.core.client_questions import ClientQuestions
 from mcpbus.core.lease import LeaseExtended
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal
@@ -50,7 +51,7 @@ from mcpbus.core.signals import (
     Reported,
     Supersede,
 )
-from mcpbus.core.stash import Stash
+from mcpbus.core.stash import MOVABLE, Stash
 from mcpbus.core.stream import Returned, Stream
 from mcpbus.core.topics import covers
 from mcpbus.protocol.revisions import Era
@@ -58,6 +59,7 @@ from mcpbus.protocol.routes import ABSENT, CHANGES, Hold, Kind, Reason, StreamKi
 
 _RETURN_SECONDS = 1.0
 """How long streams may take to return what they have not written, which they do at once."""
+_ANSWERS_ELSEWHERE = "another process has its session, to which it answers"
 _EXPIRED = "The token with which the connection was opened has expired; connect again with a new one"
 
 
@@ -71,6 +73,10 @@ class _EndSilence(msgspec.Struct, frozen=True):
 
 class _Expire(msgspec.Struct, frozen=True):
     """Look what was held for too long."""
+
+
+class _Depart(msgspec.Struct, frozen=True):
+    """Wait no longer for what streams have not written."""
 
 
 class SessionActor:
@@ -109,6 +115,7 @@ class SessionActor:
         self._withheld = False
         self._leaving: Leave | None = None
         self._taken_over: TakenOver | None = None
+        self._departed = False
         self._passed_on: tuple[Stream, ...] = ()
         self._shared = shared
         self._timed = timed
@@ -209,11 +216,11 @@ class SessionActor:
     # -- what the client says --------------------------------------------------------------------
 
     def _input_ended(self, message: InputEnded) -> None:
-        self._session.end_input()
+        self._session.end_input(message.why)
         for request in self._session.in_flight.addresses():
             request.tell(message)
         if self._questions is not None:
-            self._questions.give_up_all(INPUT_ENDED)
+            self._questions.give_up_all(message.why)
 
     def _unsubscribed(self, _message: Unsubscribed) -> None:
         if self._stash is not None:
@@ -283,7 +290,7 @@ class SessionActor:
                 receipt = self._session.bus.ledger.enter(lost.receipt.method)
                 self._send(OutboundMessage(lost.kind, Era.LEGACY, lost.data, receipt, key=lost.key))
         self._send_on([*message.waiting, *newer])
-        self._end_if_returned()
+        self._depart_if_returned()
 
     def _stream_stopped(self, message: Stopped) -> None:
         if self._shared is not None:
@@ -336,22 +343,42 @@ class SessionActor:
 
     def _be_taken_over(self, message: TakenOver) -> None:
         self._taken_over = message
+        self._input_ended(InputEnded(_ANSWERS_ELSEWHERE))
         if self._get is not None:
             self._get.address.tell(PassOn())
-        self._cell.after(_RETURN_SECONDS, Close(message.why))
-        self._end_if_returned()
+        self._cell.after(_RETURN_SECONDS, _Depart())
+        self._depart_if_returned()
+
+    def _depart_if_returned(self) -> None:
+        """Depart once it is here what streams have not written, of a session that another process has."""
+        if self._get is None and self._older is None:
+            self._depart(_Depart())
+
+    def _depart(self, _message: _Depart) -> None:
+        """Be found no more, and wait until what is in flight has its answers, which its client still waits for here."""
+        if self._taken_over is not None and not self._departed:
+            self._leave_to(self._taken_over)
+            self._directory.depart(self._session)
+            self._cell.start_task(self._session.in_flight.wait_idle, context=Context())
+
+    def _in_flight_ended(self, _message: TaskEnded) -> None:
+        self._end(None)
 
     def _leave_to(self, heir: TakenOver) -> None:
         """Pass on what is still to be said."""
         for message in [] if self._newer is None else self._newer.remove():
             self._hold(message)
+        self._newer = None
+        self._departed = True
         if self._stash is not None:
             self._stash.pass_on(heir.pass_on, kept=not self._taking)
 
-    def _end_if_returned(self) -> None:
-        """End once it is here what streams have not written, of a session that another process has."""
-        if self._taken_over is not None and self._get is None and self._older is None:
-            self._end(self._taken_over.why)
+    def _say_elsewhere(self, heir: TakenOver, message: OutboundMessage) -> None:
+        """Have something said by who has the session; a question is of use only where somebody waits for its answer."""
+        if message.kind in MOVABLE or message.kind in CHANGES:
+            heir.pass_on(message, None)
+        else:
+            message.discard(Reason.SESSION_ENDED)
 
     # -- what the server says --------------------------------------------------------------------
 
@@ -390,6 +417,9 @@ class SessionActor:
             self._questions.hear(message)
 
     def _send(self, message: OutboundMessage) -> None:
+        if self._departed and self._taken_over is not None:
+            self._say_elsewhere(self._taken_over, message)
+            return
         way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.transport)
         withheld = way is StreamKind.STANDALONE and self._withholds()
         if self._newer is not None and way is StreamKind.STANDALONE:
@@ -521,6 +551,8 @@ class SessionActor:
         Restore: _restore,
         Leave: _leave,
         TakenOver: _be_taken_over,
+        TaskEnded: _in_flight_ended,
+        _Depart: _depart,
         Reconnect: _reconnect,
         Hurry: _hurry,
         Left: _left,

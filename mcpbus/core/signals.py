@@ -35,7 +35,13 @@ class Drop(msgspec.Struct, frozen=True):
 
 
 class InputEnded(msgspec.Struct, frozen=True):
-    """The client says nothing more, though it still reads: it cannot be asked any more. Told to its session too."""
+    """The client says nothing more, though it still reads: it cannot be asked any more. Told to its session too.
+
+    Attributes:
+        why: Why it cannot.
+    """
+
+    why: str = "it has ended its input"
 
 
 class Answered(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import MOVED, Fate, Place
 from mcpbus.protocol.routes import CHANGES, Kind, Reason
 
-_MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM, Kind.SESSION_LOG, Kind.SESSION_WITHDRAWAL})
+MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM, Kind.SESSION_LOG, Kind.SESSION_WITHDRAWAL})
 """What another process can say as well. Changes it tells anew; a question is of use only where somebody waits for its answer."""
 
 
@@ -104,7 +104,7 @@ class Stash:
             full = "held_items" if crowd else "outbox_bytes"
             self._pop().discard(Reason.OVERFLOW)
         name = None
-        if self._store is not None and message.kind in _MOVABLE:
+        if self._store is not None and message.kind in MOVABLE:
             name = self._store.hold(message, self._timeout)
         self._append(_Held(now + self._timeout, message, name), Place.HELD)
         return full
@@ -171,8 +171,8 @@ class Stash:
         """
         if kept:
             self.hand_over(MOVED)
-        passed = [held for held in self._queue if held.message.kind in _MOVABLE]
-        self._queue = deque(held for held in self._queue if held.message.kind not in _MOVABLE)
+        passed = [held for held in self._queue if held.message.kind in MOVABLE]
+        self._queue = deque(held for held in self._queue if held.message.kind not in MOVABLE)
         self._give_back(sum(_size(held.message) for held in passed))
         for held in passed:
             pass_on(held.message, held.name)

@@ -4,10 +4,12 @@ import pytest
 import trio
 from several import at, open_buses, quiet
 from test_adoption import only
-from test_forwarding import CHANGED, make
-from test_held import said, say
+from test_forwarding import CHANGED, FORM, call, make, text
+from test_held import SAID, said, say
 
+from mcpbus import Context
 from mcpbus.asking import AnswerTimeoutError, CannotAskError
+from mcpbus.core.admission import Overloaded
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
@@ -181,3 +183,85 @@ async def test_what_is_for_a_session_that_has_ended_there_ends_as_well(autojump_
         await come_back(directory, buses)
         assert [receipt.fate for receipt in receipts] == [Fate.discarded(Reason.SESSION_ENDED)]
         check_books(buses)
+
+
+def make_slow():
+    """A server whose calls go on for a while, and then speak to their session and ask its client."""
+    server = make()
+
+    @server.tool
+    async def slow(ctx: Context) -> str:
+        await ctx.progress(1)
+        await trio.sleep(100)
+        ctx.session.notify(SAID, {"number": 1})
+        try:
+            await ctx.elicit("who?", FORM)
+        except CannotAskError as error:
+            return str(error)
+
+    return server
+
+
+@pytest.mark.parametrize("way", [0, 2], ids=["here", "over a link"])
+async def test_a_call_goes_on_where_it_was_begun(way, autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+    async with open_buses(make_slow, 3, directory=directory) as (buses, probes):
+        session = await probes[0].initialize(capabilities={"elicitation": {}})
+        with monkeypatch.context() as patch:
+            patch.setattr(buses[0].node.records, "note", lambda _session: None)  # it does not find out
+            await take_over(directory, buses, probes[1], session)
+            await trio.sleep(2)  # they dial each other
+            going_on = call(at(session, probes[way]), "slow", token="t")
+            assert (await going_on.message())["params"]["progress"] == 1
+        await come_back(directory, buses)
+        stream = await at(session, probes[1]).get().begun()
+        assert "another process has its session" in text(await going_on.message(timeout=200))
+        await quiet(buses)
+        assert said(stream) == [1]
+        assert (buses[0].statistics().actors, len(buses[0].shares)) == (0, 0)
+        check_books(buses)
+
+
+async def test_what_it_has_asked_already_is_answered_nowhere(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make_slow, directory=directory) as (buses, probes):
+        session = await probes[0].initialize(capabilities={"elicitation": {}})
+        asking = call(session, "ask")
+        assert (await asking.message())["method"] == "elicitation/create"
+        await take_over(directory, buses, probes[1], session)
+        await come_back(directory, buses)
+        await at(session, probes[1]).get().begun()
+        await asking.ended()
+        assert "another process has its session" in asking.messages[-1]["error"]["message"]
+        check_books(buses)
+
+
+async def test_a_session_that_comes_back_meanwhile_is_another_one(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make_slow, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        going_on = call(session, "slow")
+        await take_over(directory, buses, probes[1], session)
+        await come_back(directory, buses)
+        directory.lapse(buses[1].node.home)
+        await directory.cut()
+        assert (await at(session, probes[0]).request("ping").ended()).status == 200
+        await going_on.ended(timeout=200)
+        await quiet(buses)
+        assert only(buses[0]).id == session.id
+        assert len(directory._kept) == len(buses[0].shares) == 1
+
+
+async def test_nothing_more_is_kept_of_it_here(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make_slow, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        old = only(buses[0])
+        call(session, "slow")
+        await take_over(directory, buses, probes[1], session)
+        await come_back(directory, buses)
+        await at(session, probes[1]).delete().ended()
+        await quiet(buses)
+        with pytest.raises(Overloaded):
+            await buses[0].node.records.keep(old)
+        assert not directory._kept

@@ -13,7 +13,7 @@ import trio
 from chaos_books import Books
 from wire import call, initialize, message
 
-CLEAR = ("whether it had an effect is not known", "shutting down", "has ended", "has taken this session over")
+CLEAR = ("whether it had an effect is not known", "shutting down", "has ended", "cannot be asked")
 """What an error says of a call that has no answer."""
 ENDS = 30.0
 """Seconds within which each call has to end."""

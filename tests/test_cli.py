@@ -5,6 +5,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -293,7 +295,7 @@ def test_routes_prints_the_table():
 
 
 class Process:
-    """The command line, running."""
+    """The command line, running; with what it has started it is killed after two minutes, so that nobody waits for it for ever."""
 
     def __init__(self, *arguments):
         root = Path(__file__).parent.parent
@@ -304,13 +306,21 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
+        self._patience = threading.Timer(120, self._kill)
+
+    def _kill(self):
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def __enter__(self):
+        self._patience.start()
         return self
 
     def __exit__(self, *_):
-        self.process.kill()
+        self._patience.cancel()
+        self._kill()
         self.process.communicate()
 
     def url(self):
@@ -341,8 +351,23 @@ def test_a_server_is_served_until_it_is_told_to_stop(arguments, path, weather):
 def test_a_server_is_served_anew_when_its_file_has_changed(weather):
     with Process("serve", "weather.py", "--reload", "--bind", "127.0.0.1:0") as cli:
         cli.url()
-        (weather / "weather.py").write_text(WEATHER.replace('"weather"', '"climate"'))
-        cli.url()
+        seen = threading.Event()
+
+        def change():
+            # From when on files are watched nobody says; and whoever changes them too often has nothing served at all.
+            seconds = 1
+            while not seen.is_set():
+                (weather / "weather.py").write_text(WEATHER.replace('"weather"', '"climate"'))
+                seconds *= 2
+                seen.wait(seconds)
+
+        changes = threading.Thread(target=change)
+        changes.start()
+        try:
+            cli.url()
+        finally:
+            seen.set()
+            changes.join()
         cli.process.send_signal(signal.SIGTERM)
         assert cli.process.wait(timeout=60) == 0
 

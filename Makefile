@@ -14,14 +14,16 @@ DOCS := $(VENV)/.docs
 OVER_A_LINK := $(addprefix tests/,asking bus e2e features tasks transport/test_batches.py transport/test_http_sse.py)
 BOTH_SHELLS := $(addprefix tests/,asking auth bus e2e examples tasks transport)
 CONNECTED := $(addprefix tests/,asking features middleware tasks)
-SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4 --dist=worksteal
+SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4 --dist
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz mutate soak conformance interop bench docs lint clean
+.PHONY: help setup demo test fuzz mutate soak conformance interop bench docs lint clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: $(DEV) $(DOCS) $(NODE) ## Install what all goals but bench need
 
 demo: $(if $(AUTH),$(TOKENS),$(CORE)) ## Serve the demonstration server at http://BIND/mcp (BIND=127.0.0.1:8000; AUTH=1 for one with tokens)
 ifeq ($(AUTH),)
@@ -32,13 +34,13 @@ endif
 
 test: $(DEV) ## Run the tests (ARGS="-k name" to choose)
 ifeq ($(ARGS),)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=worksteal --at-least=9000
 	@echo "What depends on how HTTP is read, once more through ASGI ..."
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --shell=asgi $(BOTH_SHELLS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=worksteal --at-least=3300 --shell=asgi $(BOTH_SHELLS)
 	@echo "What a client can tell, once more with each request served over a link ..."
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --forward-all $(OVER_A_LINK)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=worksteal --at-least=2700 --forward-all $(OVER_A_LINK)
 	@echo "What has a client in process, once more over a WebSocket ..."
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --shell=websocket $(CONNECTED)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=worksteal --at-least=300 --shell=websocket $(CONNECTED)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
@@ -60,7 +62,7 @@ ifeq ($(ARGS),)
 endif
 
 interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, and issuers (ARGS="-k name" to choose)
-	$(BIN)/python -m pytest tests/typescript tests/issuers $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=370) tests/typescript tests/issuers $(ARGS)
 
 bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in under two minutes, ARGS="short-call --peer mcpbus" to choose)
 	@$(BIN)/python -m benchmarks $(ARGS)

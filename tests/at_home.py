@@ -1,8 +1,10 @@
-"""Which tests say nothing over a link, and why: they are not run with ``--forward-all``."""
+"""Which tests say nothing over a link, and why: they are not run with ``--forward-all``; and which say nothing anew through another shell."""
 
 import pytest
 
-OWN_PROCESSES = pytest.mark.at_home("it has processes of its own")
+OWN_PROCESSES = pytest.mark.once("it has processes of its own")
+NO_CLIENT = pytest.mark.once("it has no client")
+OWN_WAY = pytest.mark.one_shell("its clients speak as it says itself")
 ONE_BUDGET = pytest.mark.at_home("both ends of a link would share one budget, and all would count twice")
 KEPT_AS_WELL = pytest.mark.at_home("what is held is in the directory as well, where there is one")
 HANDED_OVER = pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")

@@ -1,5 +1,8 @@
 """Which shell the tests go through, mcpbus's own HTTP/1.1, HTTP/2 or WebSocket, or ASGI; and what they do without of what is only for speed."""
 
+import os
+import signal
+
 import hypothesis
 import pytest
 import trio
@@ -24,7 +27,13 @@ hypothesis.settings.load_profile("any machine")
 # It would also take constants out of the modules that happen to be imported by then, which are others in another order of tests.
 providers.is_local_module_file = lambda _: False
 
-pytest_plugins = ["tests.engines", "tests.failing_actors", "tests.properties.tally"]
+pytest_plugins = ["tests.engines", "tests.failing_actors", "tests.floor", "tests.properties.tally"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return twice as many as there are cores: half of the time the tests wait for programs."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,6 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Whoever runs the tests in the background of a shell has them ignore what some of them do: press Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     shell = config.getoption("--shell")
     if shell == "websocket":
         over_websocket.install()
@@ -62,6 +73,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "at_home(why): is about what is at the client's own process, and not run with --forward-all",
     )
+    config.addinivalue_line("markers", "one_shell(why): is not run with another --shell than http1")
+    config.addinivalue_line(
+        "markers", "once(why): is run neither with another --shell nor with --forward-all"
+    )
     for trick in TRICKS:
         config.addinivalue_line("markers", f"{trick}: is about {trick} itself, and not run without it")
     trick = config.getoption("--without")
@@ -72,9 +87,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     trick = config.getoption("--without")
     if trick is not None:
-        items[:] = [item for item in items if item.get_closest_marker(trick) is None]
+        leave_out(items, trick)
     if config.getoption("--forward-all"):
-        items[:] = [item for item in items if item.get_closest_marker("at_home") is None]
+        leave_out(items, "at_home", "once")
+    if config.getoption("--shell") != "http1":
+        leave_out(items, "one_shell", "once")
+
+
+def leave_out(items: list[pytest.Item], *markers: str) -> None:
+    items[:] = [item for item in items if not any(map(item.get_closest_marker, markers))]
 
 
 def take_out_dormancy() -> None:

@@ -1,5 +1,6 @@
 """npm packages that tests need, in the versions that a folder pins, and the Node that runs them."""
 
+import fcntl
 import shutil
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def install(folder: Path) -> Path:
         NotInstalledError: npm failed.
     """
     installed = ROOT / ".venv" / folder.name
+    with (ROOT / ".venv" / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests may run side by side
+        _install(folder, installed)
+    return installed
+
+
+def _install(folder: Path, installed: Path) -> None:
     pins = b"".join((folder / name).read_bytes() for name in _PINS)
     mark = installed / "pins"
     if not mark.exists() or mark.read_bytes() != pins:
@@ -38,5 +46,6 @@ def install(folder: Path) -> Path:
             raise NotInstalledError(f"npm could not install what {folder.name} pins; its own words are above")
         mark.write_bytes(pins)
     for program in folder.glob("*.mjs"):
-        shutil.copy(program, installed)
-    return installed
+        copy = installed / program.name
+        if not copy.exists() or copy.read_bytes() != program.read_bytes():
+            shutil.copy(program, copy)

@@ -10,6 +10,7 @@ import trio
 from interview import SAMPLED, accept, interviewed, retry, text
 
 from mcpbus import Context, ToolAnnotations
+from tests.at_home import OWN_PROCESSES
 
 LOST = "the call that this state belongs to is lost"
 
@@ -228,6 +229,7 @@ def in_a_process(key, params):
     return json.loads(run.stdout)
 
 
+@OWN_PROCESSES
 def test_a_second_process_that_shares_the_keys_goes_on_and_one_that_does_not_refuses():
     key, call = "k" * 32, {"name": "ask", "arguments": {}}
     first = in_a_process(key, call)["result"]

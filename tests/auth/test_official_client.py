@@ -19,9 +19,11 @@ from mcpbus.auth import JwtVerifier, ResourceServer
 from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.serving import serve
 from mcpbus.testing import Issuer, open_probe
+from tests.at_home import OWN_PROCESSES
 
 
 @TOLERATED
+@OWN_PROCESSES
 async def test_the_official_client_logs_in_steps_up_and_refreshes():
     (url, bind), (issuer_url, issuer_bind) = take_port(), take_port()
     browser, storage = Browser(), Storage()
@@ -67,6 +69,7 @@ def free_ports():
         return port
 
 
+@OWN_PROCESSES
 async def test_the_demo_behind_tokens_says_how_to_get_one():
     port = free_ports()
     environment = {**os.environ, "BIND": f"127.0.0.1:{port}"}

@@ -13,6 +13,9 @@ from mcpbus import ServeOptions
 from mcpbus.auth import UnavailableError
 from mcpbus.auth.web import LONGEST_DOCUMENT, HttpxWeb, ask
 from mcpbus.serving import serve
+from tests.at_home import NO_CLIENT
+
+pytestmark = NO_CLIENT
 
 
 async def app(scope, receive, send):

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from mcpbus.core.admission import Admission, InFlight, Overloaded, PastShare
 from mcpbus.core.shares import kept
 from mcpbus.protocol.errors import ProtocolError
+from tests.at_home import NO_CLIENT
+
+pytestmark = NO_CLIENT
 
 
 class Somebody:

@@ -10,6 +10,9 @@ from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox
 from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Place, Verdict
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
+from tests.at_home import NO_CLIENT
+
+pytestmark = NO_CLIENT
 
 RESERVED = frozenset(
     {Kind.REPLY, Kind.WITHDRAWAL, Kind.SESSION_WITHDRAWAL, Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT}

@@ -15,6 +15,9 @@ import msgspec
 import pytest
 
 from mcpbus.protocol.principals import Owner, digest_of, is_same
+from tests.at_home import NO_CLIENT
+
+pytestmark = NO_CLIENT
 
 
 @dataclass(frozen=True)

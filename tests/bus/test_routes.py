@@ -22,6 +22,9 @@ from mcpbus.protocol.routes import (
     render,
     route,
 )
+from tests.at_home import NO_CLIENT
+
+pytestmark = NO_CLIENT
 
 NEVER = "-"
 """In a table: no such message is there, and asking for it is an error."""

@@ -7,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.core.shares import NoRoomError, Shares, kept
+from tests.at_home import NO_CLIENT
+
+pytestmark = NO_CLIENT
 
 
 class Thing:

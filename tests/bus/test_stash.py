@@ -13,6 +13,9 @@ from mcpbus.core.receipt import DELIVERED, Ledger, Place
 from mcpbus.core.stash import Stash
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
+from tests.at_home import NO_CLIENT
+
+pytestmark = NO_CLIENT
 
 
 def make(ledger, key=None, data=b"{}"):

@@ -5,6 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.core.topics import Topics, covering, covers
+from tests.at_home import NO_CLIENT
+
+pytestmark = NO_CLIENT
 
 
 @pytest.mark.parametrize(

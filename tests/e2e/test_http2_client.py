@@ -10,6 +10,9 @@ import pytest
 import trio
 
 from mcpbus import Context, ServeOptions, Server
+from tests.at_home import OWN_WAY
+
+pytestmark = OWN_WAY
 
 CERTIFICATE = Path(__file__).parents[1] / "serving/localhost.pem"
 FIELDS = {

@@ -8,7 +8,9 @@ import trio
 from wire import ACCEPT, LEGACY, initialize, message
 
 from mcpbus import Limits, Server
-from tests.at_home import REMEMBERED
+from tests.at_home import OWN_WAY, REMEMBERED
+
+pytestmark = OWN_WAY
 
 SESSIONS = 20_000
 AT_ONCE = 1_000

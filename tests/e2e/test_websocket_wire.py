@@ -21,6 +21,9 @@ from wsproto.events import (
 from wsproto.extensions import PerMessageDeflate
 
 from mcpbus import Context, ServeOptions, Server
+from tests.at_home import OWN_WAY
+
+pytestmark = OWN_WAY
 
 CERTIFICATE = str(Path(__file__).parents[1] / "serving" / "localhost.pem")
 

@@ -6,6 +6,10 @@ import sys
 import pytest
 import trio
 
+from tests.at_home import OWN_PROCESSES
+
+pytestmark = OWN_PROCESSES
+
 NAMES = ("transports", "replicas", "json_answers", "register", "live")
 
 

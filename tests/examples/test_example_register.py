@@ -5,6 +5,9 @@ import trio
 
 from mcpbus.examples import register
 from mcpbus.examples.stage import serving
+from tests.at_home import OWN_PROCESSES
+
+pytestmark = OWN_PROCESSES
 
 
 @pytest.fixture

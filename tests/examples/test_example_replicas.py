@@ -6,6 +6,9 @@ import pytest
 import trio
 
 from mcpbus.examples import replicas
+from tests.at_home import OWN_PROCESSES
+
+pytestmark = OWN_PROCESSES
 
 
 async def test_every_request_is_answered_by_whichever_replica_it_reaches():

@@ -3,6 +3,7 @@
 import json
 import time
 
+import pytest
 import trio
 from signing_in import TOLERATED, Browser, Storage, make_server, said, signed_in, take_port
 
@@ -10,6 +11,7 @@ from mcpbus.auth import IntrospectionVerifier, JwtVerifier, ResourceServer
 from mcpbus.auth.web import HttpxWeb
 from mcpbus.testing import open_bus, open_probe
 
+pytestmark = pytest.mark.xdist_group("issuers")  # they are started once
 RESOURCE = "http://localhost/mcp"
 LOGIN = ("program", "secret")
 READ = ["files:read"]

@@ -133,7 +133,11 @@ async def _node(*arguments: Any) -> str:
     return ended.stdout.decode()
 
 
-@pytest.mark.parametrize(("transport", "revision", "scenario"), CASES)
+@pytest.mark.parametrize(
+    ("transport", "revision", "scenario"),
+    # Where tests run side by side, those of one server are run by one process.
+    [pytest.param(*case, marks=pytest.mark.xdist_group("-".join(case[:2]))) for case in CASES],
+)
 def test_the_client_finds_nothing_wrong(transport: str, revision: str, scenario: str) -> None:
     found = faults(transport, revision)
     assert scenario in found, f"the client ended before this scenario, after {list(found)}"

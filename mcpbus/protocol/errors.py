@@ -29,6 +29,8 @@ URL_ELICITATION_REQUIRED = -32042
 SERVER_ERROR = -32000
 
 _QUOTED_CHARACTERS = 80
+_DETAIL_CHARACTERS = 1_200
+"""Of what a decoder says, which may name a whole value; more than what any argument of a tool is refused with."""
 
 
 class ProtocolError(Exception):
@@ -65,6 +67,12 @@ def quoted(text: str) -> str:
     return repr(text)
 
 
+def _shortened(detail: str) -> str:
+    """The detail without its middle, if it is long: it ends with the place of the fault, or with what would be right."""
+    half = _DETAIL_CHARACTERS // 2
+    return detail if len(detail) <= _DETAIL_CHARACTERS else f"{detail[:half]}…{detail[-half:]}"
+
+
 def insufficient_scope(scopes: Sequence[str]) -> ProtocolError:
     """-32600: the token of whoever asks has to allow all of this, where that cannot be said in HTTP."""
     return ProtocolError(
@@ -76,12 +84,12 @@ def insufficient_scope(scopes: Sequence[str]) -> ProtocolError:
 
 def parse_error(detail: str) -> ProtocolError:
     """-32700: what arrived is not JSON."""
-    return ProtocolError(PARSE_ERROR, f"Parse error: {detail}")
+    return ProtocolError(PARSE_ERROR, f"Parse error: {_shortened(detail)}")
 
 
 def invalid_request(detail: str) -> ProtocolError:
     """-32600: JSON, but not a message that may be sent here and now."""
-    return ProtocolError(INVALID_REQUEST, f"Invalid request: {detail}")
+    return ProtocolError(INVALID_REQUEST, f"Invalid request: {_shortened(detail)}")
 
 
 def method_not_found(method: str) -> ProtocolError:
@@ -91,7 +99,7 @@ def method_not_found(method: str) -> ProtocolError:
 
 def invalid_params(detail: str) -> ProtocolError:
     """-32602: the method exists, its parameters are not right."""
-    return ProtocolError(INVALID_PARAMS, f"Invalid params: {detail}")
+    return ProtocolError(INVALID_PARAMS, f"Invalid params: {_shortened(detail)}")
 
 
 def internal_error() -> ProtocolError:

@@ -14,7 +14,7 @@ from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
 from mcpbus.dispatch.handshake import Registration
-from mcpbus.protocol.errors import ProtocolError, insufficient_scope, invalid_request
+from mcpbus.protocol.errors import ProtocolError, insufficient_scope, invalid_request, quoted
 from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode, decode_batch
 from mcpbus.protocol.messages import decode_initialize
 from mcpbus.protocol.meta import Routing, read_routing
@@ -118,7 +118,7 @@ class DuplexRequests:
             routing = read_routing(request.params)
             modern_claim = routing.meta.claims_modern or request.method in _MODERN_METHODS
             if not alone and (modern_claim or request.method == INITIALIZE):
-                raise invalid_request(f"{request.method} is not served in a batch; send it by itself")
+                raise invalid_request(f"{quoted(request.method)} is not served in a batch; send it by itself")
             if modern_claim:
                 claim = routing.meta.claim()
                 revision = claimed(claim.protocol_version)
@@ -142,7 +142,7 @@ class DuplexRequests:
     ) -> bytes | Stream | Admitted:
         if self._session.stage in _UNREADY and request.method != "ping":
             raise invalid_request(
-                f"{request.method} came before initialize was answered; begin with initialize, "
+                f"{quoted(request.method)} came before initialize was answered; begin with initialize, "
                 f"or send what {MODERN_VERSIONS[-1]} wants in `params._meta`"
             )
         self._check_scopes(request, routing, self._session)

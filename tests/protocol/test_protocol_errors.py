@@ -51,6 +51,14 @@ def test_what_a_client_wrote_is_quoted_only_shortened():
     assert quoted("a\nb") == "'a\\nb'"
 
 
+@pytest.mark.parametrize("make", [errors.parse_error, errors.invalid_request, errors.invalid_params])
+def test_what_a_decoder_says_of_a_long_value_is_shortened_and_names_its_place(make):
+    told = make(f"Invalid enum value '{'x' * 1_000_000}' - at `params.level`").message
+    assert len(told) < 1_300
+    assert "Invalid enum value 'xxx" in told
+    assert told.endswith("xxx' - at `params.level`")
+
+
 def test_a_message_that_is_not_unicode_is_made_so():
     assert ProtocolError(1, "no file \udcff").message == "no file ?"
 

@@ -26,7 +26,7 @@ from server_steps import ServerSteps
 from stream_steps import StreamSteps
 
 from mcpbus import Limits
-from mcpbus.core.receipt import Fate, Ledger
+from mcpbus.core.receipt import Drafts, Fate, Ledger
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.testing import open_bus, open_probe, settle
 from mcpbus.transports import in_process
@@ -111,6 +111,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
                 mock.patch.object(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
                 mock.patch.object(in_process, "Client", Overheard),
                 mock.patch.object(Ledger, "enter", self._entering(Ledger.enter)),
+                mock.patch.object(Drafts, "enter", self._entering(Drafts.enter)),
                 mock.patch.object(Ledger, "record", _record),
             ):
                 trio.run(self._main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -2,11 +2,11 @@
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.outbox import OutboundMessage, data_of
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
 from mcpbus.core.stores.protocol import EventStore
 from mcpbus.core.stream_names import name_request, request_elsewhere
@@ -123,17 +123,35 @@ class EventLog:
         """
         if self._broken:
             return None
-        first = self._last + 1
-        events = [message.data for message in batch]
-        self.used = True
-        append = self._store.append
         try:
-            await self._breaker.call(
-                partial(append, self._session, self.name, first, events, final=batch[-1].final)
-            )
+            await self._breaker.call(self._asking(batch))
         except StoreDownError:
+            return self._note(batch, False)
+        return self._note(batch, True)
+
+    def append_soon(
+        self, batch: Sequence[OutboundMessage], told: Callable[[list[str] | None], object]
+    ) -> None:
+        """Keep messages as `append` does, without waiting for the store: `told` is given what that returns, now or later."""
+        if self._broken:
+            told(None)
+        else:
+            self._breaker.begin(self._asking(batch), lambda kept: told(self._note(batch, kept)))
+
+    def _asking(self, batch: Sequence[OutboundMessage]) -> Callable[[], Awaitable[None]]:
+        """What asks the store to keep messages."""
+        self.used = True
+        final = batch[-1].final
+        return partial(
+            self._store.append, self._session, self.name, self._last + 1, data_of(batch), final=final
+        )
+
+    def _note(self, batch: Sequence[OutboundMessage], kept: bool) -> list[str] | None:
+        """Take note of whether the store has kept messages, and return their ids."""
+        if not kept:
             self._broken = True
             return None
+        first = self._last + 1
         self._last += len(batch)
         self.finished = batch[-1].final
         self.offered = True

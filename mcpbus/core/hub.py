@@ -530,9 +530,13 @@ async def open_hub(
             await tasks.recover()
             try:
                 async with backend.open(hub):
-                    yield hub
-                    if not hub._drained:  # noqa: SLF001 - its own opening
-                        await hub.drain(drain_seconds)
+                    try:
+                        yield hub
+                        if not hub._drained:  # noqa: SLF001 - its own opening
+                            await hub.drain(drain_seconds)
+                    finally:
+                        with trio.CancelScope(shield=True):  # until it is known what is kept
+                            await hub.event_breaker.wait_idle()
             except Exception as error:  # noqa: BLE001 - raised again below, as it is and not in a group
                 raised = error
     finally:

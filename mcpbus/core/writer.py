@@ -186,6 +186,17 @@ class Writer:
         self._kept = ids is not None
         return ids
 
+    def keep_soon(self, told: Callable[[list[str] | None], object]) -> None:
+        """Put the batch into the stream's log as `keep` does, without waiting for that; see `EventLog.append_soon`."""
+        stream = self._stream
+
+        def hear(ids: list[str] | None) -> None:
+            self._kept = ids is not None
+            told(ids)
+
+        assert stream.log is not None  # noqa: S101 - the caller looked
+        stream.log.append_soon(stream.writing, hear)
+
     async def keep_all(self) -> None:
         """Put what the stream says into its log while no connection is attached."""
         with self:

@@ -6,13 +6,18 @@ out together, one turn of the scheduler later; and so does what is said while a 
 
 import math
 from abc import ABC, abstractmethod
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
+from mcpbus.protocol.http.messages import Answer
+from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
+
+_Kept: TypeAlias = tuple[list[OutboundMessage], bytes, list[str] | None]
+"""A batch, what comes before it, and the ids of its events if its log has them."""
 
 GATHER_SECONDS: Final = 0.001
 
@@ -21,12 +26,14 @@ class GatheringWriter(ABC):
     """Writes what comes on a stream; how it gets onto the wire is its version's of HTTP.
 
     Args:
-        opened: The stream, which has no log and owes one reply at most.
+        opened: The stream, which owes one reply at most.
         limits: How long the answer may be quiet, and its client slow.
     """
 
     __slots__ = (
         "_gathers",
+        "_keeping",
+        "_kept",
         "_limits",
         "_over",
         "_rendering",
@@ -42,6 +49,8 @@ class GatheringWriter(ABC):
         self._rendering = opened.render()
         self._limits = limits
         self._gathers = False
+        self._keeping = False
+        self._kept: _Kept | None = None
         self._sending = False
         self._over = False
         self._written_at = -math.inf
@@ -60,7 +69,8 @@ class GatheringWriter(ABC):
         """End in the middle of the answer: the client has left, another one has taken its place, or there is no room for it."""
         if not self._over:
             self._let_go()
-            self._writer.__exit__()
+            if not self._keeping:
+                self._writer.__exit__()
             self.lose()
 
     @abstractmethod
@@ -70,11 +80,21 @@ class GatheringWriter(ABC):
     def write_now(self) -> None:
         """Write all that waits. See `Writer`."""
         self._gathers = False
-        while not self._sending and not self._over:
+        while not (self._sending or self._keeping or self._over):
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                self._say(*kept)
+                continue
             batch = self._writer.take_now()
-            if batch == []:
+            if batch == [] and not self._is_to_leave():
                 return
             self._write(batch)
+
+    def _is_to_leave(self) -> bool:
+        """Tell whether the client is to go, and come back later. Only an event could tell it so."""
+        if self._rendering.is_patient:
+            self._writer.retry = None
+        return self._writer.retry is not None
 
     @abstractmethod
     def lose(self) -> None:
@@ -82,7 +102,7 @@ class GatheringWriter(ABC):
 
     def _notice(self, final: bool) -> bool:
         """Hear that there is something to take; see `Writer`."""
-        if (self._gathers and not final) or self._sending or self._over:
+        if (self._gathers and not final) or self._sending or self._keeping or self._over:
             return self._gathers
         if final or not (
             self._is_about_to_write() or trio.current_time() - self._written_at < GATHER_SECONDS
@@ -97,9 +117,80 @@ class GatheringWriter(ABC):
         self._over = True
         self._writer.notify = self._writer.direct = self._writer.connection = None
 
-    @abstractmethod
     def _write(self, batch: list[OutboundMessage] | None) -> None:
-        """Write a batch, a comment if it is empty, or the end if there is none. Nothing is raised: whoever speaks is not to blame."""
+        """Write a batch, a comment if it is empty, or the end if there is none; a batch of a stream with a log once that has it."""
+        try:
+            head = self._rendering.begin(batch)
+            if isinstance(head, Answer):
+                self._answer(head, said=bool(batch))
+                return
+            if head is not None:
+                self._begin(head)
+            before = b""
+            if batch is not None and self._stream.log is not None:
+                before = self._rendering.prime(self._writer.retry, begins=head is not None)
+                if batch:
+                    self._keep(batch, before)
+                    return
+        except Exception as failure:  # noqa: BLE001 - a field of the head may be one that HTTP cannot say
+            self._fail(failure)
+        else:
+            self._say(batch, before, None)
+
+    def _keep(self, batch: list[OutboundMessage], before: bytes) -> None:
+        def hear(ids: list[str] | None) -> None:
+            self._keeping = False
+            if self._over:
+                self._writer.__exit__()  # only now it is known what is kept
+                return
+            self._kept = batch, before, ids
+            if not self._gathers:
+                self._gathers = True
+                self._write_later()
+
+        # The store may have it at once.
+        self._keeping = self._gathers = True
+        self._writer.keep_soon(hear)
+        self._gathers = False
+
+    def _say(self, batch: list[OutboundMessage] | None, before: bytes, ids: list[str] | None) -> None:
+        try:
+            data, more = self._rendering.piece(batch, before, ids)
+            self._send(data, said=bool(batch), last=not more)
+        except Exception as failure:  # noqa: BLE001 - whoever speaks is not to blame
+            self._fail(failure)
+
+    def _written(self, *, said: bool, last: bool) -> None:
+        """Take note that a piece is written. With the last one the stream ends, or it is let go of: its client may come back."""
+        if last:
+            # The stream may end as soon as it hears of this, and would say so.
+            self._let_go()
+        if said:
+            self._writer.written()
+        if last:
+            self._writer.__exit__()
+
+    @abstractmethod
+    def _begin(self, head: HeaderList) -> None:
+        """Begin an answer in pieces; its head goes out with the first one."""
+
+    @abstractmethod
+    def _answer(self, answer: Answer, *, said: bool) -> None:
+        """Write a whole answer; see `_send`."""
+
+    @abstractmethod
+    def _send(self, data: bytes, *, said: bool, last: bool) -> None:
+        """Write a piece, and have `_written` called then.
+
+        Args:
+            data: The piece.
+            said: Whether messages are in it.
+            last: Whether it is the last one.
+        """
+
+    @abstractmethod
+    def _fail(self, failure: Exception) -> None:
+        """Report a failure, and end."""
 
     def _is_about_to_write(self) -> bool:
         """Tell whether the turn in which something is said is about to end, so that all that is said in it is one write."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpbus.core.event_log import EventLog, parse_event_id
 from mcpbus.core.stores.memory import MemoryEventStore
+from mcpbus.core.stores.promise import Promise
 from mcpbus.core.stores.protocol import EventStore, Replay
 from mcpbus.core.stores.sqlite import SqliteEventStore
 
@@ -14,6 +15,7 @@ __all__ = [
     "EventLog",
     "EventStore",
     "MemoryEventStore",
+    "Promise",
     "RedisEventStore",
     "Replay",
     "SqliteEventStore",

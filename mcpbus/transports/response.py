@@ -194,13 +194,14 @@ class Rendering:
         is_array: Whether replies that were not held back go out as a JSON array in pieces: their client takes no stream of events.
     """
 
-    __slots__ = ("_form", "_revision", "_separator", "_stream", "is_array", "started")
+    __slots__ = ("_form", "_leaves", "_revision", "_separator", "_stream", "is_array", "started")
 
     def __init__(self, opened: Opened, *, started: bool = False) -> None:
         self._stream = opened.stream
         self._form = opened.form
         self._revision = opened.revision
         self._separator = b"["
+        self._leaves = False
         self.started = started
         self.is_array = opened.form.array and not opened.form.sse
 
@@ -234,6 +235,19 @@ class Rendering:
         self.started = True
         return answers.JSON_HEADERS if self.is_array else answers.stream_headers(batch)
 
+    def prime(self, retry: float | None, *, begins: bool) -> bytes:
+        """The event that tells a client from where to come back, and after how many seconds if it is to go: then no more is said here.
+
+        Args:
+            retry: How many, if it is.
+            begins: Whether the response has just begun.
+        """
+        log = self._stream.log
+        if log is None or not (retry is not None or (begins and log.primes)):
+            return b""
+        self._leaves = retry is not None
+        return encode_event(b"", id=log.offer(), retry=None if retry is None else round(retry * 1000))
+
     def piece(
         self, batch: list[OutboundMessage] | None, before: bytes = b"", ids: list[str] | None = None
     ) -> tuple[bytes, bool]:
@@ -246,7 +260,7 @@ class Rendering:
         """
         if batch is None:
             return self._end(), False
-        more = not (batch and batch[-1].final)
+        more = not (self._leaves or (batch and batch[-1].final))
         said = data_of(batch)
         if self.is_array:  # which is JSON like any other at its end
             elements, self._separator = self._separator + b",".join(said), b","
@@ -357,22 +371,14 @@ class ResponseWriter:
         if isinstance(head, Answer):
             await self._http.answer(head)
             return False
-        keeps, retry = batch is not None and not rendering.is_array, writer.retry
         if head is not None:
             await self._http.start_stream(head)
-        before = self._prime(retry, begins=head is not None) if keeps else b""
+        keeps = batch is not None and not rendering.is_array
+        before = rendering.prime(writer.retry, begins=head is not None) if keeps else b""
         ids = await writer.keep() if keeps and batch else None
         data, more = rendering.piece(batch, before, ids)
-        more = more and not (keeps and retry is not None)
         await self._http.write(data, more=more)
         return more
-
-    def _prime(self, retry: float | None, *, begins: bool) -> bytes:
-        """The event that tells a client from where to come back, and after how many seconds if it is to go."""
-        log = self._stream.log
-        if log is None or not (retry is not None or (begins and log.primes)):
-            return b""
-        return encode_event(b"", id=log.offer(), retry=None if retry is None else round(retry * 1000))
 
     def _may_wait(self, batch: list[OutboundMessage]) -> bool:
         """Tell whether the answer can still become a JSON array: replies are there, and more of them are to come.

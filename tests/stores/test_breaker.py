@@ -12,6 +12,7 @@ from mcpbus import Limits
 from mcpbus.core.containment import ExceptionsOnly
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
+from mcpbus.core.stores.promise import Promise
 
 LIMITS = Limits(store_deadline=2, store_pause=30)
 
@@ -133,3 +134,82 @@ async def test_a_cancellation_waits_for_the_store_but_not_past_its_deadline(brea
         assert trio.current_time() - start == until
         start = trio.current_time()
     assert kept == [1]
+
+
+# -- without a task that waits ---------------------------------------------------------------------
+
+
+def fail_at_once():
+    raise OSError("disk full")
+
+
+def promise_ended(error=None):
+    return Promise(ended=True, error=error)
+
+
+@pytest.mark.parametrize(
+    ("function", "done"),
+    [
+        (answer, True),
+        (partial(answer, seconds=1.9), True),
+        (promise_ended, True),
+        (fail, False),
+        (trio.sleep_forever, False),
+        (raise_system_exit, False),
+        (fail_at_once, False),
+        (Promise, False),
+        (partial(promise_ended, OSError("disk full")), False),
+        (partial(promise_ended, SystemExit(3)), False),
+    ],
+)
+async def test_whoever_cannot_wait_is_told_once_what_the_store_has_done(
+    function, done, breaker, autojump_clock, caplog
+):
+    told = []
+    breaker.begin(function, told.append)
+    await breaker.wait_idle()
+    assert told == [done]
+    assert breaker.open is not done
+    breaker.begin(answer, told.append)
+    assert told == [done] if done else [done, False]
+    assert len(caplog.records) == (0 if done else 1)
+    await breaker.wait_idle()
+
+
+async def test_what_is_promised_is_given_up_with_the_first_that_is_too_slow(breaker, autojump_clock, caplog):
+    told, late, promises = [], [], [Promise(), Promise()]
+    breaker.begin(lambda: promises[0], told.append)
+    await trio.sleep(1)
+    breaker.begin(lambda: promises[1], late.append)
+    await trio.sleep(0.9)
+    assert (told, late) == ([], [])
+    await trio.sleep(0.2)
+    assert (told, late) == ([False], [False])
+    for promise in promises:
+        promise.end()
+    assert (told, late) == ([False], [False])
+    assert len(caplog.records) == 1
+
+
+async def test_each_promise_has_all_of_its_time(breaker, autojump_clock):
+    told, first, second = [], Promise(), Promise()
+    breaker.begin(lambda: first, told.append)
+    await trio.sleep(1.5)
+    breaker.begin(lambda: second, told.append)
+    first.end()
+    await trio.sleep(1.9)
+    second.end()
+    assert told == [True, True]
+
+
+async def test_past_the_pause_a_promise_is_what_tries(breaker, autojump_clock, caplog):
+    caplog.set_level(logging.INFO)
+    await is_down(breaker, fail)
+    await trio.sleep(30)
+    told, promise = [], Promise()
+    breaker.begin(lambda: promise, told.append)
+    assert breaker.open
+    promise.end()
+    assert told == [True]
+    assert not breaker.open
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]

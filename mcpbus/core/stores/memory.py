@@ -1,17 +1,19 @@
 """An event store and a task store in memory: for one process, gone with it."""
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 import msgspec
 import trio
 
+from mcpbus.core.stores.promise import Promise
 from mcpbus.core.stores.protocol import Replay, TaskTakenError
 from mcpbus.core.tasks.record import TaskRecord
 
 _AT_ONCE: Final = 1_000
 """So many events are forgotten before others run: about half a millisecond."""
+_KEPT: Final = Promise(ended=True)
 
 
 class _Stream:
@@ -48,9 +50,9 @@ class MemoryEventStore:
     def __len__(self) -> int:
         return len(self._ages)
 
-    async def append(
+    def append(
         self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
-    ) -> None:
+    ) -> Awaitable[None]:
         """See `EventStore.append`."""
         streams = self._sessions.setdefault(session, {})
         kept = streams.get(stream)
@@ -63,7 +65,7 @@ class MemoryEventStore:
             self._bytes += len(event)
         kept.finished = final
         self._evict(now)
-        await trio.lowlevel.checkpoint()
+        return _KEPT
 
     async def replay(self, session: str, stream: str, after: int) -> Replay | None:
         """See `EventStore.replay`."""

@@ -1,6 +1,6 @@
 """What an event store does, and what a task store does, and no more than that."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -30,10 +30,13 @@ class EventStore(Protocol):
     it may keep what it was given, or not.
     """
 
-    async def append(
+    def append(
         self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
-    ) -> None:
-        """Keep events, the first of them numbered `first`; `final` if they end the stream."""
+    ) -> Awaitable[None]:
+        """Keep events, the first of them numbered `first`; `final` if they end the stream.
+
+        A coroutine as a rule. For one that returns a `mcpbus.stores.Promise` no task is needed that waits for it.
+        """
 
     async def replay(self, session: str, stream: str, after: int) -> Replay | None:
         """Return what followed event `after`; None if the stream is not known, or part of that was dropped."""

@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -107,11 +107,11 @@ class SqliteEventStore:
         self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
         self._file = SqliteFile(self._connection)
 
-    async def append(
+    def append(
         self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
-    ) -> None:
+    ) -> Awaitable[None]:
         """See `EventStore.append`."""
-        await self._file.run_together(self._append, (session, stream, first, events, final))
+        return self._file.run_together(self._append, (session, stream, first, events, final))
 
     async def replay(self, session: str, stream: str, after: int) -> Replay | None:
         """See `EventStore.replay`."""

@@ -16,6 +16,8 @@ from typing import Any, Final, TypeVar
 import attrs
 import trio
 
+from mcpbus.core.stores.promise import Promise
+
 T = TypeVar("T")
 
 _MOST_AT_ONCE: Final = 64
@@ -23,28 +25,32 @@ _MOST_AT_ONCE: Final = 64
 _CUT_SHORT: Final = "the thread that was to do it ended early"
 
 
-@attrs.define(eq=False)
-class _Job:
-    """What a task waits for.
+@attrs.define(eq=False, kw_only=True)
+class _Job(Promise):
+    """What is done in a thread.
 
     Attributes:
         function: What is to be done with the connection; given the items of all that are in a row with the same one.
         item: What it is given.
-        task: Who waits; None if that was cancelled.
-        result: What was returned.
-        error: What was raised, if anything was. A thread that ends before it has noted what came of all its jobs, for want of
-            memory perhaps, leaves the others with an error.
+        waiting: Where it is until a thread has it.
+        error: See `Promise`. A thread that ends before it has noted what came of all its jobs, for want of memory perhaps, leaves
+            the others with an error.
     """
 
     function: Callable[[Sequence[Any]], Any]
     item: Any
-    task: trio.lowlevel.Task | None
-    result: Any = None
+    waiting: "list[_Job]"
     error: BaseException | None = attrs.field(factory=lambda: sqlite3.OperationalError(_CUT_SHORT))
 
     def take(self, result: Any, error: BaseException | None) -> None:
         """Note what came of it."""
         self.result, self.error = result, error
+
+    def withdraw(self) -> None:
+        """See `Promise`. What no thread has yet is not done."""
+        super().withdraw()
+        with suppress(ValueError):
+            self.waiting.remove(self)
 
 
 class SqliteFile:
@@ -72,43 +78,33 @@ class SqliteFile:
         Raises:
             sqlite3.ProgrammingError: The file is closed.
         """
-        result: T = await self._wait(_Job(lambda _: function(), None, trio.lowlevel.current_task()))
+        await trio.lowlevel.checkpoint_if_cancelled()
+        result: T = await self.run_together(lambda _: function(), None)
         return result
 
-    async def run_together(self, function: Callable[[Sequence[T]], object], item: T) -> None:
+    def run_together(self, function: Callable[[Sequence[T]], object], item: T) -> Promise:
         """Run a function as `run` does, but once for all in a row that want the same one, given the items of all.
 
         Where that raises, it is run again for each alone, unless the file is at fault.
 
-        Raises:
-            sqlite3.ProgrammingError: The file is closed.
+        Returns:
+            What is to be awaited, or heard of. It ends with an `sqlite3.ProgrammingError` if the file is closed.
         """
-        await self._wait(_Job(function, item, trio.lowlevel.current_task()))
+        job = _Job(function=function, item=item, waiting=self._waiting)
+        self._token = trio.lowlevel.current_trio_token()
+        self._waiting.append(job)
+        if not self._busy:
+            self._begin()
+        return job
 
     def close(self) -> None:
         """Close the file, when the function that runs now, if one does, has returned. It cannot be used any more."""
         with self._in_use:
             self.connection.close()
 
-    async def _wait(self, job: _Job) -> Any:
-        def leave(_: object) -> trio.lowlevel.Abort:
-            job.task = None
-            with suppress(ValueError):  # a thread has it already
-                self._waiting.remove(job)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self._token = trio.lowlevel.current_trio_token()
-        self._waiting.append(job)
-        if not self._busy:
-            self._begin()
-        await trio.lowlevel.wait_task_rescheduled(leave)
-        if job.error is not None:
-            raise job.error
-        return job.result
-
     def _begin(self) -> None:
-        jobs, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+        jobs = self._waiting[:_MOST_AT_ONCE]
+        del self._waiting[:_MOST_AT_ONCE]
         self._busy = True
         try:
             trio.lowlevel.start_thread_soon(partial(self._do, jobs), lambda _: self._tell(jobs))
@@ -120,8 +116,7 @@ class SqliteFile:
     def _end(self, jobs: Sequence[_Job]) -> None:
         self._busy = False
         for job in jobs:
-            if job.task is not None:
-                trio.lowlevel.reschedule(job.task)
+            job.end()
         if self._waiting:
             self._begin()
 

@@ -347,7 +347,7 @@ class Http1Connection:
 
     def open(self, request: Http1Request, opened: Opened) -> None:
         """Answer from a stream."""
-        if opened.stream.log is None and not opened.form.array:
+        if not opened.form.array:
             self._speaker = writer = Http1ResponseWriter(self, request, opened, request.facts.endpoint.limits)
             if self._silent:
                 writer.cancel()  # a client that says no more is not told what is still to come

@@ -12,6 +12,7 @@ from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.http.sse import encode_event
 from mcpbus.serving.http1.request import Connection, Http1Request
 from mcpbus.serving.response_writer import GATHER_SECONDS, GatheringWriter
+from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
 
 
@@ -29,7 +30,7 @@ class Http1ResponseWriter(GatheringWriter):
     Args:
         connection: The connection.
         request: The request that is answered.
-        opened: The stream, which has no log and owes one reply at most.
+        opened: The stream, which owes one reply at most.
         limits: How long the answer may be quiet, and its client slow.
     """
 
@@ -44,7 +45,8 @@ class Http1ResponseWriter(GatheringWriter):
 
     def begin(self) -> None:
         """See `GatheringWriter`."""
-        self._writer.direct = self._write_one
+        if self._stream.log is None:
+            self._writer.direct = self._write_one
         super().begin()
 
     def _write_one(self, message: OutboundMessage) -> bool:
@@ -79,7 +81,7 @@ class Http1ResponseWriter(GatheringWriter):
         now, due = trio.current_time(), self._written_at + self._limits.keep_alive
         if now < due:
             self._wire.quiet_for(due - now)
-        elif not self._sending and not self._over:
+        elif not (self._sending or self._keeping or self._over):
             self._write([])
 
     def _is_about_to_write(self) -> bool:
@@ -92,25 +94,19 @@ class Http1ResponseWriter(GatheringWriter):
     def _write_later(self) -> None:
         self._connection.flush_later(self)
 
-    def _write(self, batch: list[OutboundMessage] | None) -> None:
-        request = self._request
-        try:
-            data = self._encode(batch)
-            self._send(data, said=bool(batch), last=request.ended)
-        except Exception as failure:  # noqa: BLE001 - a field of the head may be one that HTTP cannot say
-            self._connection.fail(failure, request.head)
+    def _begin(self, head: HeaderList) -> None:
+        self._request.begin_stream(head)
 
-    def _encode(self, batch: list[OutboundMessage] | None) -> bytes:
-        rendering, request = self._rendering, self._request
-        head = rendering.begin(batch)
-        if isinstance(head, Answer):
-            return request.encode_answer(head)
-        if head is not None:
-            request.begin_stream(head)
-        data, more = rendering.piece(batch)
-        return request.encode_piece(data, more=more)
+    def _answer(self, answer: Answer, *, said: bool) -> None:
+        self._send_now(self._request.encode_answer(answer), said=said, last=True)
 
     def _send(self, data: bytes, *, said: bool, last: bool) -> None:
+        self._send_now(self._request.encode_piece(data, more=not last), said=said, last=last)
+
+    def _fail(self, failure: Exception) -> None:
+        self._connection.fail(failure, self._request.head)
+
+    def _send_now(self, data: bytes, *, said: bool, last: bool) -> None:
         self._written_at = trio.current_time()
         rest = self._wire.send_now(data)
         if rest is None:
@@ -134,11 +130,7 @@ class Http1ResponseWriter(GatheringWriter):
         self.write_now()
 
     def _sent(self, *, said: bool, last: bool) -> None:
-        if last:
-            # The stream may end as soon as it hears of this, and would say so.
-            self._let_go()
-        if said:
-            self._writer.written()  # with the last of it the stream ends
+        self._written(said=said, last=last)
         if last:
             self._connection.answered(self._request)
         elif not self._over and self._wire.expires == math.inf:

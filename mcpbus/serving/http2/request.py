@@ -294,7 +294,7 @@ class Http2Request:
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
         self._awaited = None
-        if opened.stream.log is None and not opened.form.array:
+        if not opened.form.array:
             self._writer = Http2ResponseWriter(self, opened, self.endpoint.limits)
             if self.gone:
                 self._writer.cancel()

@@ -6,7 +6,6 @@ from typing import Protocol
 import trio
 
 from mcpbus.core.limits import Limits
-from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sent
@@ -48,7 +47,7 @@ class Http2ResponseWriter(GatheringWriter):
 
     Args:
         request: The request that is answered.
-        opened: The stream, which has no log and owes one reply at most.
+        opened: The stream, which owes one reply at most.
         limits: How long the answer may be quiet, and its client slow.
     """
 
@@ -62,7 +61,7 @@ class Http2ResponseWriter(GatheringWriter):
         """Say something without meaning, if there was nothing else for a while; or give up a client that does not take what was said."""
         now, limits = trio.current_time(), self._limits
         due = self._written_at + (limits.write_deadline if self._sending else limits.keep_alive)
-        if self._over:
+        if self._over or self._keeping:
             return
         if now < due:
             self._request.wake_at(due)
@@ -79,23 +78,23 @@ class Http2ResponseWriter(GatheringWriter):
     def _write_later(self) -> None:
         self._request.write_later(self)
 
-    def _write(self, batch: list[OutboundMessage] | None) -> None:
-        request, rendering = self._request, self._rendering
+    def _begin(self, head: HeaderList) -> None:
+        self._request.begin(head)
+
+    def _answer(self, answer: Answer, *, said: bool) -> None:
         self._sending = True
         self._written_at = trio.current_time()
-        try:
-            head = rendering.begin(batch)
-            if isinstance(head, Answer):
-                request.say_whole(head, self._sent(said=bool(batch), last=True))
-                return
-            if head is not None:
-                request.begin(head)
-            data, more = rendering.piece(batch)
-            request.answering.say(data, last=not more, sent=self._sent(said=bool(batch), last=not more))
-            if self._sending:
-                request.wake_at(self._written_at + self._limits.write_deadline)
-        except Exception as failure:  # noqa: BLE001 - a field of the head may be one that HTTP cannot say
-            request.fail(failure)
+        self._request.say_whole(answer, self._sent(said=said, last=True))
+
+    def _send(self, data: bytes, *, said: bool, last: bool) -> None:
+        self._sending = True
+        self._written_at = trio.current_time()
+        self._request.answering.say(data, last=last, sent=self._sent(said=said, last=last))
+        if self._sending:
+            self._request.wake_at(self._written_at + self._limits.write_deadline)
+
+    def _fail(self, failure: Exception) -> None:
+        self._request.fail(failure)
 
     def _sent(self, *, said: bool, last: bool) -> Sent:
         def sent(whole: bool) -> None:
@@ -104,11 +103,7 @@ class Http2ResponseWriter(GatheringWriter):
                 self.cancel()
             if self._over:
                 return
-            if last:
-                # The stream may end as soon as it hears of this, and would say so.
-                self._let_go()
-            if said:
-                self._writer.written()  # with the last of it the stream ends
+            self._written(said=said, last=last)
             if not last and not self._over:
                 self._keep_alive_later()
                 self.write_now()

@@ -72,7 +72,7 @@ class Front(Endpoint):
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
     ) -> Answer | EagerTask | None:
         """See `Endpoint.respond`. What is elsewhere has a task."""
-        if names_nothing(head, body):
+        if cleared and names_nothing(head.headers, body):
             return super().respond(head, body, outlet, cleared=cleared)
         home = self.home_of(head, body) or self._home_to_be(head, body)
         if home is None and self._is_astray(head, body):

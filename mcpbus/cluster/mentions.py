@@ -1,6 +1,7 @@
 """What a request names: a session, a task, a call that waits. It is only read here; whoever serves it judges it."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -8,7 +9,7 @@ import msgspec
 
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.http.headers import decode_mirrored
+from mcpbus.protocol.http.headers import Headers, Values, decode_mirrored
 from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.http.mirrored_headers import is_modern_head
 from mcpbus.protocol.http.origin import HttpOptions
@@ -19,6 +20,17 @@ from mcpbus.protocol.messages import CancelledParams, decode_params
 _STATE: Final = b'"requestState"'
 _TASKS: Final = b'"taskIds"'
 _OF_TASKS: Final = b"tasks/"
+_ANYWHERE: Final[AbstractSet[Values | None]] = {
+    b"tools/call",
+    b"tools/list",
+    b"prompts/get",
+    b"prompts/list",
+    b"resources/read",
+    b"resources/list",
+    b"resources/templates/list",
+    b"completion/complete",
+}
+"""The methods of which a modern request names nothing, but the call that it goes on with."""
 
 
 class _Listened(msgspec.Struct):
@@ -44,18 +56,10 @@ class _Message(msgspec.Struct):
 _decode_message = msgspec.json.Decoder(_Message).decode
 
 
-def names_nothing(head: Head, body: bytes) -> bool:
-    """Whether a request surely names nothing, told in few steps: a modern one has no session. Of any other, more has to be looked at."""
-    if not is_modern_head(head.headers):
-        return False
-    method = head.headers.raw(b"mcp-method")
-    return (
-        isinstance(method, bytes)
-        and not method.startswith(_OF_TASKS)
-        and head.verb == "POST"
-        and _STATE not in body
-        and _TASKS not in body
-    )
+def names_nothing(headers: Headers, body: bytes) -> bool:
+    """Whether a POST surely names nothing, told in few steps: a modern one has no session. Of any other, more has to be looked at."""
+    # To ask whether bytes are "in" others takes twice as long.
+    return headers.raw(b"mcp-method") in _ANYWHERE and is_modern_head(headers) and body.find(_STATE) < 0
 
 
 def named_in_head(head: Head, options: HttpOptions) -> str | None:
@@ -81,7 +85,7 @@ def task_of(head: Head) -> str | None:
 
 def read_mentioned(body: bytes) -> Mentioned | None:
     """Return what a body says of where it belongs, if it says anything of that."""
-    if _STATE not in body and _TASKS not in body:
+    if body.find(_STATE) < 0 and body.find(_TASKS) < 0:
         return None
     try:
         return _decode_message(body).params

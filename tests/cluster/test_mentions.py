@@ -4,7 +4,6 @@ import pytest
 
 from mcpbus.cluster.mentions import names_nothing
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Head
 
 VERSION = (b"mcp-protocol-version", b"2026-07-28")
 CALL = (b"mcp-method", b"tools/call")
@@ -17,8 +16,8 @@ SESSION = (b"mcp-session-id", b"one")
         ([VERSION, CALL], b"{}", True),
         ([VERSION, CALL, SESSION], b"{}", True),  # a modern request is in no session
         ([VERSION, CALL], b'{"requestState": "x"}', False),
-        ([VERSION, CALL], b'{"taskIds": ["x"]}', False),
         ([VERSION, (b"mcp-method", b"tasks/get")], b"{}", False),
+        ([VERSION, (b"mcp-method", b"subscriptions/listen")], b"{}", False),
         ([VERSION, CALL, CALL], b"{}", False),
         ([VERSION], b"{}", False),
         ([(b"mcp-protocol-version", b"2025-11-25"), CALL, SESSION], b"{}", False),
@@ -27,8 +26,4 @@ SESSION = (b"mcp-session-id", b"one")
     ],
 )
 def test_which_requests_surely_name_nothing(fields, body, told):
-    assert names_nothing(Head("POST", "/mcp", Headers(fields)), body) is told
-
-
-def test_who_ends_a_session_names_it_whatever_else_the_head_says():
-    assert not names_nothing(Head("DELETE", "/mcp", Headers([VERSION, CALL, SESSION])), b"")
+    assert names_nothing(Headers(fields), body) is told

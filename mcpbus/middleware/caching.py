@@ -36,6 +36,10 @@ class ResponseCachingMiddleware:
         max_items: int = 1_000,
         max_item_size: int = 100_000,
     ) -> None:
+        if not ttl > 0:
+            raise ValueError(f"ttl is a number of seconds, more than 0, not {ttl!r}")
+        if isinstance(tools, str):  # whose letters would be the names
+            raise TypeError(f"tools is a list of names: write tools=[{tools!r}]")
         self._ttl = ttl
         self._tools = tools
         self._max_items = max_items

@@ -31,6 +31,10 @@ class RetryMiddleware:
         max_delay: float = 10.0,
         retry_exceptions: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, trio.TooSlowError),
     ) -> None:
+        if not isinstance(retry_exceptions, tuple):  # which nobody would see before something has failed
+            raise TypeError(
+                f"retry_exceptions is a tuple of exceptions: write (ConnectionError,), not {retry_exceptions!r}"
+            )
         self._delays = [
             min(base_delay * backoff_multiplier**number, max_delay) for number in range(max_retries)
         ]

@@ -493,3 +493,22 @@ async def test_a_tool_that_took_the_place_of_another_is_asked_itself(autojump_cl
         server.remove_tool("count")
         server.add_tool(takes_none, name="count", annotations=READS)
         assert "." in await text(client, "count")
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: ResponseCachingMiddleware(0), "ttl is a number of seconds, more than 0, not 0"),
+        (
+            lambda: ResponseCachingMiddleware(tools="price"),
+            r"tools is a list of names: write tools=\['price'\]",
+        ),
+        (
+            lambda: RetryMiddleware(retry_exceptions=[OSError]),
+            r"write \(ConnectionError,\), not \[<class 'OSError'>\]",
+        ),
+    ],
+)
+def test_what_would_be_noticed_late_or_never_is_refused_at_once(make, complaint):
+    with pytest.raises((TypeError, ValueError), match=complaint):
+        make()

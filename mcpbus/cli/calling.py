@@ -1,6 +1,7 @@
 """`mcpbus call`: one tool, once, with its progress and log lines as they come."""
 
 import difflib
+import shlex
 import sys
 from typing import Any
 
@@ -78,7 +79,9 @@ def _find(name: str, tools: list[dict[str, Any]], target: str) -> dict[str, Any]
     if name in names:
         return tools[names.index(name)]
     close = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"mcpbus list {target} tells which there are."
+    hint = (
+        f"did you mean {close[0]}?" if close else f"mcpbus list {shlex.quote(target)} tells which there are."
+    )
     raise click.UsageError(f"the server has no tool {name!r}: {printable(hint)}")
 
 

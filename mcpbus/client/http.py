@@ -316,7 +316,20 @@ def _status(url: str, answer: httpx2.Response) -> ClientError:
 
 
 def _explain(url: str, error: httpx2.HTTPError) -> str:
-    detail = str(error) or type(error).__name__
+    detail = (not isinstance(error, httpx2.TimeoutException) and _reason(error)) or type(error).__name__
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         return f"cannot connect to {url}: {detail}"
     return f"the connection to {url} failed: {detail}"
+
+
+def _reason(error: BaseException | None) -> str:
+    """What happened first: of the errors that became one another, the text of the innermost that has one."""
+    text = ""
+    while error is not None:
+        text = str(error) or text
+        error = (
+            error.exceptions[0]
+            if isinstance(error, BaseExceptionGroup)
+            else error.__cause__ or error.__context__
+        )
+    return text

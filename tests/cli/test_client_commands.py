@@ -235,6 +235,11 @@ def test_what_was_not_offered_is_not_asked(url):
     [
         (["call", WIRE, "forcast"], 2, "the server has no tool 'forcast': did you mean forecast?"),
         (["call", WIRE, "xyz"], 2, f"mcpbus list {WIRE} tells which there are."),
+        (
+            ["call", f"stdio:{sys.executable} -m mcpbus stdio {WIRE}", "xyz"],
+            2,
+            f"mcpbus list 'stdio:{sys.executable} -m mcpbus stdio {WIRE}' tells which there are.",
+        ),
         (["call", WIRE, "forecast"], 2, 'forecast: "city" is a required property'),
         (
             ["call", WIRE, "forecast", "city=a", "days=b"],

@@ -137,9 +137,25 @@ async def test_an_answer_that_is_too_long_is_not_read(monkeypatch):
 
 
 async def test_nobody_is_there():
-    assert "cannot connect to http://127.0.0.1:9/mcp" in await list_tools("http://127.0.0.1:9/mcp")
+    refused = await list_tools("http://127.0.0.1:9/mcp")
+    assert refused.startswith("cannot connect to http://127.0.0.1:9/mcp: ")
+    assert refused.endswith("Connection refused")
     assert await list_tools("http:///mcp") == "'http:///mcp' names no host"
     assert "is no URL" in await list_tools("http://[::1/mcp")
+
+
+async def test_why_there_is_no_tls_is_told():
+    async def refuse(stream):
+        async with stream:
+            await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            while await stream.receive_some():  # what is left unread would reset the connection
+                pass
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await nursery.start(partial(trio.serve_tcp, refuse, 0, host="127.0.0.1"))
+        url = f"https://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+        assert "[SSL" in await list_tools(url)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_stream_that_the_server_left_is_come_back_to():  # W-14, W-24

@@ -115,8 +115,8 @@ class EventLog:
         """Keep nothing any more: nobody can come back."""
         self._broken = True
 
-    async def append(self, batch: Sequence[OutboundMessage]) -> list[str] | None:
-        """Keep messages, and return their ids; None if they were not kept, which ends the resumability.
+    async def append(self, batch: Sequence[OutboundMessage]) -> int | None:
+        """Keep messages, and return the number of the first one; None if they were not kept, which ends the resumability.
 
         A cancellation waits for the store, for no longer than its deadline: afterwards it is known what is kept. What a store
         keeps only after that is not asked for any more, since nobody comes back to a stream with a gap.
@@ -129,9 +129,7 @@ class EventLog:
             return self._note(batch, False)
         return self._note(batch, True)
 
-    def append_soon(
-        self, batch: Sequence[OutboundMessage], told: Callable[[list[str] | None], object]
-    ) -> None:
+    def append_soon(self, batch: Sequence[OutboundMessage], told: Callable[[int | None], object]) -> None:
         """Keep messages as `append` does, without waiting for the store: `told` is given what that returns, now or later."""
         if self._broken:
             told(None)
@@ -146,16 +144,16 @@ class EventLog:
             self._store.append, self._session, self.name, self._last + 1, data_of(batch), final=final
         )
 
-    def _note(self, batch: Sequence[OutboundMessage], kept: bool) -> list[str] | None:
-        """Take note of whether the store has kept messages, and return their ids."""
+    def _note(self, batch: Sequence[OutboundMessage], kept: bool) -> int | None:
+        """Take note of whether the store has kept messages, and return the number of the first one."""
         if not kept:
             self._broken = True
             return None
-        first = self._last + 1
+        before = self._last
         self._last += len(batch)
         self.finished = batch[-1].final
         self.offered = True
-        return [f"{self.name}.{number}" for number in range(first, self._last + 1)]
+        return before + 1
 
 
 class ResumableStreams(Generic[T]):

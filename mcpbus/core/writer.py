@@ -177,22 +177,22 @@ class Writer:
         """Do not write the batch yet: the next one that is taken begins with it."""
         self._held_back = True
 
-    async def keep(self) -> list[str] | None:
-        """Put the batch into the stream's log before it is written, and return the ids of its events, if it is kept."""
+    async def keep(self) -> int | None:
+        """Put the batch into the stream's log before it is written, and return the number of its first event, if it is kept."""
         stream = self._stream
         if stream.log is None:
             return None
-        ids = await stream.log.append(stream.writing)
-        self._kept = ids is not None
-        return ids
+        first = await stream.log.append(stream.writing)
+        self._kept = first is not None
+        return first
 
-    def keep_soon(self, told: Callable[[list[str] | None], object]) -> None:
+    def keep_soon(self, told: Callable[[int | None], object]) -> None:
         """Put the batch into the stream's log as `keep` does, without waiting for that; see `EventLog.append_soon`."""
         stream = self._stream
 
-        def hear(ids: list[str] | None) -> None:
-            self._kept = ids is not None
-            told(ids)
+        def hear(first: int | None) -> None:
+            self._kept = first is not None
+            told(first)
 
         assert stream.log is not None  # noqa: S101 - the caller looked
         stream.log.append_soon(stream.writing, hear)

@@ -16,8 +16,8 @@ from mcpbus.protocol.http.messages import Answer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
 
-_Kept: TypeAlias = tuple[list[OutboundMessage], bytes, list[str] | None]
-"""A batch, what comes before it, and the ids of its events if its log has them."""
+_Kept: TypeAlias = tuple[list[OutboundMessage], bytes, int | None]
+"""A batch, what comes before it, and the number of its first event if its log has it."""
 
 GATHER_SECONDS: Final = 0.001
 
@@ -138,12 +138,12 @@ class GatheringWriter(ABC):
             self._say(batch, before, None)
 
     def _keep(self, batch: list[OutboundMessage], before: bytes) -> None:
-        def hear(ids: list[str] | None) -> None:
+        def hear(first: int | None) -> None:
             self._keeping = False
             if self._over:
                 self._writer.__exit__()  # only now it is known what is kept
                 return
-            self._kept = batch, before, ids
+            self._kept = batch, before, first
             if not self._gathers:
                 self._gathers = True
                 self._write_later()
@@ -153,9 +153,9 @@ class GatheringWriter(ABC):
         self._writer.keep_soon(hear)
         self._gathers = False
 
-    def _say(self, batch: list[OutboundMessage] | None, before: bytes, ids: list[str] | None) -> None:
+    def _say(self, batch: list[OutboundMessage] | None, before: bytes, first: int | None) -> None:
         try:
-            data, more = self._rendering.piece(batch, before, ids)
+            data, more = self._rendering.piece(batch, before, first)
             self._send(data, said=bool(batch), last=not more)
         except Exception as failure:  # noqa: BLE001 - whoever speaks is not to blame
             self._fail(failure)

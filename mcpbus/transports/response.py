@@ -12,7 +12,7 @@ from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer
 from mcpbus.protocol.http.messages import Answer, Head
-from mcpbus.protocol.http.sse import COMMENT, encode_event, encode_events
+from mcpbus.protocol.http.sse import COMMENT, encode_event, encode_events, encode_numbered
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind
@@ -249,14 +249,14 @@ class Rendering:
         return encode_event(b"", id=log.offer(), retry=None if retry is None else round(retry * 1000))
 
     def piece(
-        self, batch: list[OutboundMessage] | None, before: bytes = b"", ids: list[str] | None = None
+        self, batch: list[OutboundMessage] | None, before: bytes = b"", first: int | None = None
     ) -> tuple[bytes, bool]:
         """The next piece of a response that has begun, and whether there may be more.
 
         Args:
             batch: What it says; a comment if that is nothing, and the end if there is none.
             before: An event that comes before it.
-            ids: The ids of its events, if they are kept.
+            first: The number of its first event, if they are kept.
         """
         if batch is None:
             return self._end(), False
@@ -265,10 +265,11 @@ class Rendering:
         if self.is_array:  # which is JSON like any other at its end
             elements, self._separator = self._separator + b",".join(said), b","
             return elements if more else elements + b"]", more
-        if ids is None:
+        log = self._stream.log
+        if first is None or log is None:
             events = encode_events(said)
         else:
-            events = b"".join([encode_event(data, id=id_) for data, id_ in zip(said, ids, strict=True)])
+            events = encode_numbered(said, log.name, first)
         return before + events or COMMENT, more
 
     def _end(self) -> bytes:
@@ -375,8 +376,8 @@ class ResponseWriter:
             await self._http.start_stream(head)
         keeps = batch is not None and not rendering.is_array
         before = rendering.prime(writer.retry, begins=head is not None) if keeps else b""
-        ids = await writer.keep() if keeps and batch else None
-        data, more = rendering.piece(batch, before, ids)
+        first = await writer.keep() if keeps and batch else None
+        data, more = rendering.piece(batch, before, first)
         await self._http.write(data, more=more)
         return more
 

@@ -23,7 +23,7 @@ from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer
 from mcpbus.protocol.errors import invalid_request, process_lost
 from mcpbus.protocol.http.messages import NO_CONTENT, Answer, refusal
-from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
+from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event, encode_numbered
 from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports.answers import GET_FORMAT
@@ -132,8 +132,7 @@ async def _write_missed(
 ) -> bool:
     """Write what followed an event, and what ends the answer; if that is None, return whether it may go on."""
     name, after = named
-    numbered = enumerate(missed.events, after + 1)
-    events = b"".join([encode_event(event, id=f"{name}.{number}") for number, event in numbered])
+    events = encode_numbered(missed.events, name, after + 1)
     with bus.reached.writing(bus.limits.write_deadline, session.owner) as deadline:
         await http.start_stream([*HEADERS])
         await http.write(events or COMMENT if end is None else events + end, more=end is None)

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.protocol.http.sse import COMMENT, Event, EventDecoder, encode_event, encode_events
+from mcpbus.protocol.http.sse import (
+    COMMENT,
+    Event,
+    EventDecoder,
+    encode_event,
+    encode_events,
+    encode_numbered,
+)
 
 
 def parse(stream: bytes) -> list[dict[str, str]]:
@@ -70,6 +77,8 @@ def test_a_delay_may_be_zero_but_not_negative():
 )
 def test_several_events_are_what_each_is_alone(data):
     assert encode_events(data) == b"".join(encode_event(one) for one in data)
+    numbered = enumerate(data, 7)
+    assert encode_numbered(data, "a", 7) == b"".join(encode_event(one, id=f"a.{n}") for n, one in numbered)
 
 
 def decode(*pieces: bytes, most: int = 10_000) -> list[Event]:

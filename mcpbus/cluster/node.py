@@ -90,6 +90,8 @@ class Node:
         self._homes: frozenset[str] = frozenset()
         self._serves = False
         self._leaving = False
+        self._work: trio.Nursery | None = None  # what runs for the others
+        self._abandoned = trio.Event()
         self._complaints = Complaints(_log)
 
     async def join(self, bus: Hub) -> None:
@@ -110,7 +112,9 @@ class Node:
             self, self.names, bus, self.records, self._cluster.patience
         )
         self.records.pass_on = self.remote_sessions.pass_on
+        bus.abandon = self.abandon
         bus.lease = Lease()
+        await self._nursery.start(self._open_work)
         await self._nursery.start(partial(directory.listen, self.home, self._accept, bus.lease))
         try:
             await self._look()
@@ -152,6 +156,23 @@ class Node:
             for links in self._links.values():
                 for link in links:
                     nursery.start_soon(link.end_in_order)
+
+    async def abandon(self) -> None:
+        """End what runs for the others, as cancelled, and take nothing more; returns when it has ended."""
+        self._leaving = True
+        if self._work is not None:
+            self._work.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await self._abandoned.wait()
+
+    async def _open_work(self, *, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            async with trio.open_nursery() as self._work:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._work = None
+            self._abandoned.set()
 
     def link(self, home: str) -> Link | None:
         """Return the link to a process, if there is one now."""
@@ -288,8 +309,9 @@ class Node:
         return None
 
     def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """Run a task until the process ends."""
-        self._nursery.start_soon(function, *args)
+        """Run a task until the process ends, unless it has."""
+        if self._work is not None:
+            self._work.start_soon(function, *args)
 
     def report(self, head: Head, failure: BaseException) -> None:
         """Tell that the application failed."""

@@ -3,7 +3,7 @@
 Transports are thin: each turns its bytes into `dispatcher.serve`, and a `Stream` back into bytes.
 """
 
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -120,6 +120,7 @@ class Hub(Services):
         event_breaker: Through which the event store is asked to keep something.
         time_slice: How long clients in process go on without letting others run.
         successors: Other processes, which go on with its sessions when this one ends; None if there are none.
+        abandon: Ends what other processes have asked of this one, where no drain does; None if there are none.
         records: Keeps what other processes need to go on with sessions, should this one end; None if there are none.
         rounds: Knows the rounds that others have used; None likewise.
         remote_sessions: Those that others have; None likewise.
@@ -155,6 +156,7 @@ class Hub(Services):
         self._farewells = Farewells(system, limits.max_sessions, self.reached)
         self.records: SessionRecords | None = None
         self.successors: Successors | None = None
+        self.abandon: Callable[[], Awaitable[None]] | None = None
         self.rounds: SharedRounds | None = None
         self.remote_sessions: RemoteSessions | None = None
         self._drained = False
@@ -483,6 +485,17 @@ def hub_of(services: Services) -> Hub:
     return services
 
 
+@asynccontextmanager
+async def _abandoned_first(hub: Hub) -> AsyncIterator[None]:
+    """Where the block is cut short, end what runs for other processes while there still is a system in which it can end."""
+    try:
+        yield
+    except BaseException:
+        if hub.abandon is not None:
+            await hub.abandon()
+        raise
+
+
 HubT = TypeVar("HubT", bound=Hub)
 
 
@@ -531,9 +544,10 @@ async def open_hub(
             try:
                 async with backend.open(hub):
                     try:
-                        yield hub
-                        if not hub._drained:  # noqa: SLF001 - its own opening
-                            await hub.drain(drain_seconds)
+                        async with _abandoned_first(hub):
+                            yield hub
+                            if not hub._drained:  # noqa: SLF001 - its own opening
+                                await hub.drain(drain_seconds)
                     finally:
                         with trio.CancelScope(shield=True):  # until it is known what is kept
                             await hub.event_breaker.wait_idle()

@@ -74,7 +74,7 @@ async def test_where_nobody_asks_any_more_nothing_waits(gone, autojump_clock):
         there = buses[1].node
 
         def waiting():
-            return [task for task in there._nursery.child_tasks if told_changes.__name__ in task.name]
+            return [task for task in there._work.child_tasks if told_changes.__name__ in task.name]
 
         async with trio.open_nursery() as nursery:
             await ask_soon(nursery, broadcast, [])

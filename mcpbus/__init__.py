@@ -3,85 +3,141 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mcpbus.asking import (
-    Accepted,
-    AnswerTimeoutError,
-    AskError,
-    Cancelled,
-    CannotAskError,
-    ClientRefusedError,
-    Declined,
-    Elicit,
-    ElicitUrl,
-    InputRequired,
-    InvalidAnswerError,
-    ListRoots,
-    Root,
-    Sample,
-    Sampled,
-    Titles,
-    ToolUse,
-    ToolUseResult,
-)
-from mcpbus.bus import Bus
-from mcpbus.core.client_notification import ClientNotification
-from mcpbus.core.context import ClientInfo, Context
-from mcpbus.core.limits import Limits
-from mcpbus.core.receipt import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
-from mcpbus.core.remote_session import RemoteSession
-from mcpbus.core.session import Session
-from mcpbus.core.statistics import Statistics
-from mcpbus.core.sync_bus import SyncBus
-from mcpbus.core.sync_context import SyncContext
-from mcpbus.dispatch.runner import CallNext, Invocation, Middleware
-from mcpbus.features.completion import Completion
-from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
-from mcpbus.features.depends import Depends
-from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
-from mcpbus.features.tool import Tool, tool
-from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.messages import (
-    Annotations,
-    AudioContent,
-    BlobResourceContents,
-    ContentBlock,
-    EmbeddedResource,
-    Icon,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-    ToolAnnotations,
-)
-from mcpbus.protocol.routes import Reason
-from mcpbus.server import Server
-from mcpbus.serving.signals import shutdown_on_signals
-
 if TYPE_CHECKING:
+    from mcpbus.asking import (
+        Accepted,
+        AnswerTimeoutError,
+        AskError,
+        Cancelled,
+        CannotAskError,
+        ClientRefusedError,
+        Declined,
+        Elicit,
+        ElicitUrl,
+        InputRequired,
+        InvalidAnswerError,
+        ListRoots,
+        Root,
+        Sample,
+        Sampled,
+        Titles,
+        ToolUse,
+        ToolUseResult,
+    )
+    from mcpbus.bus import Bus
     from mcpbus.client.client import Client
+    from mcpbus.core.client_notification import ClientNotification
+    from mcpbus.core.context import ClientInfo, Context
+    from mcpbus.core.limits import Limits
+    from mcpbus.core.receipt import DELIVERED, STORED, Broadcast, Fate, Place, Receipt, Verdict
+    from mcpbus.core.remote_session import RemoteSession
+    from mcpbus.core.session import Session
+    from mcpbus.core.statistics import Statistics
+    from mcpbus.core.sync_bus import SyncBus
+    from mcpbus.core.sync_context import SyncContext
+    from mcpbus.dispatch.runner import CallNext, Invocation, Middleware
+    from mcpbus.features.completion import Completion
+    from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
+    from mcpbus.features.depends import Depends
+    from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
+    from mcpbus.features.tool import Tool, tool
+    from mcpbus.protocol.errors import ProtocolError
     from mcpbus.protocol.http.authentication import Unauthorized
     from mcpbus.protocol.http.messages import Head
     from mcpbus.protocol.http.origin import HttpOptions
+    from mcpbus.protocol.levels import LogLevel
+    from mcpbus.protocol.messages import (
+        Annotations,
+        AudioContent,
+        BlobResourceContents,
+        ContentBlock,
+        EmbeddedResource,
+        Icon,
+        ImageContent,
+        ResourceLink,
+        TextContent,
+        TextResourceContents,
+        ToolAnnotations,
+    )
+    from mcpbus.protocol.routes import Reason
+    from mcpbus.server import Server
     from mcpbus.serving.options import ServeOptions
+    from mcpbus.serving.signals import shutdown_on_signals
 else:
-    _LATER = {
-        "Client": "client.client",
-        "Head": "protocol.http.messages",
-        "HttpOptions": "protocol.http.origin",
-        "ServeOptions": "serving.options",
-        "Unauthorized": "protocol.http.authentication",
+    _NAMES = {
+        "asking": (
+            "Accepted",
+            "AnswerTimeoutError",
+            "AskError",
+            "Cancelled",
+            "CannotAskError",
+            "ClientRefusedError",
+            "Declined",
+            "Elicit",
+            "ElicitUrl",
+            "InputRequired",
+            "InvalidAnswerError",
+            "ListRoots",
+            "Root",
+            "Sample",
+            "Sampled",
+            "Titles",
+            "ToolUse",
+            "ToolUseResult",
+        ),
+        "bus": ("Bus",),
+        "client.client": ("Client",),
+        "core.client_notification": ("ClientNotification",),
+        "core.context": ("ClientInfo", "Context"),
+        "core.limits": ("Limits",),
+        "core.receipt": ("DELIVERED", "STORED", "Broadcast", "Fate", "Place", "Receipt", "Verdict"),
+        "core.remote_session": ("RemoteSession",),
+        "core.session": ("Session",),
+        "core.statistics": ("Statistics",),
+        "core.sync_bus": ("SyncBus",),
+        "core.sync_context": ("SyncContext",),
+        "dispatch.runner": ("CallNext", "Invocation", "Middleware"),
+        "features.completion": ("Completion",),
+        "features.content": ("Audio", "File", "Image", "PromptMessage", "ToolResult"),
+        "features.depends": ("Depends",),
+        "features.errors": ("RegistrationError", "ResourceNotFoundError", "ToolError"),
+        "features.tool": ("Tool", "tool"),
+        "protocol.errors": ("ProtocolError",),
+        "protocol.http.authentication": ("Unauthorized",),
+        "protocol.http.messages": ("Head",),
+        "protocol.http.origin": ("HttpOptions",),
+        "protocol.levels": ("LogLevel",),
+        "protocol.messages": (
+            "Annotations",
+            "AudioContent",
+            "BlobResourceContents",
+            "ContentBlock",
+            "EmbeddedResource",
+            "Icon",
+            "ImageContent",
+            "ResourceLink",
+            "TextContent",
+            "TextResourceContents",
+            "ToolAnnotations",
+        ),
+        "protocol.routes": ("Reason",),
+        "server": ("Server",),
+        "serving.options": ("ServeOptions",),
+        "serving.signals": ("shutdown_on_signals",),
     }
+    """Where each name is. It is imported when it is asked for: clients have no use for servers, nor the command line for either at once."""
+    _PLACES = {name: place for place, names in _NAMES.items() for name in names}
 
     def __getattr__(name: str) -> Any:
-        """Import what is for HTTP or for clients when it is asked for: a program on stdio has no use for it."""
-        if name not in _LATER:
+        """Import what is asked for."""
+        if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        return found
 
     def __dir__() -> list[str]:
-        """Name these as well, for whoever completes what is typed."""
-        return [*globals(), *_LATER]
+        """Name all of it, for whoever completes what is typed."""
+        return sorted({*globals(), *_PLACES})
 
 
 __version__ = "0.1.0"

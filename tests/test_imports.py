@@ -1,15 +1,19 @@
 """What a server imports: on stdio nothing that it does not need, since a desktop client waits for its start."""
 
+import ast
+import gc
 import json
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 
 import msgspec
 import pytest
 
 import mcpbus
 from mcpbus import Context, ProtocolError, RegistrationError, Server
+from mcpbus.cli.explaining import _import_at_once
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.testing import open_bus, open_client, open_probe
 
@@ -164,5 +168,48 @@ async def test_a_client_of_http2_says_what_to_install(monkeypatch, autojump_cloc
             await open_probe(bus.asgi(), shell="http2").__aenter__()
 
 
-def test_what_is_imported_when_it_is_asked_for_is_named_with_the_rest():
-    assert set(mcpbus.__all__) <= set(dir(mcpbus))
+def test_each_name_is_imported_from_where_type_checkers_see_it():
+    [checked] = [
+        node for node in ast.parse(Path(mcpbus.__file__).read_text()).body if isinstance(node, ast.If)
+    ]
+    seen = {
+        each.module: {alias.name for alias in each.names}
+        for each in checked.body
+        if isinstance(each, ast.ImportFrom)
+    }
+    assert seen == {f"mcpbus.{place}": set(names) for place, names in mcpbus._NAMES.items()}
+    assert set.union(*seen.values()) | {"__version__"} == set(mcpbus.__all__) <= set(dir(mcpbus))
+    for place, names in seen.items():
+        for name in names:
+            assert getattr(mcpbus, name) is getattr(sys.modules[place], name)
+    with pytest.raises(AttributeError, match="has no attribute 'Bussy'"):
+        _ = mcpbus.Bussy
+
+
+@pytest.mark.parametrize(
+    ("program", "needless"),
+    [
+        ("import mcpbus.cli", {"trio", "msgspec", "mcpbus_actors"}),
+        ("from mcpbus import Client", {"mcpbus_actors", "mcpbus.core", "mcpbus.features", "mcpbus.server"}),
+    ],
+)
+def test_who_asks_for_a_part_does_not_wait_for_the_rest(program, needless):
+    program = f"{program}; import sys; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert needless.isdisjoint(ended.stdout.split())
+
+
+@pytest.mark.parametrize(("collects", "code"), [(True, ""), (False, ""), (True, "raise ImportError")])
+def test_while_a_command_is_imported_nobody_looks_for_garbage(tmp_path, monkeypatch, collects, code):
+    (tmp_path / "slow_command.py").write_text(f"import gc, sys\nsys.collecting = gc.isenabled()\n{code}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "collecting", None, raising=False)
+    try:
+        if not collects:
+            gc.disable()
+        with pytest.raises(ImportError) if code else nullcontext():
+            _import_at_once("slow_command")
+        assert (sys.collecting, gc.isenabled()) == (False, collects)
+    finally:
+        gc.enable()
+        sys.modules.pop("slow_command", None)

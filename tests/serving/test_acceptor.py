@@ -10,7 +10,7 @@ from peers import Http2, get, hello, receive_all, receive_until, respond, servin
 
 from mcpbus.serving import Counters
 from mcpbus.serving.complaints import Complaints
-from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.http2.requests import Requests
 
 WEBSOCKET = (
     b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
@@ -74,7 +74,7 @@ async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypa
             await culprit.send_all(BROKEN_PREFACE)
             reason = "ConnectionFault"
         else:
-            monkeypatch.setattr(Http2Connection, "_begin", lambda *_: 1 / 0)
+            monkeypatch.setattr(Requests, "begin", lambda *_: 1 / 0)
             await (await Http2(culprit).start()).request()
             reason = "ZeroDivisionError"
         await receive_all(culprit)

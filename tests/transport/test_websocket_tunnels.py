@@ -174,7 +174,7 @@ async def test_a_client_that_leaves_ends_what_runs(leave, turns, autojump_clock)
         if leave == "disconnect":
             await client.ended()
             assert client.reset is None
-        assert not client.server._requests
+        assert client.server.idle_since() is not None
 
 
 async def test_the_end_may_come_with_the_last_message(turns, autojump_clock):

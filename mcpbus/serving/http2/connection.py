@@ -9,21 +9,13 @@ import math
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
-from time import thread_time
 from typing import Any, Final, Protocol
 
 import trio
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.core.containment import Contained
-from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
-from mcpbus.serving.asgi import serve_request
-from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
-from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import (
@@ -34,25 +26,17 @@ from mcpbus.serving.http2.events import (
     StreamGone,
     WindowOpened,
 )
-from mcpbus.serving.http2.head import RequestHead
-from mcpbus.serving.http2.protocol import MOST_STREAMS
 from mcpbus.serving.http2.protocol import Protocol as Http2Protocol
-from mcpbus.serving.http2.request import Http2Request
-from mcpbus.serving.http2.response_writer import Http2ResponseWriter
+from mcpbus.serving.http2.requests import Requests
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.token_bucket import TokenBucket
-from mcpbus.serving.http2.websocket import call_websocket, open_websocket
 from mcpbus.serving.reactor import Pace, Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.write_coalescer import Writer
 
 _MOST_IN_TURN: Final = 32
 """What a client may do before other connections have a turn."""
-_MOST_GATHERED: Final = 16 * 1024
-"""Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
-_SLOW_SECONDS: Final = 0.001
-"""What a request has to take of our own time for the answers before it to be written first: a write is for all streams, and takes some too."""
 
 
 class Owner(Protocol):
@@ -100,11 +84,8 @@ class Http2Connection:
         self._protocol = Http2Protocol(service.heads, self._bucket, service.counters)
         self.sending = Sending(self._protocol, service.counters, options.write_deadline_seconds, self.look_at)
         self._writer = ConnectionWriter(stream, self.sending, service.coalescer, self)
-        self._requests: dict[int, Http2Request] = {}
-        self._tasks = 0  # of requests, also of those whose stream has gone
-        self._gathering: set[Http2Request] = set()
+        self._requests = Requests(self, service, stream, self.sending, self._writer)
         self.expires = math.inf
-        self._idle_since: float | None = trio.current_time()
         self._head_until = math.inf
         self._linger_until = math.inf
         self._retired = False
@@ -113,7 +94,6 @@ class Http2Connection:
         self._over = False
         self._in_turn = False
         self._pace = Pace()  # of its turns, in each of which many requests may be served
-        self._scope: trio.CancelScope = trio.CancelScope()
         self._turn_is_due = True  # whatever comes: the server speaks first
 
     async def run(self, data: bytes = b"") -> None:
@@ -141,12 +121,12 @@ class Http2Connection:
 
     def idle_since(self) -> float | None:
         """Tell since when no request is under way; None while one is."""
-        return self._idle_since
+        return self._requests.idle_since
 
     def retire(self) -> None:
         """Begin no more requests, and end once those are answered that are under way; at once if there are none."""
         self._retired = True
-        if self._idle_since is not None:
+        if self._requests.idle_since is not None:
             self._end()
         else:
             self._protocol.announce_end()
@@ -155,24 +135,24 @@ class Http2Connection:
     def expire(self) -> None:
         """End what takes too long."""
         now, self.expires = trio.current_time(), math.inf
-        for request in tuple(self._requests.values()):
-            if request.soonest <= now:
-                request.expire()
+        self._requests.expire(now)
         if now >= self._linger_until:
             self.lose()
         elif now >= self._head_until:
             self._service.app.note("head_seconds", self.peer, "a connection was ended")
             self._end(ErrorCode.ENHANCE_YOUR_CALM)
-        elif self._idle_since is not None and now >= self._idle_since + self.options.keep_alive_seconds:
+        elif (
+            self._requests.idle_since is not None
+            and now >= self._requests.idle_since + self.options.keep_alive_seconds
+        ):
             self._end()
         if not self._over:
             self._look_again()
 
     def _look_again(self) -> None:
-        times = [request.soonest for request in self._requests.values()]
-        times += [self._head_until, self._linger_until]
-        if self._idle_since is not None:
-            times.append(self._idle_since + self.options.keep_alive_seconds)
+        times = [self._requests.soonest(), self._head_until, self._linger_until]
+        if self._requests.idle_since is not None:
+            times.append(self._requests.idle_since + self.options.keep_alive_seconds)
         self.look_at(min(times))
 
     def look_at(self, time: float) -> None:
@@ -184,13 +164,13 @@ class Http2Connection:
                 deadlines.look_at(time)
 
     def _wait_idle(self) -> None:
-        self._idle_since = now = trio.current_time()
+        self._requests.idle_since = now = trio.current_time()
         self.look_at(now + self.options.keep_alive_seconds)
 
     def _end(self, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
         """End the connection, and tell the client."""
         self._protocol.end(code)
-        self._leave_all()
+        self._requests.leave_all()
         self.flush()
 
     def _fail(self, fault: ConnectionFault) -> None:
@@ -201,11 +181,7 @@ class Http2Connection:
         self._unread = self.options.unread_body_bytes
         self._linger_until = trio.current_time() + self.options.unread_body_seconds
         self.look_at(self._linger_until)
-        self._leave_all()
-
-    def _leave_all(self) -> None:
-        for request in tuple(self._requests.values()):
-            request.leave()
+        self._requests.leave_all()
 
     def lose(self) -> None:
         """End at once. Harmless once that was done. No schedule point."""
@@ -215,7 +191,7 @@ class Http2Connection:
         self._service.deadlines.leave(self)
         self._readiness.forget()
         self._protocol.closed = True
-        self._leave_all()
+        self._requests.leave_all()
         self._writer.give_up()
         self._owner.close()
 
@@ -283,23 +259,18 @@ class Http2Connection:
             self._unread -= len(data)
         elif not self._protocol.closed:
             self._protocol.receive(data)
-            self._note_progress(len(data))
+            if self._protocol.body_of is not None:
+                self._requests.received(self._protocol.body_of, len(data))
         if not data or self._unread < 0:
             self.lose()
 
-    def _note_progress(self, size: int) -> None:
-        stream_id = self._protocol.body_of
-        request = None if stream_id is None else self._requests.get(stream_id)
-        if request is not None:
-            request.received(size)
-
     def _take_turn(self, scope: trio.CancelScope) -> EagerTask | None:
         """Do what the client wants, up to a bound; returns a handler that waits, if there is one."""
-        self._scope = scope
-        self._in_turn, eager, taken = True, None, 0
+        self._requests.scope = scope
+        self._in_turn, eager, taken, protocol = True, None, 0, self._protocol
         try:
-            while eager is None and taken < _MOST_IN_TURN and not self._protocol.closed:
-                event = self._protocol.next_event()
+            while eager is None and taken < _MOST_IN_TURN and not protocol.closed:
+                event = protocol.next_event()
                 if event is None:
                     break
                 taken += 1
@@ -330,8 +301,7 @@ class Http2Connection:
 
     def _wait_for_rest(self) -> None:
         """Set bounds to how long what has begun to come may take."""
-        for request in self._gathering:
-            request.begin_to_wait()
+        self._requests.begin_to_wait()
         if not self._protocol.in_head:
             self._head_until = math.inf
         elif self._head_until == math.inf and not self._protocol.closed:
@@ -340,171 +310,27 @@ class Http2Connection:
 
     def _take(self, event: Event) -> EagerTask | None:
         if isinstance(event, RequestBegun):
-            return self._begin(event)
+            return self._requests.begin(event)
         if isinstance(event, BodyReceived):
-            return self._take_body(event)
+            return self._requests.take_body(event)
         if isinstance(event, WindowOpened):
             self.sending.window_opened(event.stream_id)
         elif isinstance(event, StreamGone):
-            request = self._requests.get(event.stream_id)
-            if request is not None:
-                request.leave()
+            self._requests.leave(event.stream_id)
         elif isinstance(event, ClientLeaves):
             self.retire()
         return None
 
-    # -- requests --------------------------------------------------------------------------------
+    def start_soon(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run a task that ends with the connection at the latest."""
+        self._nursery.start_soon(function, *args)
 
-    def _begin(self, event: RequestBegun) -> EagerTask | None:
-        stream_id, head = event.stream_id, event.head
-        if self._tasks >= 2 * MOST_STREAMS:
-            self._protocol.refuse(stream_id)
-            return None
-        facts = None if head.fault is not None else self._service.facts(head)
-        request = Http2Request(self, stream_id, head, facts, self._scope)
-        request.body.ended = event.ended
-        self._requests[stream_id] = request
-        self._idle_since = None
-        if head.fault is not None:
-            request.refuse(head.fault)
-        elif head.protocol is not None:
-            self._connect(request)
-        elif facts is None:
-            app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
-            self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
-        elif not facts.immediate or not (event.ended or self._gathers(facts, head)):
-            self.start(request, serve_request, facts.endpoint, request)
-        elif event.ended:
-            return self._respond(request, b"")
-        else:
-            request.waits_for_body = True
-            self._gathering.add(request)
-        return None
-
-    def _connect(self, request: Http2Request) -> None:
-        """Open a WebSocket: its endpoint does, or the application, through ASGI."""
-        seconds = self.options.websocket_ping_seconds
-        websockets = None if request.facts is None else request.endpoint.websockets
-        if websockets is not None:
-            self.start(request, partial(open_websocket, ping_seconds=seconds), self, request, websockets)
-            return
-        app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
-        scope = scope_of(self._stream, app.state).describe("websocket", exchange.line)
-        report = partial(self._report, request.head)
-        self.start(
-            request, partial(call_websocket, ping_seconds=seconds), app.asgi, request, exchange, scope, report
-        )
-
-    def _gathers(self, facts: HeadFacts, head: RequestHead) -> bool:
-        """Whether a body is waited for without a task: if it will be short, and wanted."""
-        return facts.cleared and not head.expects and (head.length or 0) <= _MOST_GATHERED
-
-    def _take_body(self, event: BodyReceived) -> EagerTask | None:
-        request = self._requests.get(event.stream_id)
-        if request is None:
-            return None
-        request.body.add(event.data, ended=event.ended)
-        if request.tunnel is not None:
-            request.scope = self._scope
-            return request.tunnel.take()
-        if not request.waits_for_body:
-            return None
-        if event.ended:
-            self._stop_gathering(request)
-            return self._respond(request, request.body.take())
-        request.received(len(event.data))
-        if len(request.body) > _MOST_GATHERED or self._holds_too_much():
-            self._stop_gathering(request)
-            self.start(request, serve_request, request.endpoint, request)
-        return None
-
-    def _holds_too_much(self) -> bool:
-        return sum([len(request.body) for request in self._gathering]) > 4 * _MOST_GATHERED
-
-    def _stop_gathering(self, request: Http2Request) -> None:
-        self._gathering.discard(request)
-        request.waits_for_body = False
-        request.expires = math.inf
-
-    def _respond(self, request: Http2Request, body: bytes) -> EagerTask | None:
-        """Serve a request that is whole."""
-        facts = request.facts
-        assert facts is not None  # noqa: S101 - only an endpoint serves without waiting
-        pace = facts.pace
-        if pace.slow:
-            self._writer.flush_now()  # answers that are there do not wait for it
-        begun = thread_time()
-        request.scope = self._scope
-        respond = facts.endpoint.respond
-        # How long a body is that nobody has announced, its head could not say.
-        cleared = facts.cleared and (
-            request.read.length is not None or len(body) <= facts.endpoint.max_body_bytes
-        )
-        try:
-            result = self._service.context.copy().run(
-                partial(respond, request.head, body, request, cleared=cleared)
-            )
-        except KeyboardInterrupt:
-            raise
-        except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
-            request.fail(failure)
-            return None
-        if isinstance(result, Answer):
-            request.finish(result)
-            result = None
-        seconds = thread_time() - begun
-        pace.took(seconds if seconds > _SLOW_SECONDS else 0.0)
-        return result
-
-    def start(self, request: Http2Request, function: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """Run a task that answers a request."""
-        self._tasks += 1
-        self._nursery.start_soon(self._run, request, function, args)
-
-    async def _run(
-        self, request: Http2Request, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]
-    ) -> None:
-        trio.lowlevel.current_task().context = self._service.context.copy()
-        failed = True
-        try:
-            with Contained(partial(self._report, request.head)):
-                try:
-                    await function(*args)
-                    failed = False
-                except* trio.BrokenResourceError:
-                    pass  # of the client, which is seen below
-        finally:
-            self._tasks -= 1
-        if not request.answering.ended and (failed or request.tunnel is None):
-            request.end_in_disorder()
-
-    def _report(self, head: Head, failure: BaseException) -> None:
-        self.report(failure, head)
-
-    def report(self, failure: BaseException, head: Head) -> None:
-        """Tell that the application failed."""
-        self._service.app.report(failure, head.verb, head.path)
-
-    def note(self, limit: str, consequence: str) -> None:
-        """Note that a limit was reached."""
-        if limit == "write_deadline_seconds":
-            self._service.counters.withheld += 1
-        self._service.app.note(limit, self.peer, consequence)
-
-    def said_last(self, stream_id: int, *, whole: bool) -> None:
-        """See `mcpbus.serving.http2.send_stream.Connection`."""
-        request = self._requests.get(stream_id)
-        if request is not None:
-            request.end(whole=whole)
-
-    def answered(self, request: Http2Request) -> None:
-        """Forget a request whose stream has ended."""
-        self._gathering.discard(request)
-        if self._requests.pop(request.stream_id, None) is None or self._requests:
-            return
-        self._wait_idle()
+    def rest(self) -> None:
+        """Wait for the next request: none is under way any more."""
         if self._retired and not self._protocol.closed:
             self._end()
+        else:
+            self.look_at(trio.current_time() + self.options.keep_alive_seconds)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -529,10 +355,6 @@ class Http2Connection:
             self._reactor.write_soon(writer)
         else:
             self._service.coalescer.add(writer)
-
-    def write_later(self, writer: Http2ResponseWriter) -> None:
-        """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""
-        self._service.coalescer.add(writer)
 
     def lose_soon(self) -> None:
         """See `ConnectionWriter`."""

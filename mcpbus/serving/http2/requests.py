@@ -1,0 +1,318 @@
+"""What the client of one HTTP/2 connection has asked for: served in its turns where nothing has to be waited for, and otherwise by tasks."""
+
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import thread_time
+from typing import Any, Final, Protocol
+
+import trio
+from mcpbus_actors import EagerTask
+
+from mcpbus.core.containment import Contained
+from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.owners import Peer
+from mcpbus.serving.asgi import serve_request
+from mcpbus.serving.asgi_call import AsgiCall, scope_of
+from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.http2.asgi import Http2Exchange
+from mcpbus.serving.http2.connection_writer import ConnectionWriter
+from mcpbus.serving.http2.events import BodyReceived, RequestBegun
+from mcpbus.serving.http2.head import RequestHead
+from mcpbus.serving.http2.protocol import MOST_STREAMS
+from mcpbus.serving.http2.request import Http2Request
+from mcpbus.serving.http2.response_writer import Http2ResponseWriter
+from mcpbus.serving.http2.sending import Sending
+from mcpbus.serving.http2.service import Http2Service
+from mcpbus.serving.http2.websocket import call_websocket, open_websocket
+from mcpbus.serving.write_coalescer import Writer
+
+_MOST_GATHERED: Final = 16 * 1024
+"""Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
+_SLOW_SECONDS: Final = 0.001
+"""What a request has to take of our own time for the answers before it to be written first: a write is for all streams, and takes some too."""
+
+
+class Connection(Protocol):
+    """The connection.
+
+    Attributes:
+        peer: From where it comes.
+    """
+
+    peer: Peer
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn is under way, of this connection or of another one."""
+
+    def flush(self) -> None:
+        """Have what was said written: now, or with what is said in the same turn."""
+
+    def open_window(self, stream_id: int, size: int, /) -> None:
+        """Let the client send as much more of a body."""
+
+    def look_at(self, time: float, /) -> None:
+        """Have `Requests.expire` called then."""
+
+    def say_later(self, writer: Writer, /) -> None:
+        """Have something written once the turn is over that is under way, or in the scheduler's next one."""
+
+    def write_now(self) -> None:
+        """Write what was said, as far as that takes no time."""
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """Run a task that ends with the connection at the latest."""
+
+    def rest(self) -> None:
+        """Hear that no request is under way any more."""
+
+
+class Requests:
+    """The requests that are under way, which know it as their connection.
+
+    Args:
+        connection: The connection.
+        service: What all connections of a server share.
+        stream: The connection's bytes.
+        sending: Sends answers.
+        writer: Writes what was sent.
+
+    Attributes:
+        options: How they are served.
+        peer: From where they come.
+        sending: The same.
+        flush: See `Connection`.
+        open_window: See `Connection`.
+        look_at: See `Connection`.
+        say_later: See `Connection`.
+        write_now: See `Connection`.
+        write_later: Has `Http2ResponseWriter.write_now` called in the next turn of the scheduler.
+        scope: Encloses the task that takes the turn which is under way.
+        idle_since: Since when none is under way; None while one is.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        service: Http2Service,
+        stream: trio.abc.Stream,
+        sending: Sending,
+        writer: ConnectionWriter,
+    ) -> None:
+        self._connection = connection
+        self._service = service
+        self._stream = stream
+        self._writer = writer
+        self.options = service.options
+        self.peer = connection.peer
+        self.sending = sending
+        self.flush = connection.flush
+        self.open_window = connection.open_window
+        self.look_at = connection.look_at
+        self.say_later = connection.say_later
+        self.write_now = connection.write_now
+        self.write_later: Callable[[Http2ResponseWriter], None] = service.coalescer.add
+        self.scope: trio.CancelScope = trio.CancelScope()
+        self.idle_since: float | None = trio.current_time()
+        self._requests: dict[int, Http2Request] = {}
+        self._tasks = 0  # also of those whose stream has gone
+        self._gathering: set[Http2Request] = set()
+
+    @property
+    def in_turn(self) -> bool:
+        """See `Connection`."""
+        return self._connection.in_turn
+
+    # -- what becomes of the connection ------------------------------------------------------------
+
+    def soonest(self) -> float:
+        """Return when one of them is to be looked at."""
+        return min([request.soonest for request in self._requests.values()], default=math.inf)
+
+    def expire(self, now: float) -> None:
+        """End what takes too long."""
+        for request in tuple(self._requests.values()):
+            if request.soonest <= now:
+                request.expire()
+
+    def leave(self, stream_id: int) -> None:
+        """Give up one whose stream has gone."""
+        request = self._requests.get(stream_id)
+        if request is not None:
+            request.leave()
+
+    def leave_all(self) -> None:
+        """Give them all up: the connection has gone."""
+        for request in tuple(self._requests.values()):
+            request.leave()
+
+    # -- what comes ------------------------------------------------------------------------------
+
+    def received(self, stream_id: int, size: int) -> None:
+        """Note that so much more of a body has come."""
+        request = self._requests.get(stream_id)
+        if request is not None:
+            request.received(size)
+
+    def begin_to_wait(self) -> None:
+        """Set bounds to how long bodies may take that have begun to come."""
+        for request in self._gathering:
+            request.begin_to_wait()
+
+    def begin(self, event: RequestBegun) -> EagerTask | None:
+        """Begin a request, and serve it if it is whole; returns a handler that waits, if there is one."""
+        stream_id, head = event.stream_id, event.head
+        if self._tasks >= 2 * MOST_STREAMS:
+            self.sending.protocol.refuse(stream_id)
+            return None
+        facts = None if head.fault is not None else self._service.facts(head)
+        request = Http2Request(self, stream_id, head, facts, self.scope)
+        request.body.ended = event.ended
+        self._requests[stream_id] = request
+        self.idle_since = None
+        if head.fault is not None:
+            request.refuse(head.fault)
+        elif head.protocol is not None:
+            self._connect(request)
+        elif facts is None:
+            app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
+            self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
+        elif not facts.immediate or not (event.ended or self._gathers(facts, head)):
+            self.start(request, serve_request, facts.endpoint, request)
+        elif event.ended:
+            return self._respond(request, b"")
+        else:
+            request.waits_for_body = True
+            self._gathering.add(request)
+        return None
+
+    def _connect(self, request: Http2Request) -> None:
+        """Open a WebSocket: its endpoint does, or the application, through ASGI."""
+        seconds = self.options.websocket_ping_seconds
+        websockets = None if request.facts is None else request.endpoint.websockets
+        if websockets is not None:
+            self.start(
+                request,
+                partial(open_websocket, ping_seconds=seconds),
+                self,
+                request,
+                websockets,
+            )
+            return
+        app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
+        scope = scope_of(self._stream, app.state).describe("websocket", exchange.line)
+        report = partial(self._report, request.head)
+        self.start(
+            request, partial(call_websocket, ping_seconds=seconds), app.asgi, request, exchange, scope, report
+        )
+
+    def _gathers(self, facts: HeadFacts, head: RequestHead) -> bool:
+        """Whether a body is waited for without a task: if it will be short, and wanted."""
+        return facts.cleared and not head.expects and (head.length or 0) <= _MOST_GATHERED
+
+    def take_body(self, event: BodyReceived) -> EagerTask | None:
+        """Take more of a body, and serve its request if it is whole; returns a handler that waits, if there is one."""
+        request = self._requests.get(event.stream_id)
+        if request is None:
+            return None
+        request.body.add(event.data, ended=event.ended)
+        if request.tunnel is not None:
+            request.scope = self.scope
+            return request.tunnel.take()
+        if not request.waits_for_body:
+            return None
+        if event.ended:
+            self._stop_gathering(request)
+            return self._respond(request, request.body.take())
+        request.received(len(event.data))
+        if len(request.body) > _MOST_GATHERED or self._holds_too_much():
+            self._stop_gathering(request)
+            self.start(request, serve_request, request.endpoint, request)
+        return None
+
+    def _holds_too_much(self) -> bool:
+        return sum([len(request.body) for request in self._gathering]) > 4 * _MOST_GATHERED
+
+    def _stop_gathering(self, request: Http2Request) -> None:
+        self._gathering.discard(request)
+        request.waits_for_body = False
+        request.expires = math.inf
+
+    def _respond(self, request: Http2Request, body: bytes) -> EagerTask | None:
+        """Serve a request that is whole."""
+        facts = request.facts
+        assert facts is not None  # noqa: S101 - only an endpoint serves without waiting
+        pace = facts.pace
+        if pace.slow:
+            self._writer.flush_now()  # answers that are there do not wait for it
+        begun = thread_time()
+        request.scope = self.scope
+        respond = facts.endpoint.respond
+        # How long a body is that nobody has announced, its head could not say.
+        cleared = facts.cleared and (
+            request.read.length is not None or len(body) <= facts.endpoint.max_body_bytes
+        )
+        try:
+            result = self._service.context.copy().run(
+                partial(respond, request.head, body, request, cleared=cleared)
+            )
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
+            request.fail(failure)
+            return None
+        if isinstance(result, Answer):
+            request.finish(result)
+            result = None
+        seconds = thread_time() - begun
+        pace.took(seconds if seconds > _SLOW_SECONDS else 0.0)
+        return result
+
+    def start(self, request: Http2Request, function: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Run a task that answers a request."""
+        self._tasks += 1
+        self._connection.start_soon(self._run, request, function, args)
+
+    async def _run(
+        self, request: Http2Request, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]
+    ) -> None:
+        trio.lowlevel.current_task().context = self._service.context.copy()
+        failed = True
+        try:
+            with Contained(partial(self._report, request.head)):
+                try:
+                    await function(*args)
+                    failed = False
+                except* trio.BrokenResourceError:
+                    pass  # of the client, which is seen below
+        finally:
+            self._tasks -= 1
+        if not request.answering.ended and (failed or request.tunnel is None):
+            request.end_in_disorder()
+
+    def _report(self, head: Head, failure: BaseException) -> None:
+        self.report(failure, head)
+
+    def report(self, failure: BaseException, head: Head) -> None:
+        """Tell that the application failed."""
+        self._service.app.report(failure, head.verb, head.path)
+
+    def note(self, limit: str, consequence: str) -> None:
+        """Note that a limit was reached."""
+        if limit == "write_deadline_seconds":
+            self._service.counters.withheld += 1
+        self._service.app.note(limit, self.peer, consequence)
+
+    def said_last(self, stream_id: int, *, whole: bool) -> None:
+        """See `mcpbus.serving.http2.send_stream.Connection`."""
+        request = self._requests.get(stream_id)
+        if request is not None:
+            request.end(whole=whole)
+
+    def answered(self, request: Http2Request) -> None:
+        """Forget a request whose stream has ended."""
+        self._gathering.discard(request)
+        if self._requests.pop(request.stream_id, None) is not None and not self._requests:
+            self.idle_since = trio.current_time()
+            self._connection.rest()

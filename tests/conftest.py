@@ -21,6 +21,7 @@ hypothesis.settings.register_profile(
     "any machine",
     deadline=None,
     derandomize=True,
+    max_examples=60,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("any machine")

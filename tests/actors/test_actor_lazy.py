@@ -466,7 +466,7 @@ async def by_a_maker(script, system, lazy, ear):
         maker.tell(lambda _, messages=messages: turn(messages))
 
 
-alike = settings(max_examples=200)
+alike = settings(max_examples=100)
 
 
 @alike

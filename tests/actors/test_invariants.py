@@ -13,7 +13,7 @@ from mcpbus_actors import _dispatch
 from swarm import Swarm
 from swarm_programs import programs
 
-thorough = settings(max_examples=120)
+thorough = settings(max_examples=60)
 
 
 def balanced(swarm):

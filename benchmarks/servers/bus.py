@@ -4,10 +4,12 @@ SHELL is ``lane``, as ``mcpbus serve`` serves it, or ``asgi``: an application of
 """
 
 import os
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -83,8 +85,21 @@ def main(shell: str, port: int) -> None:
         elif "BENCH_WORKERS" in os.environ:
             server.run(bind=f"{HOST}:{port}", workers=int(os.environ["BENCH_WORKERS"]), **app)
         else:
+            if "BENCH_TWIN" in os.environ:
+                _start_twin(shell, port + 1)
             served = partial(server.serve, bind=f"{HOST}:{port}", **app)
             trio.run(until_signalled, "bench", served)
+
+
+def _start_twin(shell: str, port: int) -> None:
+    """Start the same server once more, as a process of its own, and wait until it listens."""
+    del os.environ["BENCH_TWIN"]
+    twin = subprocess.Popen([sys.executable, "-m", __spec__.name, shell, str(port)])
+    while twin.poll() is None:
+        with suppress(ConnectionRefusedError), socket.create_connection((HOST, port)):
+            return
+        time.sleep(0.02)
+    sys.exit("the second process does not start")
 
 
 @contextmanager

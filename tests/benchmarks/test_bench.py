@@ -30,7 +30,7 @@ from benchmarks.scenarios.fan_out import LEAST_CHANGES, ListenFanOut, Told
 from benchmarks.scenarios.killed import is_to_be_made_again, until_first_answer
 from benchmarks.scenarios.parts import PARTS
 from benchmarks.scenarios.scenario import OfServers
-from benchmarks.scenarios.workers import share_of_allowed
+from benchmarks.scenarios.workers import Slice, share_of_allowed
 from benchmarks.servers import OURS
 
 NUMBER = FIRST_NUMBER
@@ -418,8 +418,11 @@ def test_the_readme_has_the_table_of_the_report_that_is_committed():
 
 @pytest.mark.parametrize(("took", "idle", "share"), [(1.0, 0.0, 1.0), (1.25, 0.0, 0.8), (1.0, 1.0, 0.5)])
 def test_two_workers_are_held_against_the_processor_time_that_was_there(took, idle, share):
-    one, two = (Load([0.1] * 90, 1.0, 10, server_seconds, 0.1) for server_seconds in (1.0, took))
-    assert share_of_allowed(two, one, idle) == pytest.approx(share)
+    apart, workers = (
+        Slice(Load([0.1] * 90, 1.0, 10, server_seconds, 0.1), idling)
+        for server_seconds, idling in ((0.75, 0.25), (took, idle))
+    )
+    assert share_of_allowed(workers, apart) == pytest.approx(share)
 
 
 ENDED = b'{"jsonrpc":"2.0","id":1000000000,"error":{"code":-32603,"message":"The process that served this has ended"}}'

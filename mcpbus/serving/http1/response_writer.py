@@ -65,15 +65,17 @@ class Http1ResponseWriter(GatheringWriter):
             return False
         data = self._request.encode_piece(encode_event(message.data), more=True)
         rest = self._wire.send_now(data)
-        if rest is None or len(rest) == len(data):
-            return False  # nothing was written; why that is so, and what comes of it, is seen when it is tried again
-        self._written_at = now
         if rest:
+            if len(rest) == len(data):
+                return False  # as where the client has gone: what comes of it is seen when it is tried again
             self._writer.begin(message)
             self._sending = True
             self._connection.start(self._send_rest, rest, True, False)
+        elif rest is None:
+            return False
         else:
             message.receipt.enter_delivered()
+        self._written_at = now
         return True
 
     def keep_alive(self) -> None:

@@ -71,7 +71,7 @@ def test_every_command_is_there(command):
             assert importlib.util.find_spec(module)
         case ["pip", "install", "."]:
             assert (ROOT / "pyproject.toml").exists()
-        case ["pip", "install", ".[auth]"]:
+        case ["pip", "install", "'.[auth]'"]:  # quoted, since to some shells it is a pattern of file names
             project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
             assert "auth" in project["optional-dependencies"]
         case ["mcpbus", name, _, *options]:

@@ -9,12 +9,12 @@ import trio
 from mcpbus.core.containment import ExceptionsOnly
 from mcpbus.core.hub import Hub
 from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Answer, Head, plain_path, refusal
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.recurring_cache import RecurringCache
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.asgi_websocket import AsgiWebSocket
 from mcpbus.transports.endpoint import Endpoint
@@ -22,6 +22,9 @@ from mcpbus.transports.response import Host
 from mcpbus.transports.unfinished import Unfinished, take_turn
 
 _LAST_LOOK_SECONDS: Final = 0.1
+_MOST_REMEMBERED: Final = 2048
+_LONGEST_REMEMBERED: Final = 2048
+"""How many heads are remembered, and how many bytes of one at most: each user of a server has another one."""
 _TOO_SLOW: Final = refusal(408, invalid_request("the body of the request did not come in time"))
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -43,7 +46,7 @@ class AsgiApp:
     def __init__(self, bus: Hub, endpoint: Endpoint) -> None:
         self._bus = bus
         self._endpoint = endpoint
-        self._remembered = BoundedCache[Hashable, _Known]()
+        self._remembered = RecurringCache[Hashable, _Known](_MOST_REMEMBERED)
 
     @property
     def reached(self) -> ReachedLimits:
@@ -97,7 +100,8 @@ class AsgiApp:
                 scope.get("query_string") or b"",
                 *(text for field in fields for text in field),
             )
-            self._remembered.keep(key, known, sum(map(len, texts)))
+            if sum(map(len, texts)) <= _LONGEST_REMEMBERED:
+                self._remembered.keep(key, known)
         return known
 
     def _judge(self, scope: Scope, fields: Fields) -> "_Known":
@@ -162,6 +166,12 @@ class _AsgiRequest:
         rate = self._limits.body_rate
         until = rate.begin(trio.current_time())
         body, more = await self._read_piece(until)
+        received = len(body)
+        if more and received < LARGE_BYTES:
+            # So little is not counted while it waits for its end, which is a message of its own as a rule.
+            until = rate.go_on(until, trio.current_time(), received)
+            rest, more = await self._read_piece(until)
+            body, received = body + rest, len(rest)
         if not more and (len(body) < LARGE_BYTES or not self._budget.line.locked()):
             # It is finished, and what is decoded of it is counted next.
             if len(body) >= LARGE_BYTES:
@@ -170,10 +180,11 @@ class _AsgiRequest:
         with Unfinished(self._budget, self.peer) as unfinished:
             unfinished.add(body)
             while more and len(unfinished) <= limit:
-                until = rate.go_on(until, trio.current_time(), len(body))
-                body, more = await self._read_piece(until)
-                if body:  # the last one is empty, as a rule
-                    unfinished.add(body)
+                until = rate.go_on(until, trio.current_time(), received)
+                rest, more = await self._read_piece(until)
+                received = len(rest)
+                if rest:  # the last one is empty, as a rule
+                    unfinished.add(rest)
             return await unfinished.whole() if len(unfinished) <= limit else None
 
     async def _read_piece(self, until: float) -> tuple[bytes, bool]:

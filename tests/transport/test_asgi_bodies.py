@@ -57,6 +57,7 @@ async def requested():
         request = Request()
         nursery.start_soon(request.run, bus.asgi(sessions="stateless"))
         await trio.testing.wait_all_tasks_blocked()
+        request.bus = bus
         yield request
 
 
@@ -86,6 +87,18 @@ async def test_a_body_that_is_slow_but_not_too_slow_may_take_as_long_as_it_takes
             await trio.sleep(4.9)
         request.say(PING, more=False)
         assert await request.status() == 200
+
+
+async def test_a_short_body_is_counted_only_if_it_does_not_end_with_its_second_message(autojump_clock):
+    async with requested() as request:
+        held = []
+        for piece in (PING, b" ", b" "):
+            request.say(piece)
+            await trio.testing.wait_all_tasks_blocked()
+            held.append(request.bus.statistics().held_bytes)
+        request.say(b"", more=False)
+        assert await request.status() == 200
+        assert held == [0, len(PING) + 1, len(PING) + 2]
 
 
 async def test_what_has_come_while_the_process_was_stopped_is_served(autojump_clock):

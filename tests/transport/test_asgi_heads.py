@@ -74,15 +74,15 @@ async def test_fields_may_be_lists_as_asgi_admits(kind, app):
     assert [await status_of(app, headers) for _ in range(2)] == [200, 200]
 
 
-async def test_what_is_remembered_is_bounded(app):
-    for number in range(1000):
+async def test_what_comes_again_and_is_not_long_is_remembered(app):
+    for number in range(300):
         assert await status_of(app, encoded({**FIELDS, "user-agent": str(number)})) == 200
-    await status_of(app, encoded({**FIELDS, "user-agent": "x" * 2000}))
-    await status_of(app, encoded(FIELDS), query_string=b"x" * 2000)
-    await status_of(app, encoded(FIELDS), path="/" + "x" * 2000)
-    remembered = app._remembered
-    assert 0 < len(remembered) <= 256
-    assert not any("xxx" in repr(key) for key in remembered)
+    for _ in range(2):
+        await status_of(app, encoded(FIELDS))
+        await status_of(app, encoded({**FIELDS, "user-agent": "x" * 2000}))
+        await status_of(app, encoded(FIELDS), query_string=b"x" * 2000)
+        await status_of(app, encoded(FIELDS), path="/" + "x" * 2000)
+    assert [fields for *_, fields in app._remembered] == [tuple(encoded(FIELDS))]
 
 
 async def test_a_server_that_authenticates_asks_for_each_request(autojump_clock):

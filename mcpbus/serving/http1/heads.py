@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
+from mcpbus.protocol.recurring_cache import RecurringCache
 from mcpbus.serving.head_limits import (
     LONGEST_RECALLED,
     LOOKED_AT,
@@ -19,7 +20,6 @@ from mcpbus.serving.head_limits import (
     MOST_RECALLED,
 )
 from mcpbus.serving.http1.head import SHORT_BYTES, RequestHead, read_head
-from mcpbus.serving.recurring_cache import RecurringCache
 from mcpbus.serving.request_error import RequestError
 
 

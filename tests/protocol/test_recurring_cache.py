@@ -1,6 +1,6 @@
 """What is remembered from its second time on: what comes once takes no room, and of too many the first is forgotten."""
 
-from mcpbus.serving.recurring_cache import RecurringCache
+from mcpbus.protocol.recurring_cache import RecurringCache
 
 
 def test_what_comes_once_is_not_remembered_and_what_comes_again_is():

@@ -418,6 +418,9 @@ def test_what_was_kept_twice_counts_once():
 async def test_the_token_itself_is_kept_nowhere(autojump_clock):
     async with guarded() as it:
         token = it.issuer.token("ada", GOOD)
+        head = Head("POST", "/mcp", Headers([(b"authorization", f"Bearer {token}".encode())]))
+        new = it.bus.server.auth.recall(head, Peer.at("127.0.0.1"))
+        assert (new.token, repr(new)) == (token, "<NewToken>")
         assert (await it.send("modern", bearing(token))).status == 200
         for known in gc.get_objects():
             if isinstance(known, RememberedTokens):

@@ -11,12 +11,14 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.uri_templates import compile_template
 from mcpbus.features.uris import check_uri
 
-values = (
-    st.text(min_size=1)
-    .filter(lambda text: "\0" not in text and not leads_out(text))
-    .filter(lambda text: text.isprintable())
-)
-segments = values.filter(lambda text: "/" not in text)
+
+def texts(without=""):
+    """Of what can be printed, which is no line break and no space but the common one."""
+    printable = st.just(" ") | st.characters(exclude_categories=["C", "Z"], exclude_characters=without)
+    return st.text(printable, min_size=1).filter(lambda text: not leads_out(text))
+
+
+values, segments = texts(), texts(without="/")
 
 
 def leads_out(text):

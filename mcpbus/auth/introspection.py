@@ -74,7 +74,9 @@ class IntrospectionVerifier:
         timed = {"exp": believed, **claims}
         found = check_claims(timed, self.issuer, self._audience or (resource,), now)
         expires = found.principal.expires if "exp" in claims else None
-        return Verified(read_principal(claims, self.issuer, expires), min(believed, found.until))
+        # From then on its issuer is asked each time, by whose clock it is still good or not.
+        until = believed if expires is None else min(believed, expires)
+        return Verified(read_principal(claims, self.issuer, expires), until)
 
     async def _ask(self, token: str) -> Mapping[str, Any]:
         """Return what the issuer says of a token.

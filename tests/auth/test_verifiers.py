@@ -176,6 +176,17 @@ async def test_where_to_ask_is_found_out_once_and_what_is_said_is_the_principals
     assert questions == [issuer.introspection_endpoint] * 2
 
 
+@pytest.mark.parametrize(("lifetime", "believed"), [(100, 60), (60, 60), (20, 20), (0, 0), (-20, -20)])
+async def test_what_an_issuer_says_of_a_token_is_believed_until_it_expires(
+    lifetime, believed, autojump_clock
+):
+    issuer = Issuer(clock=lambda: 1000.0)
+    document = b'{"active":true,"sub":"ada","aud":"%b","exp":%d}' % (RESOURCE.encode(), 1000 + lifetime)
+    issuer.answers[issuer.introspection_endpoint] = 200, document
+    found = await introspecting(issuer).verify("opaque", RESOURCE, 1000.0)
+    assert found.until == 1000 + believed
+
+
 async def test_signed_tokens_and_others_are_taken_beside_each_other(autojump_clock):
     opaque = Issuer("https://opaque.test")
     document = b'{"active":true,"sub":"bob","aud":"http://localhost/mcp","scope":"files:read"}'

@@ -10,7 +10,9 @@ KEPT_AS_WELL = pytest.mark.at_home("what is held is in the directory as well, wh
 HANDED_OVER = pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
 ONE_PIECE = pytest.mark.at_home("what is said to another process goes over a stream")
 READ_WHOLE = pytest.mark.at_home("what is passed on to another process is read before it is judged")
-IN_TURN = pytest.mark.at_home("what comes over a link in one turn is answered at the end of that")
+IN_TURN = pytest.mark.at_home(
+    "both ends of a link are one process, which computes before it reads what it has answered"
+)
 A_MOMENT_LATER = pytest.mark.at_home("what is relayed ends a moment after its connection has")
 RELAYED = pytest.mark.at_home("who relays an answer does not know whose it is")
 CONTAINED = pytest.mark.at_home("what is raised for a client of another process ends nothing here")

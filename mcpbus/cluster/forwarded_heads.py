@@ -8,6 +8,7 @@ import attrs
 from mcpbus.cluster.frames import FrameError
 from mcpbus.cluster.linked_request import Served
 from mcpbus.cluster.messages import Fields, ForwardedHead, decode_head, encode
+from mcpbus.core.pace import Pace
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.owners import Peer
@@ -40,12 +41,14 @@ class KnownHead:
         head: The head.
         immediate: See `Endpoint.is_immediate`.
         cleared: If so, see `Endpoint.clears`.
+        pace: How long it takes to serve its requests.
     """
 
     endpoint: Served
     head: Head
     immediate: bool
     cleared: bool
+    pace: Pace = attrs.field(factory=Pace)
 
 
 class ForwardedHeads:

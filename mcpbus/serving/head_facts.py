@@ -4,9 +4,9 @@ from typing import Protocol, Self
 
 import attrs
 
+from mcpbus.core.pace import Pace
 from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.reactor import Pace
 from mcpbus.transports.answers import HeaderList
 
 

@@ -15,10 +15,10 @@ from functools import partial
 from time import perf_counter
 from typing import Final, Protocol
 
-import msgspec
 import trio
 from mcpbus_actors import EagerTask, Leader
 
+from mcpbus.core.pace import GATHER_SECONDS, Pace
 from mcpbus.serving.write_coalescer import Writer, give_up
 
 Turn = Callable[[], EagerTask | None]
@@ -34,17 +34,7 @@ _MOST_AT_REST: Final = 64
 """How many tasks are kept for handlers that wait, by all connections together. One takes 5 KiB, and 20 µs to make."""
 
 _MOST_WRITES: Final = 8
-_GATHER_SECONDS: Final = 0.00025
-"""How many answers are written together, and for how long one may wait for others. A turn that takes longer is waited for once, see `Pace`."""
-
-_LONG_SECONDS: Final = 0.001
-"""A turn that takes longer than this has what is said in it written before it ends."""
-
-_DOUBTED: Final = 64
-_DOUBTED_LONG: Final = 4
-"""For how many turns what was slow once is expected to be slow again; and what was long to be long, which it may have been for
-the sake of other processes.
-"""
+"""How many answers are written together."""
 
 AVAILABLE: Final = hasattr(select, "epoll")
 """Whether this system has what it takes; otherwise each connection waits in a task of its own."""
@@ -56,23 +46,6 @@ class Pollable(Protocol):
     @property
     def descriptor(self) -> int:
         """Its file descriptor, also once it is closed."""
-
-
-class Pace(msgspec.Struct):
-    """How long turns take in which the same is asked for. As long as nothing is known of it, it is expected to be slow.
-
-    Attributes:
-        slow: For how many turns it is still expected to be slow. If for none, answers that are there wait for it.
-        long: The same, of turns so slow that what is said in one does not wait for its end either.
-    """
-
-    slow: int = 1
-    long: int = 1
-
-    def took(self, seconds: float) -> None:
-        """Note how long a turn took."""
-        self.slow = _DOUBTED if seconds > _GATHER_SECONDS else max(0, self.slow - 1)
-        self.long = _DOUBTED_LONG if seconds > _LONG_SECONDS else max(0, self.long - 1)
 
 
 class Reactor:
@@ -147,7 +120,7 @@ class Reactor:
             self._write()
             return
         if not self._writers:
-            self._write_by = perf_counter() + _GATHER_SECONDS
+            self._write_by = perf_counter() + GATHER_SECONDS
         self._writers.append(writer)
 
     def write_first(self) -> None:
@@ -193,7 +166,7 @@ class Reactor:
                     begun, self._begun = self._begun, None
                     self.pace.took(now - begun)
                 if len(self._writers) >= _MOST_WRITES or now > self._write_by:
-                    if now > self._write_by + _GATHER_SECONDS:  # in this turn alone
+                    if now > self._write_by + GATHER_SECONDS:  # in this turn alone
                         self.pace.took(math.inf)
                     self._write()
         finally:

@@ -11,7 +11,7 @@ from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
 
 from mcpbus.cluster import link, node
-from mcpbus.cluster.frames import FrameError, Kind, encode_frames
+from mcpbus.cluster.frames import FrameError, FrameReader, Kind, encode_frames
 from mcpbus.cluster.link import Incoming, greet
 from mcpbus.cluster.messages import Hello, encode
 from mcpbus.cluster.quick_stream import QuickStream
@@ -387,3 +387,30 @@ async def test_what_is_asked_in_one_turn_is_written_together_at_its_end():
         due.pop().write_now()
         with pytest.raises(BlockingIOError):
             there.recv(100)
+
+
+async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_computing(
+    autojump_clock, monkeypatch
+):
+    now, written, before = [0.0], [], []
+
+    def make_computing():
+        server = make()
+
+        @server.tool
+        async def compute() -> str:
+            frames = [frame for data in written for frame in FrameReader(2**20).read(data)]
+            before.append(len({number for kind, number, _ in frames if kind == Kind.ANSWER}))
+            now[0] += 0.01
+            return "computed"
+
+        return server
+
+    monkeypatch.setattr(node, "perf_counter", lambda: now[0])
+    async with open_buses(make_computing) as (_, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        assert text(await call(session, "compute").reply()) == "computed"
+        monkeypatch.setattr(QuickStream, "send_now", lambda _, data: written.append(bytes(data)) or 0)
+        calls = [call(session, "compute") for _ in range(3)]
+        assert [text(await each.reply()) for each in calls] == ["computed"] * 3
+    assert before == [0, 0, 1, 2]

@@ -8,8 +8,9 @@ import trio
 import trio.testing
 from mcpbus_actors import EagerTask
 
+from mcpbus.core.pace import Pace
 from mcpbus.serving import reactor
-from mcpbus.serving.reactor import Pace, Reactor
+from mcpbus.serving.reactor import Reactor
 
 
 class Turns(Reactor):

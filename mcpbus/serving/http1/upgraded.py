@@ -7,10 +7,11 @@ from typing import Any, Protocol
 import trio
 from mcpbus_actors import EagerTask
 
+from mcpbus.core.pace import Pace
 from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.http1.request import Connection
 from mcpbus.serving.http1.service import Http1Service
-from mcpbus.serving.reactor import Pace, Turn
+from mcpbus.serving.reactor import Turn
 from mcpbus.serving.websocket.carrier import Speaker
 from mcpbus.serving.write_coalescer import Writer
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import trio
 from mcpbus_actors import EagerTask, Leader
 
+from mcpbus.core.pace import Pace
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
@@ -31,7 +32,7 @@ from mcpbus.serving.http2.requests import Requests
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.token_bucket import TokenBucket
-from mcpbus.serving.reactor import Pace, Reactor
+from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.write_coalescer import Writer
 

@@ -94,7 +94,9 @@ class SqliteFile:
         self._token = trio.lowlevel.current_trio_token()
         self._waiting.append(job)
         if not self._busy:
-            self._begin()
+            # Others ask for something in the same turn of the scheduler, and a thread that begins in it has to share the processor.
+            self._busy = True
+            self._token.run_sync_soon(self._begin)
         return job
 
     def close(self) -> None:
@@ -105,7 +107,9 @@ class SqliteFile:
     def _begin(self) -> None:
         jobs = self._waiting[:_MOST_AT_ONCE]
         del self._waiting[:_MOST_AT_ONCE]
-        self._busy = True
+        self._busy = bool(jobs)
+        if not jobs:
+            return
         try:
             trio.lowlevel.start_thread_soon(partial(self._do, jobs), lambda _: self._tell(jobs))
         except Exception as error:  # noqa: BLE001 - there are too many threads, or no memory: whoever waits is told
@@ -114,11 +118,9 @@ class SqliteFile:
             self._tell(jobs)
 
     def _end(self, jobs: Sequence[_Job]) -> None:
-        self._busy = False
+        self._begin()
         for job in jobs:
             job.end()
-        if self._waiting:
-            self._begin()
 
     def _tell(self, jobs: Sequence[_Job]) -> None:
         """Have those who wait hear of it; from any thread."""

@@ -472,9 +472,7 @@ class Request(Carrier, kw_only=True, eq=False):
             self._fail(silently=reason is not StopReason.FAILED)
         self._questions = None  # likewise
         if stream is not None:
-            stream.maker = None
-            if not stream.stopped:
-                stream.address  # noqa: B018 - what is still to be written is its own affair from now on
+            stream.outlive_maker()
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _take,

@@ -104,6 +104,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     _keeper: Task | None = None
     _patience: Timer | None = None
     _leaving: bool = False
+    _counted: bool = False  # among those that are open
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -114,14 +115,29 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
 
     def activated(self, cell: Cell[object]) -> None:
         """Count among the streams that are open."""
-        self._open.opened()
+        self._count_open()
         self.outbox.ease = 0
         if self.returns_to is not None:
             cell.watch(self.returns_to)
 
+    def _count_open(self) -> None:
+        if not self._counted:
+            self._counted = True
+            self._open.opened()
+
+    def outlive_maker(self) -> None:
+        """Go on alone: what is still to be written is its own affair. It stays dormant while its writer has the last of it."""
+        self.maker = None
+        if self.stopped:
+            return
+        if self.writing and not self.outbox and self.finishing:
+            self._count_open()
+        else:
+            self.address  # noqa: B018 - it is active from now on
+
     def ended(self, reason: StopReason) -> None:
         """Give every message that is left its fate, whatever ended the stream, and let the writer go."""
-        if self.active:
+        if self._counted:
             self._open.ended()
         waiting, lost = self.outbox.remove(), self.let_go()
         self._close()

@@ -164,3 +164,24 @@ async def test_a_bus_that_ends_hears_first_what_is_kept(autojump_clock):
             stage.call.disconnect()
             await wait_all_tasks_blocked()
         assert stage.fates == [STORED]
+
+
+async def test_a_drain_waits_for_a_reply_that_is_being_kept(autojump_clock):
+    async with staged() as stage, trio.open_nursery() as nursery:
+        await stage.say(1)
+        stage.store.keep()
+        await wait_all_tasks_blocked()
+        await stage.say(0)
+        assert stage.bus.statistics().requests == 0
+        drained = trio.Event()
+
+        async def drain():
+            await stage.bus.drain(0)
+            drained.set()
+
+        nursery.start_soon(drain)
+        await trio.sleep(0.1)
+        assert not drained.is_set()
+        stage.store.keep()
+        await drained.wait()
+        assert b"done" in stage.call.body

@@ -85,6 +85,26 @@ def test_one_that_is_killed_is_followed_by_another(keep, caplog):
     assert "(signal 9)" in caplog.text
 
 
+async def test_none_is_started_when_all_are_told_to_end_just_as_a_pause_is_over(tmp_path, autojump_clock):
+    with (tmp_path / "board").open("w+b") as board:
+        keeper = workers._Keeper(1, tmp_path, board, [], 5.0)
+        keeper._ready = 1
+        told = trio.Event()
+
+        async def hear_at_the_end_of_the_pause():
+            try:
+                await trio.sleep_forever()
+            finally:
+                told.set()
+
+        keeper._stopping = SimpleNamespace(is_set=told.is_set, wait=hear_at_the_end_of_the_pause)
+        worker = worker_process.WorkerProcess(Orders(0, "home", b"", "", "", 0, []), lambda _: None)
+        worker.ended.set()
+        place = workers._Place(worker)
+        await keeper._keep(place, None)
+        assert place.worker is worker
+
+
 @pytest.mark.parametrize(("end", "status"), [("sys.exit(3)", 3), ("sys.exit()", 1), ("os.abort()", 1)])
 def test_one_that_never_begins_to_serve_ends_all(end, status, keep):
     assert keep(f"if orders['number']: time.sleep(10)\n{end}", count=2)[0] == status

@@ -1,11 +1,9 @@
 """What an author writes: a `Server`, which is described with decorators, and can be opened and served."""
 
 import inspect
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
     nullcontext,
@@ -14,7 +12,6 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack
 
-import attrs
 import trio
 
 from mcpbus.bus import Bus
@@ -33,16 +30,17 @@ from mcpbus.features.function import sole_cause
 from mcpbus.features.keywords import check_keywords, check_lists
 from mcpbus.features.mounting import Mount, read_prefix
 from mcpbus.features.tool import Visible
+from mcpbus.membership import begin_worker, meet, open_node
 from mcpbus.program import until_input_ends, until_signalled
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.request_state import Sealer
 from mcpbus.reachable_buses import ReachableBuses
+from mcpbus.server_arguments import check_lifespan, check_middleware
 from mcpbus.serving.errors import ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
     from mcpbus.cluster.directory import Cluster
-    from mcpbus.cluster.node import Node
     from mcpbus.cluster.redis import Redis
     from mcpbus.protocol.http.origin import HttpFields
     from mcpbus.serving.options import ServeOptions
@@ -117,9 +115,9 @@ class Server(Definition, Generic[StateT]):
         state_keys: Sequence[bytes | str] = (),
     ) -> None:
         check_functions(lifespan=lifespan)
-        _check_lifespan(lifespan)
+        check_lifespan(lifespan)
         check_lists(middleware=middleware)
-        _check_middleware(middleware)
+        check_middleware(middleware)
         super().__init__(
             name,
             version=version,
@@ -264,8 +262,8 @@ class Server(Definition, Generic[StateT]):
             async with (
                 self.lifespan_context() as state,
                 self._lifespans_below() as states,
-                _meet(cluster, self.sealer.given, self._worker) as joined,
-                _open_node(joined) as node,
+                meet(cluster, self.sealer.given, self._worker) as joined,
+                open_node(joined) as node,
                 open_hub(
                     Bus,
                     FeaturesBackend(self, self.runner),
@@ -397,7 +395,7 @@ class Server(Definition, Generic[StateT]):
 
             http = options.keys() - inspect.signature(self.serve).parameters.keys()
             read_http_options("server.run()", {name: options[name] for name in options if name in http})
-            self._worker = _join(workers, options)
+            self._worker = begin_worker(workers, options)
             program = partial(until_signalled, self.name, partial(self.serve, **options), self._worker)
         else:
             raise ValueError(
@@ -427,108 +425,6 @@ class Server(Definition, Generic[StateT]):
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"
 
 
-def _meet(
-    cluster: "Cluster | Redis | None", secrets: Sequence[bytes], worker: "Worker | None"
-) -> "AbstractAsyncContextManager[Cluster | None]":
-    """Find the other processes that serve the same, if there are any."""
-    if cluster is None:
-        return nullcontext()
-    from mcpbus.cluster.redis import Redis  # noqa: PLC0415 - it is for those who have it
-
-    return _meet_at(cluster, secrets, worker) if isinstance(cluster, Redis) else nullcontext(cluster)
-
-
-@asynccontextmanager
-async def _meet_at(
-    redis: "Redis", secrets: Sequence[bytes], worker: "Worker | None"
-) -> "AsyncIterator[Cluster]":
-    from mcpbus.cluster.errors import JoinError  # noqa: PLC0415
-
-    try:
-        async with redis.join(secrets) as cluster:
-            yield cluster if worker is None else worker.join(cluster)
-    except (JoinError, ImportError) as error:
-        raise ServingError(str(error)) from error
-
-
-def _open_node(cluster: "Cluster | None") -> "AbstractAsyncContextManager[Node | None]":
-    """Open what leads to the other processes that serve the same, if there are any."""
-    if cluster is None:
-        return nullcontext()
-    from mcpbus.cluster.node import open_node  # noqa: PLC0415 - it speaks HTTP
-
-    return open_node(cluster)
-
-
-def _join(workers: int, options: dict[str, Any]) -> "Worker | None":
-    """Return what this process is to do as one of several; the one that keeps them does not return.
-
-    Raises:
-        SystemExit: They have ended.
-    """
-    if workers == 1:
-        return None
-    from mcpbus.serving.options import ServeOptions  # noqa: PLC0415 - as said above
-    from mcpbus.worker import Worker, is_worker  # noqa: PLC0415 - few servers have several
-    from mcpbus.workers import run_workers  # noqa: PLC0415
-
-    if is_worker():
-        return Worker.begin()
-    listens = options.get("options") or ServeOptions()
-    sys.exit(run_workers(workers, attrs.evolve(listens, bind=options.get("bind") or listens.bind)))
-
-
 async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
-
-
-def _check_lifespan(lifespan: Any) -> None:
-    """Refuse a lifespan that is no async context manager of a server.
-
-    Raises:
-        TypeError: the message says what to write.
-    """
-    if lifespan is None:
-        return
-    if isinstance(lifespan, AbstractAsyncContextManager | AbstractContextManager):
-        raise TypeError(
-            "lifespan is the function, and is called for each opening: write it without parentheses"
-        )
-    name, bare = getattr(lifespan, "__name__", "lifespan"), inspect.unwrap(lifespan)
-    if bare is lifespan and (inspect.isasyncgenfunction(bare) or inspect.isgeneratorfunction(bare)):
-        raise TypeError(
-            f"lifespan is an async context manager: write @contextlib.asynccontextmanager above {name}"
-        )
-    if inspect.isgeneratorfunction(bare):
-        raise TypeError(
-            f"lifespan is asynchronous: write async def {name}, and @contextlib.asynccontextmanager above it"
-        )
-    if inspect.iscoroutinefunction(bare):
-        raise TypeError(
-            f"lifespan yields what handlers share: have {name} yield, and write @contextlib.asynccontextmanager above it"
-        )
-    try:
-        inspect.signature(lifespan).bind(None)
-    except TypeError:
-        raise TypeError(f"lifespan is given the server: write {name}(server)") from None
-
-
-def _check_middleware(middleware: Sequence[Any]) -> None:
-    """Refuse what cannot be called and awaited.
-
-    Raises:
-        TypeError: the message says what to write.
-    """
-    for each in middleware:
-        name = getattr(each, "__name__", None)
-        if inspect.isclass(each):
-            raise TypeError(f"middleware is an object that is called, not its class: write {name}()")
-        if not callable(each):
-            raise TypeError(f"middleware is a list of async functions, in which {each!r} is none")
-        if (
-            inspect.isfunction(each)
-            and name != "<lambda>"
-            and not inspect.iscoroutinefunction(inspect.unwrap(each))
-        ):
-            raise TypeError(f"middleware is awaited: write async def {name}")

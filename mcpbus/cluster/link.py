@@ -21,10 +21,11 @@ from mcpbus.cluster.quick_stream import QuickStream
 
 _PURPOSE: Final = b"mcpbus link 1"
 _NONCE_BYTES: Final = 16
-_MOST_KEYS: Final = 16
+MOST_KEYS: Final = 256
+"""Of which the names are in a greeting: all that a process has."""
 _NAMING: Final = b"name"
 _NAME_BYTES: Final = 8
-_GREETING_BYTES: Final = 256
+_GREETING_BYTES: Final = 4096
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of messages that are on their way in one direction."""
 _CHANNELS: Final = 1 << 32
@@ -169,7 +170,7 @@ async def greet(
 
 def _name_keys(keys: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return the keys for links, each by a name that tells nothing of it."""
-    derived = [hmac.digest(key, _PURPOSE, "sha256") for key in keys[:_MOST_KEYS]]
+    derived = [hmac.digest(key, _PURPOSE, "sha256") for key in keys]
     return {hmac.digest(key, _NAMING, "sha256")[:_NAME_BYTES]: key for key in derived}
 
 

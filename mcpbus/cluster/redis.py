@@ -13,6 +13,7 @@ import trio
 from mcpbus.cluster import tcp
 from mcpbus.cluster.directory import Cluster
 from mcpbus.cluster.errors import JoinError
+from mcpbus.cluster.link import MOST_KEYS
 from mcpbus.cluster.tcp import Place, TlsPair
 from mcpbus.protocol.http.origin import is_loopback_host
 
@@ -97,6 +98,10 @@ class Redis:
             ImportError: What speaks to Redis is not installed.
         """
         link = Place.parse(self.link)
+        if len(secrets) > MOST_KEYS:
+            raise JoinError(
+                f"replicas can tell each other of {MOST_KEYS} state_keys, and there are {len(secrets)}"
+            )
         if not secrets and not is_loopback_host(link.host):
             raise JoinError(
                 f"replicas that listen for each other on {self.link} need a secret in common: give all of them the same "

@@ -43,10 +43,10 @@ async def test_both_ends_of_a_link_know_who_is_at_the_other(autojump_clock):
     assert await both_greet() == ["there", "here"]
 
 
-MANY = [b"%d" % number for number in range(100)]
+MANY = [b"%d" % number for number in range(link.MOST_KEYS)]
 
 
-@pytest.mark.parametrize("keys", [([b"k", b"l"], [b"l", b"m"]), ([b"l"], [b"k", b"l"]), (MANY, MANY)])
+@pytest.mark.parametrize("keys", [([b"k", b"l"], [b"l", b"m"]), ([b"l"], [b"k", b"l"]), (MANY, [MANY[-1]])])
 async def test_one_key_in_common_is_enough(keys, autojump_clock):
     assert await both_greet(keys) == ["there", "here"]
 

@@ -32,6 +32,8 @@ _log = logging.getLogger("mcpbus")
 _KEY_BYTES: Final = 32
 _KEY_WAIT: Final = 0.4
 """Of its lease, for how long a process waits at its start for a common key: those that live put it back when they renew theirs."""
+_KEY_PAUSE: Final = 0.05
+"""Between two looks whether one of them has."""
 _OUTLAST_SECONDS: Final = 60.0
 """How much longer than it may be idle a session is kept."""
 _LONGEST_SECONDS: Final = 1e9
@@ -94,8 +96,9 @@ class RedisDirectory:
     async def common_key(self) -> bytes:
         """Return a key that all have who use this Redis, and nobody else. Where there is none, Redis may have lost it a moment ago."""
         place = f"{self._prefix}:K"
-        if await self._redis.call("GET", place) is None:
-            await trio.sleep(_KEY_WAIT * self._lease)
+        until = trio.current_time() + _KEY_WAIT * self._lease
+        while await self._redis.call("GET", place) is None and trio.current_time() < until:  # noqa: ASYNC110 - Redis tells nobody
+            await trio.sleep(_KEY_PAUSE)
         await self._redis.call("SET", place, os.urandom(_KEY_BYTES), "NX")
         key = await self._redis.call("GET", place)
         assert isinstance(key, bytes)  # noqa: S101 - it was set above

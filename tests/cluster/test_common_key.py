@@ -29,7 +29,9 @@ async def test_who_begins_before_anybody_has_put_it_back_waits_for_it(autojump_c
     nursery.start_soon(old._keep_renewing, "home0", PLACE)
     await trio.sleep(LEASE * 0.35)  # it has just renewed
     lose_all(redis)
+    begun = trio.current_time()
     assert (await begin(network, redis, 1))._key == old._key
+    assert trio.current_time() - begun == pytest.approx(LEASE * 0.25, abs=0.1)  # until that renews its lease
     assert caplog.text == ""
     nursery.cancel_scope.cancel()
 

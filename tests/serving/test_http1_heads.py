@@ -331,6 +331,32 @@ def test_any_head_is_read_as_it_would_be_anew(before, line, after):
             assert [outcome(lambda data=data: heads.read(data)) for _ in range(2)] == [anew, anew]
 
 
+PROXIED = [b"Host: a", b"Accept: */*", b"Content-Length: 3", b"X-Request-Id: 1", b"Mcp-Name: b", b"Via: c"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "insert", "repeat", "move"]), st.integers(0, 5), LINES)))
+def test_variations_of_a_head_that_came_before_are_read_as_they_would_be_anew(changes):
+    heads = Heads(8192)
+    lines, sent = [*PROXIED], [post(*PROXIED, host=None)]
+    for change, place, line in changes:
+        at = place % len(lines)
+        match change:
+            case "put":
+                lines[at] = line
+            case "insert":
+                lines.insert(at, line)
+            case "repeat":
+                lines.append(lines[at])
+            case "move":
+                lines.append(lines.pop(at))
+        sent.append(post(*lines, host=None))
+    for data in sent * 3:  # a head is remembered from its second time on
+        if data.index(b"\r\n\r\n") == len(data) - 4:  # otherwise it is two
+            assert outcome(lambda data=data: heads.read(data)) == outcome(
+                lambda data=data: read_head(data, 8192)
+            )
+
+
 def test_what_differs_in_what_nobody_looks_at_is_read_once():
     heads = Heads(8192)
     read = [

@@ -48,7 +48,7 @@ async def app(scope, receive, send):
 
 async def asked(path, *arguments, web=None):
     """Ask that issuer."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             options = ServeOptions(bind="127.0.0.1:0")
             [url] = await nursery.start(lambda task_status: serve(app, options, task_status=task_status))

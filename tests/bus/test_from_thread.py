@@ -129,7 +129,7 @@ async def test_what_is_posted_while_nobody_waits_for_the_thread_is_found():
         there.post(done.set)
 
     threading.Thread(target=work).start()
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await done.wait()
     assert got == [0, 1, 2]
 

@@ -480,13 +480,13 @@ async def test_a_redis_that_takes_no_writes_is_one_that_is_down(refuse, take, sa
         session = await probe.initialize()
         redis = RedisConnection(server.url, timeout=PATIENCE)
         await redis.call(*refuse.split(" "))
-        assert (await probe.post(INITIALIZE).ended(timeout=5)).status == 503
+        assert (await probe.post(INITIALIZE).ended(timeout=60)).status == 503
         assert text(await call(session, "echo", text="on").reply()) == "on"
         with pytest.raises(ServingError, match=f"^Redis at unix:.*{said}[^\\n]*$"):
             async with Server("late").open(cluster=replicas.redis):
                 pass
         await redis.call(*take.split(" "))
-        assert (await probe.post(INITIALIZE).ended(timeout=5)).status == 200
+        assert (await probe.post(INITIALIZE).ended(timeout=60)).status == 200
         redis.close()
         nursery.cancel_scope.cancel()
 

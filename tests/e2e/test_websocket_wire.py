@@ -169,7 +169,7 @@ class Served:
 @asynccontextmanager
 async def served(http=None, limits=None, **options):
     ended, shutdown, stopped = trio.Event(), trio.Event(), trio.Event()
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with (
             make_server(ended).open(limits=limits, drain_seconds=0) as bus,
             trio.open_nursery() as nursery,

@@ -307,7 +307,7 @@ def test_a_route_pushes_and_learns_what_became_of_it():
                 lambda: any(b"acknowledged" in message.get("body", b"") for message in listening.sent)
             )
             broadcast = app.bus.resource_updated("x://a")
-            assert await to_trio(lambda: broadcast.settled(timeout=5)) == {DELIVERED: 1}
+            assert await to_trio(lambda: broadcast.settled(timeout=60)) == {DELIVERED: 1}
             listening.left.set()
             await listening.task
 

@@ -11,7 +11,7 @@ from mcpbus.examples.stage import serving
 
 @pytest.fixture
 async def client():
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with serving(server) as (_, url):
             client = HttpClient(url)
             await client.initialize()

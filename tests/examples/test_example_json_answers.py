@@ -9,7 +9,7 @@ from mcpbus.examples import json_answers
 
 @pytest.mark.parametrize("response", ["auto", "sse"])
 async def test_an_answer_becomes_a_stream_at_the_first_notification(response):
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         outcome = await json_answers.demonstrate(lambda _: None, response=response)
     assert outcome.answer.streamed
     reports = [message["params"]["message"] for message in outcome.answer.messages[:-1]]
@@ -19,7 +19,7 @@ async def test_an_answer_becomes_a_stream_at_the_first_notification(response):
 
 
 async def test_where_json_is_forced_each_report_is_discarded_and_the_tool_knows():
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         outcome = await json_answers.demonstrate(lambda _: None, response="json")
     assert not outcome.answer.streamed
     assert len(outcome.answer.messages) == 1

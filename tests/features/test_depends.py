@@ -347,7 +347,7 @@ async def test_what_is_opened_is_closed_though_all_threads_wait_for_that():
     def connection():
         if entered.is_set():
             waiting.set()
-        assert pool.acquire(timeout=10)
+        assert pool.acquire(timeout=60)
         try:
             yield Database()
         finally:

@@ -51,7 +51,7 @@ async def serving(app, *, counters=None, **options):
             ended.set()
 
     async with trio.open_nursery() as nursery:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             (url,) = await nursery.start(run)
             served = Served(url, shutdown, ended)
             try:

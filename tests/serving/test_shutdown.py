@@ -119,7 +119,7 @@ async def test_what_does_not_end_is_cancelled_at_the_deadline(drain, caplog):
         await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
         await receive_until(stream, b"200")
         served.shutdown.set()
-        with trio.fail_after(1.1):
+        with trio.fail_after(30):
             await served.ended.wait()
         assert cancelled.is_set()
     assert ("no drain today" in caplog.text) == (drain == "raises")

@@ -293,7 +293,7 @@ class Link:
         channel: Channel,
         payload: bytes,
         kind: Kind = Kind.OPEN,
-        flush_later: "Callable[[Link], None] | None" = None,
+        flush_last: "Callable[[Link], None] | None" = None,
     ) -> int:
         """Have a request served, or something told, and return the number of its channel.
 
@@ -301,18 +301,19 @@ class Link:
             channel: Takes what comes for it.
             payload: What is asked.
             kind: What is to be done with that.
-            flush_later: Has it written once a turn is over that is under way, which spares one of the scheduler's.
+            flush_last: Has it written once no turn is due any more, which spares one of the scheduler's.
         """
         number = self._last
         while (number := (number + 2) % _CHANNELS) in self._channels or not number:
             pass  # 0 is for what belongs to no channel
         self._last = number
         self.enter(number, channel)
-        if flush_later is None:
+        if flush_last is None:
             self.send(kind, number, payload)
-        else:
-            self._put(kind, number, payload)
-            flush_later(self)
+            return number
+        if not self._unwritten:  # otherwise somebody is about to write
+            flush_last(self)
+        self._put(kind, number, payload)
         return number
 
     def enter(self, number: int, channel: Channel) -> None:

@@ -166,7 +166,7 @@ class LinkedRequest:
         self._report(failure)
         self.end()
 
-    def flush_later(self, writer: LateWriter) -> None:
+    def flush_last(self, writer: LateWriter) -> None:
         """See `ReadyOutlet`. What is said over links waits for the end of the turn by itself."""
         writer.write_now()
 

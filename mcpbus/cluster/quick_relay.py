@@ -50,7 +50,7 @@ class QuickRelay:
             outlet.answer_apart(self._go_on)
         elif not self._left:
             self._outlet = ready
-            self._number = self._link.open(self, self._asked, flush_later=ready.flush_later)
+            self._number = self._link.open(self, self._asked, flush_last=ready.flush_last)
 
     def take(self, kind: int, payload: bytes) -> None:
         """See `Channel`."""

@@ -73,6 +73,7 @@ class Reactor:
         self.pace = Pace()
         self._begun: float | None = None
         self._writers: list[Writer] = []
+        self._last: list[Writer] = []
         self._write_by = math.inf
         self._epoll = select.epoll() if AVAILABLE else None
         self._leader = Leader(self._wait, partial(self._take, self._due), self._due, _MOST_AT_REST)
@@ -123,6 +124,13 @@ class Reactor:
             self._write_by = perf_counter() + GATHER_SECONDS
         self._writers.append(writer)
 
+    def write_last(self, writer: Writer) -> None:
+        """Write something once no turn is due any more. To be called in a turn.
+
+        That is for what others than clients read, of which many requests in a row have something each to say.
+        """
+        self._last.append(writer)
+
     def write_first(self) -> None:
         """Write in a turn what earlier ones have left, before this one takes its time; its pace is told how long that was."""
         self._write()
@@ -172,6 +180,9 @@ class Reactor:
         finally:
             self.in_turn = False
         self._write()
+        if self._last:
+            self._writers, self._last = self._last, []
+            self._write()
         return eager
 
     async def _wait(self) -> bool:

@@ -165,8 +165,8 @@ class _LoggedOutlet:
         ready = self._outlet.wait(request, quiet)
         return None if ready is None else _LoggedOutlet(ready, self._line)
 
-    def flush_later(self, writer: LateWriter) -> None:
-        self._outlet.flush_later(writer)
+    def flush_last(self, writer: LateWriter) -> None:
+        self._outlet.flush_last(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         self._outlet.answer_apart(lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line))))

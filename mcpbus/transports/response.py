@@ -118,8 +118,8 @@ class ReadyOutlet(Outlet, Protocol):
     def fail(self, failure: BaseException) -> None:
         """Report a failure of the application's, and answer for it. No schedule point."""
 
-    def flush_later(self, writer: LateWriter) -> None:
-        """Have something else written once the turn is over that is under way, or in the scheduler's next one. No schedule point."""
+    def flush_last(self, writer: LateWriter) -> None:
+        """Have something else written once no turn is due any more, or in the scheduler's next one. No schedule point."""
 
     def answer_apart(self, answer: "Callable[[HttpRequest], Awaitable[None]]") -> None:
         """Have a task answer the request: it is an `HttpRequest`, too, whose body has been read. No schedule point."""

@@ -379,14 +379,12 @@ async def test_what_is_asked_in_one_turn_is_written_together_at_its_end():
     due = []
     with here, there:
         for word in (b"a", b"b"):
-            one.open(None, word, flush_later=due.append)
+            one.open(None, word, flush_last=due.append)
         with pytest.raises(BlockingIOError):
             there.recv(100)
-        due.pop().write_now()
+        assert due == [one]
+        one.write_now()
         assert there.recv(100) == encode_frames(Kind.OPEN, 3, b"a") + encode_frames(Kind.OPEN, 5, b"b")
-        due.pop().write_now()
-        with pytest.raises(BlockingIOError):
-            there.recv(100)
 
 
 async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_computing(

@@ -67,6 +67,15 @@ async def turns():
     reactor.close()
 
 
+async def test_what_is_to_be_written_last_is_written_once_no_turn_is_due(turns):
+    count = 2 * reactor._MOST_WRITES
+    last = turns.says("0", lambda: turns.write_last(Answer(turns.done, "last")))
+    turns.due(last, *(turns.says(str(number)) for number in range(1, count)))
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(turns.done) == 2 * count + 1
+    assert turns.done[-1] == "answer last"
+
+
 async def test_answers_of_turns_that_are_due_together_are_written_together(turns, monkeypatch):
     monkeypatch.setattr(reactor, "perf_counter", lambda: 0)
     turns.due(turns.says("a"), turns.says("b"), turns.says("c"))

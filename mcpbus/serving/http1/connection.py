@@ -376,6 +376,13 @@ class Http1Connection:
         else:
             self._service.coalescer.add(writer)
 
+    def flush_last(self, writer: Writer) -> None:
+        """See `mcpbus.transports.response.ReadyOutlet`."""
+        if self.reactor is not None and self.reactor.in_turn:
+            self.reactor.write_last(writer)
+        else:
+            self._service.coalescer.add(writer)
+
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""
         self._speaker = None

@@ -54,8 +54,8 @@ class Connection(Protocol):
     def wait(self, request: "Http1Request | None", quiet: float, /) -> None:
         """Keep a request alive after so many seconds, and cancel it if the client leaves; None is one that waits no more."""
 
-    def flush_later(self, writer: LateWriter, /) -> None:
-        """Have something written once the turn is over that is under way, or in the scheduler's next one."""
+    def flush_last(self, writer: LateWriter, /) -> None:
+        """Have something written once no turn is due any more, or in the scheduler's next one."""
 
     def leave(self, request: "Http1Request", answer: Callable[[], Awaitable[None]], /) -> None:
         """Have another task answer a request, and then go on with the connection."""
@@ -138,9 +138,9 @@ class Http1Request(msgspec.Struct, eq=False):
         self._awaited = None
         self._connection.open(self, opened)
 
-    def flush_later(self, writer: LateWriter) -> None:
+    def flush_last(self, writer: LateWriter) -> None:
         """See `ReadyOutlet`."""
-        self._connection.flush_later(writer)
+        self._connection.flush_last(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""

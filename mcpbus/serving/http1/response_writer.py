@@ -23,6 +23,9 @@ class Gathering(Connection, Protocol):
     def in_brief_turn(self) -> bool:
         """Whether a turn of the connection is under way that is about to end."""
 
+    def flush_later(self, writer: "Http1ResponseWriter", /) -> None:
+        """Have `write_now` called after the turn: the connection's own, or the scheduler's."""
+
 
 class Http1ResponseWriter(GatheringWriter):
     """Writes what comes on a stream to an HTTP/1.1 connection.

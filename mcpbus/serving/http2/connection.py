@@ -350,6 +350,13 @@ class Http2Connection:
         """Whether a turn is under way, of this connection or of another one."""
         return self._in_turn or (self._reactor is not None and self._reactor.in_turn)
 
+    def flush_last(self, writer: Writer) -> None:
+        """See `mcpbus.transports.response.ReadyOutlet`."""
+        if self._reactor is not None and self._reactor.in_turn:
+            self._reactor.write_last(writer)
+        else:
+            self._service.coalescer.add(writer)
+
     def say_later(self, writer: Writer) -> None:
         """Have somebody write after the turn, or in the next turn of the scheduler."""
         if self._reactor is not None and self._reactor.in_turn:

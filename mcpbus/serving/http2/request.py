@@ -47,8 +47,8 @@ class Connection(Protocol):
     def open_window(self, stream_id: int, size: int, /) -> None:
         """Let the client send as much more of a body."""
 
-    def say_later(self, writer: LateWriter, /) -> None:
-        """Have something written once the turn is over that is under way, or in the scheduler's next one."""
+    def flush_last(self, writer: LateWriter, /) -> None:
+        """Have something written once no turn is due any more, or in the scheduler's next one."""
 
     def write_later(self, writer: Http2ResponseWriter, /) -> None:
         """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""
@@ -303,9 +303,9 @@ class Http2Request:
         else:
             self._connection.start(self, self.endpoint.stream, self, opened)
 
-    def flush_later(self, writer: LateWriter) -> None:
+    def flush_last(self, writer: LateWriter) -> None:
         """See `ReadyOutlet`."""
-        self._connection.say_later(writer)
+        self._connection.flush_last(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""

@@ -55,6 +55,9 @@ class Connection(Protocol):
     def look_at(self, time: float, /) -> None:
         """Have `Requests.expire` called then."""
 
+    def flush_last(self, writer: Writer, /) -> None:
+        """Have something written once no turn is due any more, or in the scheduler's next one."""
+
     def say_later(self, writer: Writer, /) -> None:
         """Have something written once the turn is over that is under way, or in the scheduler's next one."""
 
@@ -85,6 +88,7 @@ class Requests:
         flush: See `Connection`.
         open_window: See `Connection`.
         look_at: See `Connection`.
+        flush_last: See `Connection`.
         say_later: See `Connection`.
         write_now: See `Connection`.
         write_later: Has `Http2ResponseWriter.write_now` called in the next turn of the scheduler.
@@ -110,6 +114,7 @@ class Requests:
         self.flush = connection.flush
         self.open_window = connection.open_window
         self.look_at = connection.look_at
+        self.flush_last = connection.flush_last
         self.say_later = connection.say_later
         self.write_now = connection.write_now
         self.write_later: Callable[[Http2ResponseWriter], None] = service.coalescer.add

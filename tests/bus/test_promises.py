@@ -12,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import DELIVERED, STORED, Context, Limits, Server
 from mcpbus.testing import open_bus, open_probe
+from tests.at_home import A_MOMENT_LATER
 
 
 @attrs.frozen
@@ -150,6 +151,7 @@ async def test_nothing_is_said_to_keep_a_connection_alive_while_the_store_is_wai
         assert stage.call.body.endswith(b":\n\n")
 
 
+@A_MOMENT_LATER
 async def test_a_bus_that_ends_hears_first_what_is_kept(autojump_clock):
     async with trio.open_nursery() as nursery:
         async with staged(store_deadline=60) as stage:

@@ -27,7 +27,7 @@ RESUMABLE = ("2025-11-25",)
 ALL = LEGACY + MODERN
 ELICITING = ("2025-06-18", "2025-11-25", *MODERN)
 EVERYWHERE = ("http", "sse", "stdio")
-DEADLINE = 180
+DEADLINE = 600
 
 # What is run where: in these revisions, over these transports. HTTP+SSE is a transport of legacy revisions alone; workers are
 # several processes that serve Streamable HTTP.

@@ -1,5 +1,6 @@
 """What every event store promises, over each of them."""
 
+import random
 import secrets
 
 import pytest
@@ -75,6 +76,34 @@ async def test_of_what_was_appended_at_once_only_the_oldest_go(make_store):
     assert await store.replay("s", "a", 2) is None
     assert await store.replay("s", "a", 3) == Replay([b"four"], finished=True)
     assert (await store.replay("t", "b", 0)).events == EVENTS
+
+
+async def test_one_event_after_the_other_goes_where_there_are_too_many_bytes(make_store):
+    store = make_store(max_bytes=10)
+    for number, length in enumerate((6, 4, 6, 3, 11, 2), 1):
+        await store.append("s", "a", number, [b"x" * length], final=False)
+    assert await store.replay("s", "a", 4) is None
+    assert (await store.replay("s", "a", 5)).events == [b"xx"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_sqlite_keeps_what_memory_keeps(seed):
+    rng = random.Random(seed)
+    bounds = {"max_items": rng.randint(3, 20), "max_bytes": rng.randint(40, 100)}
+    memory, sqlite = MemoryEventStore(**bounds), SqliteEventStore(":memory:", **bounds)
+    last = dict.fromkeys("abc", 0)
+    for _ in range(60):
+        stream = rng.choice("abc")
+        events = [b"x" * rng.randint(0, 50) for _ in range(rng.randint(1, 4))]
+        for store in (memory, sqlite):
+            await store.append("s", stream, last[stream] + 1, events, final=False)
+        last[stream] += len(events)
+        for after in range(
+            last[stream]
+        ):  # where nothing follows, it makes no difference whether the stream is known
+            assert await sqlite.replay("s", stream, after) == await memory.replay("s", stream, after)
+        assert (sqlite._items, sqlite._bytes) == (len(memory), memory._bytes)
+    sqlite.close()
 
 
 async def test_one_sessions_events_make_room_for_anothers(make_store):

@@ -202,6 +202,9 @@ class SqliteEventStore:
         kept = deque(_decode(events[0]))
         while items > self._max_items or size > self._max_bytes:
             items, size = items - 1, size - len(kept.popleft())
+        if not kept:  # its last event was too long, and begins with the number of the next batch's first one
+            self._connection.execute("DELETE FROM batches WHERE position = ?", (position,))
+            return items, size
         self._connection.execute(
             "UPDATE batches SET first = first + ?, items = ?, size = ?, events = ? WHERE position = ?",
             (before - items, len(kept), sum(map(len, kept)), _encode(list(kept)), position),

@@ -165,13 +165,16 @@ class _AsgiRequest:
     async def read_body(self, limit: int) -> bytes | None:
         rate = self._limits.body_rate
         until = rate.begin(trio.current_time())
-        body, more = await self._read_piece(until)
-        received = len(body)
-        if more and received < LARGE_BYTES:
-            # So little is not counted while it waits for its end, which is a message of its own as a rule.
-            until = rate.go_on(until, trio.current_time(), received)
-            rest, more = await self._read_piece(until)
-            body, received = body + rest, len(rest)
+        body, more, received = b"", True, 0
+        with trio.CancelScope(deadline=until):
+            body, more = await self._read_piece()
+            received = len(body)
+            if more and received < LARGE_BYTES:
+                # So little is not counted while it waits for its end, which is a message of its own as a rule. Nor is the scope
+                # moved: if that does not come before its deadline, which is rare, it is waited for below.
+                until, received = rate.go_on(until, trio.current_time(), received), 0
+                rest, more = await self._read_piece()
+                body, received = body + rest, len(rest)
         if not more and (len(body) < LARGE_BYTES or not self._budget.line.locked()):
             # It is finished, and what is decoded of it is counted next.
             if len(body) >= LARGE_BYTES:
@@ -181,25 +184,25 @@ class _AsgiRequest:
             unfinished.add(body)
             while more and len(unfinished) <= limit:
                 until = rate.go_on(until, trio.current_time(), received)
-                rest, more = await self._read_piece(until)
+                rest, more = await self._read_piece_until(until)
                 received = len(rest)
                 if rest:  # the last one is empty, as a rule
                     unfinished.add(rest)
             return await unfinished.whole() if len(unfinished) <= limit else None
 
-    async def _read_piece(self, until: float) -> tuple[bytes, bool]:
+    async def _read_piece(self) -> tuple[bytes, bool]:
         """Read what comes next of the body, and whether more does."""
-        message = await self._receive_until(until)
+        message = await self._receive()
         if message["type"] == "http.disconnect":
             raise trio.BrokenResourceError("the client went away while its request was read")
         return message.get("body", b""), message.get("more_body", False)
 
-    async def _receive_until(self, until: float) -> Message:
+    async def _read_piece_until(self, until: float) -> tuple[bytes, bool]:
         with trio.CancelScope(deadline=until):
-            return await self._receive()
+            return await self._read_piece()
         # It may have come while nobody looked, as when the process was stopped; who reads the connection has a moment for it.
         with trio.move_on_after(_LAST_LOOK_SECONDS):
-            return await self._receive()
+            return await self._read_piece()
         self._reached.note("body_timeout", self.peer, "a request was answered 408")
         await self.answer(_TOO_SLOW)
         raise trio.BrokenResourceError("the body of the request did not come in time")

@@ -89,6 +89,16 @@ async def test_a_body_that_is_slow_but_not_too_slow_may_take_as_long_as_it_takes
         assert await request.status() == 200
 
 
+@pytest.mark.parametrize(("seconds", "status"), [(5, 200), (7, 408)])
+async def test_the_beginning_of_a_body_gives_it_time_for_its_end(seconds, status, autojump_clock):
+    async with requested() as request:
+        await trio.sleep(29)
+        request.say(b" " * 50)  # it may take five seconds, after the thirty
+        await trio.sleep(seconds)
+        request.say(PING, more=False)
+        assert await request.status() == status
+
+
 async def test_a_short_body_is_counted_only_if_it_does_not_end_with_its_second_message(autojump_clock):
     async with requested() as request:
         held = []
@@ -101,8 +111,10 @@ async def test_a_short_body_is_counted_only_if_it_does_not_end_with_its_second_m
         assert held == [0, len(PING) + 1, len(PING) + 2]
 
 
-async def test_what_has_come_while_the_process_was_stopped_is_served(autojump_clock):
+@pytest.mark.parametrize("pieces", [[PING], [PING, b""], [PING[:9], PING[9:], b""]])
+async def test_what_has_come_while_the_process_was_stopped_is_served(pieces, autojump_clock):
     async with requested() as request:
-        request.say(PING, more=False)
+        for piece in pieces:
+            request.say(piece, more=piece is not pieces[-1])
         autojump_clock.jump(100)
         assert await request.status() == 200

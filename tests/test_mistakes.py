@@ -201,6 +201,9 @@ MAKING = {
     ),
     "a number that is text": (used(page_size="10"), "Server: page_size is a whole number, not '10'"),
     "seconds that are text": (used(list_ttl="5"), "Server: list_ttl is a number of seconds, not '5'"),
+    "an empty name": (lambda _: Server(""), "name is what clients call it, such as 'weather', not ''"),
+    "a name that shows nothing": (lambda _: Server(" "), "such as 'weather', not ' '"),
+    "no name": (lambda _: Server(None), "such as 'weather', not None"),
     "threads that are text": (used(threads="4"), "Server: threads is a whole number, not '4'"),
     "a version that is a number": (used(version=1.0), "Server: version is a text, not 1.0"),
     "a capability that is none": (

@@ -76,6 +76,8 @@ class Definition:
                 "list_ttl": list_ttl,
             },
         )
+        if not name or name.isspace():
+            raise ValueError(f"Server: name is what clients call it, such as 'weather', not {name!r}")
         _check_async(authenticate)
         _check_auth(auth, authenticate)
         check_lists(icons=icons, capabilities=capabilities, state_keys=state_keys)

@@ -167,7 +167,7 @@ def test_an_address_that_cannot_be_listened_on_is_told_without_a_traceback(weath
             ["--redis", "redis://127.0.0.1:1"],
             "Error: replicas that listen for each other on 0.0.0.0:0 need a secret",
         ),
-        (["--redis", "http://r", "--link", "127.0.0.1:0"], "Error: the URL of Redis begins with"),
+        (["--redis", "foo"], "Error: the URL of Redis begins with"),
     ],
 )
 def test_a_replica_that_cannot_be_one_says_why_without_a_traceback(options, message, weather):

@@ -97,6 +97,12 @@ class Redis:
             JoinError: That cannot be.
             ImportError: What speaks to Redis is not installed.
         """
+        try:
+            # coredis takes longer to import than all else together: for most of a second nobody else would have a turn.
+            module = await trio.to_thread.run_sync(import_module, "mcpbus.core.stores.redis_connection")
+            redis: RedisConnection = module.RedisConnection(self.url)
+        except ValueError as error:
+            raise JoinError(str(error)) from error
         link = Place.parse(self.link)
         if len(secrets) > MOST_KEYS:
             raise JoinError(
@@ -107,12 +113,6 @@ class Redis:
                 f"replicas that listen for each other on {self.link} need a secret in common: give all of them the same "
                 f"Server(state_keys=[...]), or link='{_LOOPBACK}:0' if they are on one machine"
             )
-        try:
-            # coredis takes longer to import than all else together: for most of a second nobody else would have a turn.
-            module = await trio.to_thread.run_sync(import_module, "mcpbus.core.stores.redis_connection")
-            redis: RedisConnection = module.RedisConnection(self.url)
-        except ValueError as error:
-            raise JoinError(str(error)) from error
         try:
             yield await self._meet(redis, link, secrets)
         finally:

@@ -495,7 +495,7 @@ async def test_a_redis_that_takes_no_writes_is_one_that_is_down(refuse, take, sa
     ("redis", "said"),
     [
         (Redis("redis://127.0.0.1:1", link=LOOPBACK), "Redis at redis://127.0.0.1:1 cannot be used"),
-        (Redis("http://127.0.0.1", link=LOOPBACK), "the URL of Redis begins with"),
+        (Redis("http://127.0.0.1"), "the URL of Redis begins with"),
         (Redis("redis://127.0.0.1:1"), "need a secret in common"),
     ],
 )

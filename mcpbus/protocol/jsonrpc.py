@@ -25,6 +25,8 @@ BoundedId: TypeAlias = int | Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
 MAX_BATCH: Final = 1_000
 """How many messages one array may hold. Each is answered, so that the answer may be many times as long as the array."""
 
+_EXAMPLE: Final = '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
+
 NO_PARAMS: Final = msgspec.Raw(b"{}")
 """The params of a message that came without any."""
 
@@ -150,7 +152,7 @@ def decode(data: bytes | str) -> Request | Notification | Response:
     except msgspec.ValidationError as fault:
         _refuse(data, str(fault))
     except (UnicodeError, msgspec.DecodeError, RecursionError) as fault:
-        raise _unparsable(fault) from None
+        raise _unparsable(fault, data) from None
     if envelope.jsonrpc != "2.0":
         _refuse(data, 'expected "2.0" - at `$.jsonrpc`')
     method, params, identity = envelope.method, envelope.params, envelope.id
@@ -207,15 +209,17 @@ def _refuse(data: bytes | str, detail: str) -> NoReturn:
         start = bytes(memoryview(_well_formed.decode(data))[:1])
         identity = _readable_id(data) if start == b"{" else None
     except (msgspec.DecodeError, RecursionError) as fault:
-        raise _unparsable(fault) from None
+        raise _unparsable(fault, data) from None
     if start == b"[":
         detail = "expected one message, got an array: send each message by itself"
     raise Undecodable(invalid_request(detail), identity, array=start == b"[")
 
 
-def _unparsable(fault: Exception) -> Undecodable:
+def _unparsable(fault: Exception, data: bytes | str) -> Undecodable:
     text = str(fault)
-    if isinstance(fault, UnicodeError):
+    if not data.strip():
+        text = f"the body or message is empty: what belongs there is JSON-RPC, such as {_EXAMPLE}"
+    elif isinstance(fault, UnicodeError):
         text = "the text is not valid UTF-8"
     elif isinstance(fault, RecursionError):
         text = "the text is nested too deeply"

@@ -94,7 +94,8 @@ TOO_DEEP = (
 NESTED = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * TOO_DEEP + b"]" * TOO_DEEP + b"}"
 FAULTS = [
     # rule, text, code, the id that can still be answered, what the message names
-    ("W-5", b"", PARSE_ERROR, None, "truncated"),
+    ("W-5", b"", PARSE_ERROR, None, "is empty: what belongs there is JSON-RPC, such as {"),
+    ("W-5", b" \r\n", PARSE_ERROR, None, "is empty"),
     ("W-5", b"hello", PARSE_ERROR, None, "malformed"),
     ("W-5", b'{"jsonrpc":"2.0","id":1,"method":"m"', PARSE_ERROR, None, "truncated"),
     ("W-5", message(id=1, method="m") + b"x", PARSE_ERROR, None, "malformed"),

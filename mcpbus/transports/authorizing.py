@@ -1,6 +1,6 @@
 """Who is behind an HTTP request: the resource server or the author's function is asked here, for every transport over HTTP."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from mcpbus.core.backend import Backend
@@ -50,7 +50,12 @@ def refuse_lacking(backend: Backend, scopes: Sequence[str]) -> Answer | None:
 async def _authenticate(authenticate: Authenticate, head: Head) -> tuple[Any, Answer | None]:
     try:
         with ExceptionsOnly("authenticate"):
-            return await authenticate(head), None
+            found = authenticate(head)
+            if not isinstance(found, Awaitable):  # a lambda, say: nobody could tell before it was called
+                raise TypeError(
+                    f"authenticate is awaited, and returned a {type(found).__name__}: write an async function"
+                )
+            return await found, None
     except Unauthorized as refused:
         return None, _challenge(refused)
 

@@ -450,6 +450,15 @@ async def test_an_authenticate_that_raises_lets_that_request_fail(fault, late, c
         assert house.bus.statistics().requests == 0
 
 
+async def test_an_authenticate_that_cannot_be_awaited_is_told_in_the_log_alone(caplog, autojump_clock):
+    async with open_house(authenticate=lambda head: "ada") as house:
+        client = await house.connect()
+        await client.say(call("echo", text="x"))
+        status, _, body = await client.answer()
+    assert (status, body) == (500, b"the server failed\n")
+    assert "authenticate is awaited, and returned a str: write an async function" in caplog.text
+
+
 @FAULTS
 async def test_what_tells_who_sees_a_tool_may_raise(fault, caplog, autojump_clock):
     server = Server("it", version="1")

@@ -100,7 +100,10 @@ class Frames:
         return len(self._unfinished)
 
     def receive(self, data: bytes) -> None:
-        """Add what has come. What the client does wrong, or sends after a close, `next` finds."""
+        """Add what has come. What the client does wrong, or sends after a close, `next` finds.
+
+        After a fault nothing is read, a close that answers ours neither: RFC 6455, section 7.1.7, has it so.
+        """
         if self.fault is not None or self.heard:
             return
         if not self.closing and (self._boundaries is None or self._boundaries.between):

@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
     from mcpbus.cluster.redis import Redis
     from mcpbus.protocol.http.origin import HttpFields
     from mcpbus.serving.options import ServeOptions
+    from mcpbus.transports.asgi import Receive, Scope, Send
     from mcpbus.transports.lifespan import LifespanApp
     from mcpbus.transports.responder import ResponseMode
     from mcpbus.worker import Worker
@@ -317,6 +318,17 @@ class Server(Definition, Generic[StateT]):
         read_http_options("server.asgi()", http)  # complains now, not at the start
         opening = partial(self.open, limits=limits, event_store=event_store, task_store=task_store)
         return LifespanApp(opening, lambda bus: bus.asgi(response=response, **http))
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Refuse to be an ASGI application, which `asgi` returns: what serves one ends at once, and says what to write."""
+        fault = (
+            f"Server({self.name!r}) is no ASGI application itself: serve app = mcpbus.asyncio.asgi(server), "
+            "or app = server.asgi() under hypercorn -k trio"
+        )
+        if scope["type"] != "lifespan":
+            raise TypeError(fault)
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": fault})
 
     async def serve(
         self,

@@ -1,6 +1,7 @@
 """What somebody new to mcpbus writes, and the one sentence that says what to write instead."""
 
 import asyncio
+import re
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from functools import partial
 
 import pytest
 import trio
+import uvicorn
 
 from mcpbus import Context, Icon, Limits, ServeOptions, Server
 from mcpbus.serving import CannotListenError
@@ -199,11 +201,11 @@ MAKING = {
         used(visible=async_visible),
         "visible decides at once: write def async_visible, without async",
     ),
-    "a number that is text": (used(page_size="10"), "Server: page_size is a whole number, not '10'"),
-    "seconds that are text": (used(list_ttl="5"), "Server: list_ttl is a number of seconds, not '5'"),
     "an empty name": (lambda _: Server(""), "name is what clients call it, such as 'weather', not ''"),
     "a name that shows nothing": (lambda _: Server(" "), "such as 'weather', not ' '"),
     "no name": (lambda _: Server(None), "such as 'weather', not None"),
+    "a number that is text": (used(page_size="10"), "Server: page_size is a whole number, not '10'"),
+    "seconds that are text": (used(list_ttl="5"), "Server: list_ttl is a number of seconds, not '5'"),
     "threads that are text": (used(threads="4"), "Server: threads is a whole number, not '4'"),
     "a version that is a number": (used(version=1.0), "Server: version is a text, not 1.0"),
     "a capability that is none": (
@@ -342,6 +344,24 @@ def test_an_address_that_is_in_use_is_told_without_what_was_going_on_inside():
     lines = ended.stderr[ended.stderr.index("Traceback") :].splitlines()
     assert "Address already in use" in lines[-1]
     assert len(lines) < 10
+
+
+NO_APPLICATION = (
+    r"Server\('s'\) is no ASGI application .*asyncio.asgi\(server\), or app = server.asgi\(\) under hypercorn"
+)
+
+
+def test_a_server_that_is_served_as_an_application_says_so_at_the_start(caplog):
+    config = uvicorn.Config(Server("s"), port=0, log_config=None)
+    with socket.create_server(("127.0.0.1", 0)) as unused, pytest.raises(SystemExit):
+        uvicorn.Server(config).run([unused])
+    assert re.search(NO_APPLICATION, caplog.text)
+    assert "Traceback" not in caplog.text
+
+
+async def test_and_at_a_request_if_it_is_told_of_no_start():
+    with pytest.raises(TypeError, match=NO_APPLICATION):
+        await Server("s")({"type": "http"}, None, None)
 
 
 async def test_a_program_that_runs_trio_serves_and_does_not_run():

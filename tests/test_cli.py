@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -369,7 +370,26 @@ def test_a_server_is_served_anew_when_its_file_has_changed(weather):
             seen.set()
             changes.join()
         cli.process.send_signal(signal.SIGTERM)
-        assert cli.process.wait(timeout=60) == 0
+        _, err = cli.process.communicate(timeout=60)
+        assert (cli.process.returncode, "KeyboardInterrupt" in err) == (0, False)
+
+
+def test_a_file_that_is_saved_while_it_is_imported_ends_that_without_a_word(weather, monkeypatch, capfd):
+    begun = weather / "begun"
+    (weather / "slow.py").write_text("import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(60)\n")
+
+    def watch(*_, **__):
+        for _ in range(2):
+            while not begun.exists():
+                time.sleep(0.02)
+            begun.unlink()
+            yield set()
+        raise KeyboardInterrupt  # as for Ctrl-C
+
+    monkeypatch.setattr("watchfiles.watch", watch)
+    monkeypatch.setattr(sys, "argv", ["mcpbus", "serve", "slow.py", "--reload"])
+    assert run("serve", "slow.py", "--reload")[0] == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_what_watches_files_is_an_extra(weather, monkeypatch):

@@ -1,15 +1,19 @@
 """`mcpbus serve --reload`: the server as a process that is started anew whenever a Python file beside it has changed."""
 
-import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from mcpbus.cli.targets import is_file, split_target
+
+_PATIENCE: Final = 5.0
+"""Seconds that a process may take to end, before it is told again."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -41,8 +45,27 @@ def _serve_anew(target: str) -> None:
         raise click.UsageError("--reload needs watchfiles: pip install 'mcpbus-server[reload]'") from None
     place, _ = split_target(target)
     folder = Path(place).resolve().parent if is_file(place) else Path.cwd()
-    command = shlex.join([sys.executable, "-m", "mcpbus", *sys.argv[1:], "--no-reload"])
+    start = partial(subprocess.Popen, [sys.executable, "-m", "mcpbus", *sys.argv[1:], "--no-reload"])
     click.echo(f"serving anew whenever a Python file in {folder} changes", err=True)
-    watchfiles.run_process(
-        folder, target=command, target_type="command", watch_filter=watchfiles.PythonFilter()
-    )
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    process = start()
+    try:
+        for _ in watchfiles.watch(folder, watch_filter=watchfiles.PythonFilter()):
+            _end(process)
+            process = start()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        _end(process)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(process: "subprocess.Popen[Any]") -> None:
+    """End a process with SIGTERM, of which one that is still importing makes no traceback; with more force if it takes its time."""
+    for end in (process.terminate, process.terminate, process.kill):
+        end()
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            continue
+        return

@@ -16,6 +16,7 @@ from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.recurring_cache import RecurringCache
 from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.asgi_arrived import taking_arrived
 from mcpbus.transports.asgi_websocket import AsgiWebSocket
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.response import Host
@@ -165,16 +166,18 @@ class _AsgiRequest:
     async def read_body(self, limit: int) -> bytes | None:
         rate = self._limits.body_rate
         until = rate.begin(trio.current_time())
-        body, more, received = b"", True, 0
-        with trio.CancelScope(deadline=until):
-            body, more = await self._read_piece()
-            received = len(body)
-            if more and received < LARGE_BYTES:
-                # So little is not counted while it waits for its end, which is a message of its own as a rule. Nor is the scope
-                # moved: if that does not come before its deadline, which is rare, it is waited for below.
-                until, received = rate.go_on(until, trio.current_time(), received), 0
-                rest, more = await self._read_piece()
-                body, received = body + rest, len(rest)
+        body, more = await self._read_arrived()
+        received = len(body)
+        if more and not body:
+            with trio.CancelScope(deadline=until):
+                body, more = await self._read_piece()
+                received = len(body)
+                if more and received < LARGE_BYTES:
+                    # So little is not counted while it waits for its end, which is a message of its own as a rule. Nor is the
+                    # scope moved: if that does not come before its deadline, which is rare, it is waited for below.
+                    until, received = rate.go_on(until, trio.current_time(), received), 0
+                    rest, more = await self._read_piece()
+                    body, received = body + rest, len(rest)
         if not more and (len(body) < LARGE_BYTES or not self._budget.line.locked()):
             # It is finished, and what is decoded of it is counted next.
             if len(body) >= LARGE_BYTES:
@@ -190,12 +193,25 @@ class _AsgiRequest:
                     unfinished.add(rest)
             return await unfinished.whole() if len(unfinished) <= limit else None
 
+    async def _read_arrived(self) -> tuple[bytes, bool]:
+        """Read what is there of the body, and whether more comes: nothing has to bound a wait of one turn of the scheduler."""
+        take = taking_arrived(self._receive)
+        body, more, waited = b"", True, False
+        while take is not None and more and len(body) < LARGE_BYTES:
+            try:
+                piece, more = _piece(take())
+            except trio.WouldBlock:
+                if waited or not body:
+                    break
+                # Who reads the connection has passed on a piece, and passes on the end in its next turn.
+                await trio.lowlevel.checkpoint()
+                waited = True
+            else:
+                body += piece
+        return body, more
+
     async def _read_piece(self) -> tuple[bytes, bool]:
-        """Read what comes next of the body, and whether more does."""
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise trio.BrokenResourceError("the client went away while its request was read")
-        return message.get("body", b""), message.get("more_body", False)
+        return _piece(await self._receive())
 
     async def _read_piece_until(self, until: float) -> tuple[bytes, bool]:
         with trio.CancelScope(deadline=until):
@@ -228,6 +244,13 @@ class _AsgiRequest:
     async def disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _piece(message: Message) -> tuple[bytes, bool]:
+    """Return what a message brings of a body, and whether more comes."""
+    if message["type"] == "http.disconnect":
+        raise trio.BrokenResourceError("the client went away while its request was read")
+    return message.get("body", b""), message.get("more_body", False)
 
 
 async def _pass_lifespan(receive: Receive, send: Send) -> None:

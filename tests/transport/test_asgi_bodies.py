@@ -1,13 +1,18 @@
 """How long the ASGI shell waits for the body of a request."""
 
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
 from asgi_calls import encoded
+from hypercorn.config import Config
+from hypercorn.trio.task_group import TaskGroup
 
 from mcpbus import Limits, Server
+from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.testing import open_bus
+from mcpbus.transports.asgi_arrived import taking_arrived
 
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
 FIELDS = {
@@ -27,20 +32,32 @@ class Request:
         self.sent = []
         self.over = trio.Event()
 
+    def say_at_once(self, body, *, more=True):
+        self._read.send_nowait({"type": "http.request", "body": body, "more_body": more})
+
+    async def end(self):
+        self.say_at_once(b"", more=False)
+
+    def leave(self):
+        self._read.send_nowait({"type": "http.disconnect"})
+
     def say(self, body, *, more=True):
         self.said.send_nowait({"type": "http.request", "body": body, "more_body": more})
 
-    async def run(self, app):
+    async def run(self, app, *, hidden=False):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._relay)
             scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": encoded(FIELDS)}
-            await app(scope, self._receives.receive, self._send)
+            await app(scope, self._receive if hidden else self._receives.receive, self._send)
             nursery.cancel_scope.cancel()
         self.over.set()
 
     async def _relay(self):
         async for message in self._arrives:
             self._read.send_nowait(message)
+
+    async def _receive(self):
+        return await self._receives.receive()
 
     async def _send(self, message):
         self.sent.append(message)
@@ -51,9 +68,15 @@ class Request:
 
 
 @asynccontextmanager
-async def requested():
+async def opened():
     limits = Limits(body_timeout=30, body_bytes_per_second=10)
     async with open_bus(Server("bodies", version="1"), limits=limits) as bus, trio.open_nursery() as nursery:
+        yield bus, nursery
+
+
+@asynccontextmanager
+async def requested():
+    async with opened() as (bus, nursery):
         request = Request()
         nursery.start_soon(request.run, bus.asgi(sessions="stateless"))
         await trio.testing.wait_all_tasks_blocked()
@@ -118,3 +141,72 @@ async def test_what_has_come_while_the_process_was_stopped_is_served(pieces, aut
             request.say(piece, more=piece is not pieces[-1])
         autojump_clock.jump(100)
         assert await request.status() == 200
+
+
+PIECES = [[PING], [PING, b""], [PING[:9], PING[9:], b""], [b"", PING], [b" " * LARGE_BYTES, PING, b""]]
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("pieces", PIECES)
+async def test_a_body_that_is_there_is_served(pieces, hidden, autojump_clock):
+    async with opened() as (bus, nursery):
+        request = Request()
+        for piece in pieces:
+            request.say_at_once(piece, more=piece is not pieces[-1])
+        nursery.start_soon(partial(request.run, bus.asgi(sessions="stateless"), hidden=hidden))
+        assert await request.status() == 200
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+async def test_a_body_that_is_there_in_part_is_not_waited_for(hidden, autojump_clock):
+    async with opened() as (bus, nursery):
+        request = Request()
+        request.say_at_once(PING[:-1])
+        nursery.start_soon(partial(request.run, bus.asgi(sessions="stateless"), hidden=hidden))
+        assert await request.status() == 408
+        assert 30 <= trio.current_time() < 31
+
+
+async def test_a_client_that_has_gone_before_the_end_of_its_body_is_not_answered(autojump_clock):
+    async with opened() as (bus, _nursery):
+        request = Request()
+        request.say_at_once(PING)
+        request.leave()
+        await request.run(bus.asgi(sessions="stateless"))
+        assert request.sent == []
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+async def test_what_comes_after_a_body_is_left(hidden, autojump_clock):
+    async with opened() as (bus, _nursery):
+        request = Request()
+        request.say_at_once(PING, more=False)
+        request.leave()
+        await request.run(bus.asgi(sessions="stateless"), hidden=hidden)
+        assert await request.status() == 200
+
+
+async def test_a_body_whose_end_is_passed_on_a_turn_later_is_not_counted(monkeypatch, autojump_clock):
+    monkeypatch.setattr("mcpbus.transports.asgi.Unfinished", None)
+    async with opened() as (bus, nursery):
+        requests = [Request() for _ in range(20)]
+        for request in requests:
+            request.say_at_once(PING)
+            nursery.start_soon(request.run, bus.asgi(sessions="stateless"))
+            nursery.start_soon(request.end)
+        assert [await request.status() for request in requests] == [200] * len(requests)
+
+
+async def test_hypercorn_lets_applications_look_what_is_there():
+    seen = []
+
+    async def application(_scope, receive, _send, *_threads):
+        seen.append(taking_arrived(receive))
+
+    async def send(_message):
+        pass
+
+    async with TaskGroup() as group:
+        put = await group.spawn_app(application, Config(), {}, send)
+        await put({"type": "http.disconnect"})
+    assert seen[0]() == {"type": "http.disconnect"}

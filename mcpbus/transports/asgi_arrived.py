@@ -1,0 +1,22 @@
+"""What an ASGI server has passed on already: taking it is no wait, so nothing has to bound one."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+import trio
+
+Message: TypeAlias = MutableMapping[str, Any]
+
+_RECEIVE: Final = trio.MemoryReceiveChannel.receive
+
+
+def taking_arrived(receive: Callable[[], Awaitable[Message]]) -> Callable[[], Message] | None:
+    """Return what takes a message that is there, or raises `trio.WouldBlock`; None where nobody can tell.
+
+    Args:
+        receive: What the server handed in. With hypercorn on trio it is the method of a memory channel, unless something wraps it.
+    """
+    if getattr(receive, "__func__", None) is not _RECEIVE:
+        return None
+    channel: trio.MemoryReceiveChannel[Message] = receive.__self__  # type: ignore[attr-defined]
+    return channel.receive_nowait

@@ -181,6 +181,9 @@ class Sealer:
             data = base64.b64decode(text.encode(), altchars=b"-_", validate=True)
         except (binascii.Error, UnicodeError):
             return None
+        # The same bytes can be spelled in several ways, of which one was sealed.
+        if base64.urlsafe_b64encode(data).decode() != text:
+            return None
         opened = (cipher.open(data) for cipher in self._ciphers)
         return next((_decode(state) for state in opened if state is not None), None)
 

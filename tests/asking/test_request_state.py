@@ -50,6 +50,28 @@ def test_what_was_sealed_is_opened():
     )
 
 
+def spelled_otherwise():
+    """States each in a spelling that nobody has sealed, though it is Base64 of the same bytes."""
+    sealer = Sealer([NEW])
+    states = [sealer.seal(BOUND, "call", None, 60, b"*" * size)[1] for size in range(3)]
+    for state in states:
+        if state.endswith("="):
+            last = state.rstrip("=")[-1]
+            yield sealer, state, state.replace(last + "=", chr(ord(last) + 1) + "=")
+    while "-" not in (state := sealer.seal(BOUND, "call", None, 60)[1]):
+        pass
+    yield sealer, state, state.replace("-", "+")
+
+
+def test_a_state_is_brought_back_as_it_was_to_the_letter():
+    spellings = list(spelled_otherwise())
+    assert len(spellings) == 3
+    for sealer, state, other in spellings:
+        assert base64.b64decode(other, altchars=b"-_") == base64.urlsafe_b64decode(state)
+        refused(sealer, other)
+        assert sealer.open(state, BOUND).call == "call"
+
+
 def test_a_state_shows_nothing_and_is_never_the_same():
     sealer = Sealer([NEW])
     states = {sealer.seal(BOUND, "call", {"k": b"secret"}, 60)[1] for _ in range(100)}

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from typing import Annotated
 
 import pytest
 import trio
 import uvicorn
+from msgspec import Meta
 
 from mcpbus import Context, Icon, Limits, ServeOptions, Server
 from mcpbus.serving import CannotListenError
@@ -42,6 +44,7 @@ def bare_sync_context(ctx, city: str) -> str: ...
 async def optional_context(ctx: Context | None = None) -> str: ...
 async def foreign_context(ctx: Elsewhere) -> str: ...
 async def opaque(where: socket.socket) -> str: ...
+async def header_for_none(region: Annotated[str, Meta(extra_json_schema={"x-mcp-header": "R"})] | None): ...
 async def generator_lifespan(server):
     yield
 
@@ -129,6 +132,7 @@ REGISTERING = {
         lambda s: s.resource("x://{name}/{city}")(wants_more),
         "the URI has no 'country', which the function takes; write {country} into the URI",
     ),
+    "a header for what may be None": (lambda s: s.tool(header_for_none), "give it a default of its own type"),
     "a name twice": (lambda s: (s.tool(plain), s.tool(plain)), "give this one another name"),
     "a misspelt option": (
         lambda s: s.tool(descripton="")(plain),

@@ -46,7 +46,10 @@ def mirrored_parameters(schema: dict[str, Any]) -> tuple[MirroredParameter, ...]
         seen.add(token.lower())
         found.append(MirroredParameter(path, f"Mcp-Param-{token}", kind))
     if _count(schema) != len(found):
-        raise ValueError(f"{_KEY} is only valid on properties reached by 'properties' from the root")
+        raise ValueError(
+            f"{_KEY} is only valid on properties reached by 'properties' from the root; for a parameter that may be None "
+            "and for a class 'anyOf' and '$ref' lie between: give it a default of its own type, and describe a class by hand"
+        )
     return tuple(found)
 
 

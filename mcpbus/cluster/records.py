@@ -17,7 +17,7 @@ from mcpbus.core.complaints import Complaints
 from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import LOST, MOVED, Fate
-from mcpbus.core.session import Session, TakenOver
+from mcpbus.core.session import Session, Stage, TakenOver
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.principals import digest_of
 
@@ -201,7 +201,7 @@ class Records:
     async def keep(self, session: Session) -> None:
         """See `SessionRecords`."""
         entry = self._entries.get(session.id)
-        if entry is None and session.input_ended is not None:
+        if entry is None and session.stage is not Stage.REGISTERING:
             raise _elsewhere()
         if entry is None:
             entry = _Entry(Ownership(session.id, self._home), created=False)

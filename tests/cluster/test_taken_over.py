@@ -9,6 +9,7 @@ from test_held import SAID, said, say
 
 from mcpbus import Context
 from mcpbus.asking import AnswerTimeoutError, CannotAskError
+from mcpbus.cluster.directory import Ownership
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate
 from mcpbus.protocol.routes import Reason
@@ -265,3 +266,17 @@ async def test_nothing_more_is_kept_of_it_here(autojump_clock):
         with pytest.raises(Overloaded):
             await buses[0].node.records.keep(old)
         assert not directory._kept
+
+
+async def test_nothing_is_kept_of_it_before_it_has_heard_that_it_was_taken_over(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        old, records = only(buses[0]), buses[0].node.records
+        await take_over(directory, buses, probes[1], session)
+        await at(session, probes[1]).delete().ended()
+        await quiet(buses)
+        records.heed(old, Ownership(old.id, buses[1].node.home, 2))
+        with pytest.raises(Overloaded):
+            await records.keep(old)
+        assert (directory._kept, records.ownerships) == ({}, [])

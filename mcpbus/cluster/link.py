@@ -311,9 +311,10 @@ class Link:
         if flush_last is None:
             self.send(kind, number, payload)
             return number
-        if not self._unwritten:  # otherwise somebody is about to write
-            flush_last(self)
+        others = bool(self._unwritten)  # for which somebody is about to write
         self._put(kind, number, payload)
+        if not others:
+            flush_last(self)
         return number
 
     def enter(self, number: int, channel: Channel) -> None:

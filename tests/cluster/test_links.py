@@ -385,6 +385,8 @@ async def test_what_is_asked_in_one_turn_is_written_together_at_its_end():
         assert due == [one]
         one.write_now()
         assert there.recv(100) == encode_frames(Kind.OPEN, 3, b"a") + encode_frames(Kind.OPEN, 5, b"b")
+        one.open(None, b"c", flush_last=link.Link.write_now)  # by who knows of no turn
+        assert there.recv(100) == encode_frames(Kind.OPEN, 7, b"c")
 
 
 async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_computing(

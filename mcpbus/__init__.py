@@ -127,9 +127,13 @@ else:
     }
     """Where each name is. It is imported when it is asked for: clients have no use for servers, nor the command line for either at once."""
     _PLACES = {name: place for place, names in _NAMES.items() for name in names}
+    _PARTS = {place.partition(".")[0] for place in _NAMES}
+    """Which are attributes of the package, as for who checks types: `mcpbus.asking` needs no import of its own."""
 
     def __getattr__(name: str) -> Any:
         """Import what is asked for."""
+        if name in _PARTS:
+            return import_module(f"{__name__}.{name}")
         if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -191,6 +191,7 @@ def test_each_name_is_imported_from_where_type_checkers_see_it():
     [
         ("import mcpbus.cli", {"trio", "msgspec", "mcpbus_actors"}),
         ("from mcpbus import Client", {"mcpbus_actors", "mcpbus.core", "mcpbus.features", "mcpbus.server"}),
+        ("import mcpbus; mcpbus.asking.AskError, mcpbus.server.Server", {"mcpbus.client"}),
     ],
 )
 def test_who_asks_for_a_part_does_not_wait_for_the_rest(program, needless):

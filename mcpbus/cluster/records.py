@@ -184,8 +184,8 @@ class Records:
                 await _until_answered(self._write_rest, session, entry)
 
     async def _write_rest(self, session: Session, entry: _Entry) -> None:
-        if entry.due:
-            await self.keep(session)
+        if entry.due and self._entries.get(session.id) is entry:
+            await self._keep_due(session, entry)
         async with entry.lock:
             if entry.held is not None and entry.held.is_due:
                 await entry.held.write(self._ask)
@@ -232,10 +232,16 @@ class Records:
     async def _keep_soon(self, session: Session, entry: _Entry) -> None:
         while entry.due and self._entries.get(session.id) is entry:
             try:
-                await self.keep(session)
+                await self._keep_due(session, entry)
             except Overloaded:
-                entry.due = True
                 await trio.sleep(DIRECTORY_SECONDS)
+
+    async def _keep_due(self, session: Session, entry: _Entry) -> None:
+        try:
+            await self.keep(session)
+        except Overloaded:
+            entry.due = True
+            raise
 
     def drop(self, session: Session) -> bool:
         """See `SessionRecords`."""

@@ -280,3 +280,32 @@ async def test_nothing_is_kept_of_it_before_it_has_heard_that_it_was_taken_over(
         with pytest.raises(Overloaded):
             await records.keep(old)
         assert (directory._kept, records.ownerships) == ({}, [])
+
+
+async def _release(records, session, ended):
+    await records.release([session])
+    ended.set()
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["it answers again", "it was taken over"])
+async def test_what_is_due_is_kept_before_it_is_let_go_of_unless_somebody_else_has_it(
+    lost, autojump_clock, monkeypatch
+):
+    directory, ended = MemoryDirectory(), trio.Event()
+    async with open_buses(make, directory=directory) as (buses, probes), trio.open_nursery() as nursery:
+        await probes[0].initialize()
+        here, records = only(buses[0]), buses[0].node.records
+        before = directory._kept[here.id].record
+        here.subscriptions.add("data://x")
+        with monkeypatch.context() as patch:
+            unanswered(patch, "update", buses[0].node.home, done=False)
+            records.note(here)
+            await trio.sleep(0.5)
+            nursery.start_soon(_release, records, here, ended)
+            await trio.sleep(5)
+            assert not ended.is_set()
+            if lost:
+                records.heed(here, Ownership(here.id, buses[1].node.home, 2))
+        with trio.fail_after(10):
+            await ended.wait()
+        assert (directory._kept[here.id].record == before) is lost

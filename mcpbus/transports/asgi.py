@@ -195,9 +195,12 @@ class _AsgiRequest:
 
     async def _read_arrived(self) -> tuple[bytes, bool]:
         """Read what is there of the body, and whether more comes: nothing has to bound a wait of one turn of the scheduler."""
-        take = taking_arrived(self._receive)
         body, more, waited = b"", True, False
-        while take is not None and more and len(body) < LARGE_BYTES:
+        take = taking_arrived(self._receive)
+        if take is None:
+            return body, more
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while more and len(body) < LARGE_BYTES:
             try:
                 piece, more = _piece(take())
             except trio.WouldBlock:

@@ -186,6 +186,17 @@ async def test_what_comes_after_a_body_is_left(hidden, autojump_clock):
         assert await request.status() == 200
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+async def test_a_request_that_is_cancelled_before_it_is_read_is_not_served(hidden):
+    async with opened() as (bus, _nursery):
+        request = Request()
+        request.say_at_once(PING, more=False)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await request.run(bus.asgi(sessions="stateless"), hidden=hidden)
+        assert request.sent == []
+
+
 async def test_a_body_whose_end_is_passed_on_a_turn_later_is_not_counted(monkeypatch, autojump_clock):
     monkeypatch.setattr("mcpbus.transports.asgi.Unfinished", None)
     async with opened() as (bus, nursery):

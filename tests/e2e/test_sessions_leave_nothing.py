@@ -8,6 +8,7 @@ import trio
 from wire import ACCEPT, LEGACY, initialize, message
 
 from mcpbus import Limits, Server
+from mcpbus.transports import asgi
 from tests.at_home import OWN_WAY, REMEMBERED
 
 pytestmark = OWN_WAY
@@ -89,7 +90,8 @@ async def round_of(endpoint, size):
 
 
 @REMEMBERED
-async def test_twenty_thousand_sessions():
+async def test_twenty_thousand_sessions(monkeypatch):
+    monkeypatch.setattr(asgi, "_MOST_REMEMBERED", AT_ONCE // 10)  # so many heads come again in a round
     async with make_server().open(limits=Limits(max_sessions=AT_ONCE)) as bus:
         endpoint = Endpoint(bus.asgi())
         await round_of(endpoint, AT_ONCE)  # fills every cache and free list

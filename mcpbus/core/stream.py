@@ -11,7 +11,18 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 import trio
-from mcpbus_actors import Address, Cell, Failed, LazyActor, Stopped, StopReason, Task, TaskEnded, Timer
+from mcpbus_actors import (
+    Address,
+    Cell,
+    Failed,
+    LazyActor,
+    Stopped,
+    StopReason,
+    Task,
+    TaskCancelled,
+    TaskEnded,
+    Timer,
+)
 
 from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.event_log import EventLog, ResumableStreams
@@ -102,6 +113,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     _writer: Writer | None = None
     _next: Writer | None = None
     _keeper: Task | None = None
+    _recalled: bool = False  # whether it has cancelled its keeper
     _patience: Timer | None = None
     _leaving: bool = False
     _counted: bool = False  # among those that are open
@@ -358,7 +370,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self._next.connection.cancel()
         self._next = message.writer
         if self._keeper is not None:
-            self._keeper.cancel()
+            self._recall_keeper(self._keeper)
         elif self._writer is None:
             self._give()
         elif self._writer.connection is not None:
@@ -379,12 +391,17 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         else:
             self._keeper = self.cell.start_task(Writer(self, None).keep_all, context=Context())
 
+    def _recall_keeper(self, keeper: Task) -> None:
+        self._recalled = True
+        keeper.cancel()
+
     def _keeper_ended(self, message: TaskEnded) -> None:
-        self._keeper = None
+        recalled, self._keeper, self._recalled = self._recalled, None, False
         if isinstance(message.outcome, Failed):
             raise message.outcome.exception  # the fault is the stream's own
-        if self.log is None or not self.log.resumable:
-            self.stop()
+        cut_short = isinstance(message.outcome, TaskCancelled) and not recalled
+        if cut_short or self.log is None or not self.log.resumable:
+            self.stop()  # another keeper would be cut short as well, with all tasks of the bus
         elif self._writer is None:
             self._give()
 
@@ -466,7 +483,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         """Stop when whoever writes or keeps has let go: only then is it known what was kept, and what was lost."""
         self._leaving = True
         if self._keeper is not None:
-            self._keeper.cancel()
+            self._recall_keeper(self._keeper)
         elif self._writer is not None and self._writer.connection is not None:
             self._writer.connection.cancel()
         else:

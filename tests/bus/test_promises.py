@@ -187,3 +187,31 @@ async def test_a_drain_waits_for_a_reply_that_is_being_kept(autojump_clock):
         stage.store.keep()
         await drained.wait()
         assert b"done" in stage.call.body
+
+
+async def test_a_bus_that_is_cut_short_waits_for_its_store_without_doing_anything(autojump_clock):
+    handled = []
+
+    async def keep_later(stage):
+        counts = []
+        for _ in range(2):
+            for _ in range(50):
+                await trio.lowlevel.checkpoint()
+            counts.append(stage.bus.system.statistics().handled)
+        handled.append(counts[1] - counts[0])
+        stage.store.keep()
+
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as cut:
+            async with staged(store_deadline=60) as stage:
+                await stage.say(1)
+                get = stage.session.get()
+                await wait_all_tasks_blocked()
+                get.disconnect()  # what is said on that stream is kept by a task from now on
+                await wait_all_tasks_blocked()
+
+                nursery.start_soon(keep_later, stage)
+                cut.cancel()
+                await trio.lowlevel.checkpoint()
+    assert stage.fates == [STORED]
+    assert handled == [0]

@@ -117,7 +117,9 @@ class Courier:
 
     def pass_on(self, message: OutboundMessage, held: tuple[int, str] | None) -> None:
         """Tell what was to be said to the session while it was here; see `Tell`."""
-        told = Tell(self._name, message.kind.value, message.receipt.method, message.data, None, None, held)
+        key = message.key
+        uri = key[1] if message.kind is Said.RESOURCE_UPDATED and isinstance(key, tuple) else None
+        told = Tell(self._name, message.kind.value, message.receipt.method, message.data, None, uri, held)
         self._send(message.receipt, told)
 
     def close(self, receipt: Receipt) -> None:

@@ -223,6 +223,40 @@ async def test_a_call_goes_on_where_it_was_begun(way, autojump_clock, monkeypatc
         check_books(buses)
 
 
+@pytest.mark.parametrize("wanted", [True, False], ids=["wanted", "unsubscribed"])
+async def test_it_tells_of_a_resource_only_while_its_client_wants_to_hear_of_that(wanted, autojump_clock):
+    receipts = []
+
+    def make_updating():
+        server = make()
+        server.resource("data://x")(lambda: "")
+
+        @server.tool
+        async def update(ctx: Context) -> None:
+            await trio.sleep(100)
+            receipts.append(ctx.session.resource_updated("data://x"))
+
+        return server
+
+    directory = MemoryDirectory()
+    async with open_buses(make_updating, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        await session.request("resources/subscribe", {"uri": "data://x"}).ended()
+        going_on = call(session, "update")
+        await take_over(directory, buses, probes[1], session)
+        await come_back(directory, buses)
+        stream = await at(session, probes[1]).get().begun()
+        await quiet(buses)
+        before = len(stream.messages)
+        if not wanted:
+            await at(session, probes[1]).request("resources/unsubscribe", {"uri": "data://x"}).ended()
+        await going_on.ended(timeout=200)
+        await quiet(buses)
+        assert receipts[0].fate == (DELIVERED if wanted else Fate.discarded(Reason.NOT_SUBSCRIBED))
+        assert len(stream.messages) - before == wanted
+        check_books(buses)
+
+
 async def test_what_it_has_asked_already_is_answered_nowhere(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make_slow, directory=directory) as (buses, probes):
@@ -302,7 +336,7 @@ async def test_what_is_due_is_kept_before_it_is_let_go_of_unless_somebody_else_h
             records.note(here)
             await trio.sleep(0.5)
             nursery.start_soon(_release, records, here, ended)
-            await trio.sleep(5)
+            await trio.sleep(5.2)  # each tries once a second, and neither at this moment
             assert not ended.is_set()
             if lost:
                 records.heed(here, Ownership(here.id, buses[1].node.home, 2))

@@ -175,6 +175,17 @@ async def test_an_append_drops_from_sqlite_what_is_too_old_and_nothing_else(tmp_
     store.close()
 
 
+async def test_a_replay_from_sqlite_skips_nothing_where_the_clock_was_set_back(tmp_path, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("mcpbus.core.stores.sqlite.time.time", lambda: now)
+    store = SqliteEventStore(tmp_path / "events.db", max_age=60)
+    for number, now in ((1, 1000.0), (2, 900.0), (3, 1000.0)):  # noqa: B007 - the clock
+        await store.append("s", "a", number, [b"%d" % number], final=False)
+    assert await store.replay("s", "a", 0) is None
+    assert await store.replay("s", "a", 2) == Replay([b"3"], finished=False)
+    store.close()
+
+
 async def test_sqlite_outlives_its_opening(tmp_path):
     path = tmp_path / "events.db"
     store = SqliteEventStore(path, max_items=3)

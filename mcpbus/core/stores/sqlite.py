@@ -154,7 +154,11 @@ class SqliteEventStore:
         ).fetchall()
         if not rows or rows[0][0] > after + 1:
             return None
-        events = [event for _, batch, _ in rows for event in _decode(batch)]
+        events: list[bytes] = []
+        for first, batch, _ in rows:
+            if first != rows[0][0] + len(events):
+                return None  # where the clock was set back, some in between are too old
+            events += _decode(batch)
         seen = after - rows[0][0] + 1
         return None if seen > len(events) else Replay(events[seen:], bool(rows[-1][2]))
 

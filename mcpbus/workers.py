@@ -169,9 +169,8 @@ class _Keeper:
             _log.error("worker %d has ended (%s); another one is started", worker.number, worker.why)
             with trio.move_on_after(pause):
                 await self._stopping.wait()
-            if (
-                self._stopping.is_set()
-            ):  # it may be just when the pause is over, and the next one would be told by nobody
+            # It may be just when the pause is over, and the next one would be told by nobody.
+            if self._stopping.is_set():
                 return
             pause = min(2 * pause, _LONGEST_PAUSE)
             if place.worker is worker:

@@ -115,7 +115,7 @@ class SessionActor:
         self._withheld = False
         self._leaving: Leave | None = None
         self._taken_over: TakenOver | None = None
-        self._departed = False
+        self._heir: TakenOver | None = None
         self._passed_on: tuple[Stream, ...] = ()
         self._shared = shared
         self._timed = timed
@@ -356,7 +356,7 @@ class SessionActor:
 
     def _depart(self, _message: _Depart) -> None:
         """Be found no more, and wait until what is in flight has its answers, which its client still waits for here."""
-        if self._taken_over is not None and not self._departed:
+        if self._taken_over is not None and self._heir is None:
             self._leave_to(self._taken_over)
             self._directory.depart(self._session)
             self._cell.start_task(self._session.in_flight.wait_idle, context=Context())
@@ -369,7 +369,7 @@ class SessionActor:
         for message in [] if self._newer is None else self._newer.remove():
             self._hold(message)
         self._newer = None
-        self._departed = True
+        self._heir = heir
         if self._stash is not None:
             self._stash.pass_on(heir.pass_on, kept=not self._taking)
 
@@ -417,8 +417,8 @@ class SessionActor:
             self._questions.hear(message)
 
     def _send(self, message: OutboundMessage) -> None:
-        if self._departed and self._taken_over is not None:
-            self._say_elsewhere(self._taken_over, message)
+        if self._heir is not None:
+            self._say_elsewhere(self._heir, message)
             return
         way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.transport)
         withheld = way is StreamKind.STANDALONE and self._withholds()

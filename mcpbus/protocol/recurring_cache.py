@@ -1,10 +1,16 @@
 """What came of things that come again. Of what comes once, such as the name of a request, nothing is kept but a hash."""
 
 from collections.abc import Hashable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+LONGEST_RECALLED: Final = 2 * 1024
+"""Bytes of a head that is remembered as it is: most of a long one are a token, with which its client comes again and again."""
+
+MOST_RECALLED: Final = 2 * 1024
+"""How many such heads are remembered: each user of a server has another one, and so has each session."""
 
 
 class RecurringCache(dict[K, V]):

@@ -13,12 +13,6 @@ MOST_FIELDS: Final = 128
 MOST_DIGITS: Final = 18
 """Digits of how long a body is."""
 
-LONGEST_RECALLED: Final = 2 * 1024
-"""Bytes of a head that is remembered as it is: most of a long one are a token, with which its client comes again and again."""
-
-MOST_RECALLED: Final = 2 * 1024
-"""How many such heads are remembered: each user of a server has another one, and so has each session."""
-
 MOST_ALIKE: Final = 512
 """How many are remembered without what they alone say: the tools of a server are named in them."""
 

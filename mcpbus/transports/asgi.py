@@ -14,7 +14,7 @@ from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Answer, Head, plain_path, refusal
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
-from mcpbus.protocol.recurring_cache import RecurringCache
+from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.asgi_arrived import taking_arrived
 from mcpbus.transports.asgi_websocket import AsgiWebSocket
@@ -23,9 +23,6 @@ from mcpbus.transports.response import Host
 from mcpbus.transports.unfinished import Unfinished, take_turn
 
 _LAST_LOOK_SECONDS: Final = 0.1
-_MOST_REMEMBERED: Final = 2048
-_LONGEST_REMEMBERED: Final = 2048
-"""How many heads are remembered, and how many bytes of one at most: each user of a server has another one."""
 _TOO_SLOW: Final = refusal(408, invalid_request("the body of the request did not come in time"))
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -47,7 +44,7 @@ class AsgiApp:
     def __init__(self, bus: Hub, endpoint: Endpoint) -> None:
         self._bus = bus
         self._endpoint = endpoint
-        self._remembered = RecurringCache[Hashable, _Known](_MOST_REMEMBERED)
+        self._remembered = RecurringCache[Hashable, _Known](MOST_RECALLED)
 
     @property
     def reached(self) -> ReachedLimits:
@@ -101,7 +98,7 @@ class AsgiApp:
                 scope.get("query_string") or b"",
                 *(text for field in fields for text in field),
             )
-            if sum(map(len, texts)) <= _LONGEST_REMEMBERED:
+            if sum(map(len, texts)) <= LONGEST_RECALLED:
                 self._remembered.keep(key, known)
         return known
 

@@ -1,16 +1,17 @@
 """What an ASGI server has passed on already: taking it is no wait, so nothing has to bound one."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 import trio
 
-Message: TypeAlias = MutableMapping[str, Any]
+T = TypeVar("T")
+"""Messages of ASGI."""
 
 _RECEIVE: Final = trio.MemoryReceiveChannel.receive
 
 
-def taking_arrived(receive: Callable[[], Awaitable[Message]]) -> Callable[[], Message] | None:
+def taking_arrived(receive: Callable[[], Awaitable[T]]) -> Callable[[], T] | None:
     """Return what takes a message that is there, or raises `trio.WouldBlock`; None where nobody can tell.
 
     Args:
@@ -18,5 +19,5 @@ def taking_arrived(receive: Callable[[], Awaitable[Message]]) -> Callable[[], Me
     """
     if getattr(receive, "__func__", None) is not _RECEIVE:
         return None
-    channel: trio.MemoryReceiveChannel[Message] = receive.__self__  # type: ignore[attr-defined]
+    channel: trio.MemoryReceiveChannel[T] = receive.__self__  # type: ignore[attr-defined]
     return channel.receive_nowait

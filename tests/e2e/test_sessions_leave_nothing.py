@@ -91,7 +91,7 @@ async def round_of(endpoint, size):
 
 @REMEMBERED
 async def test_twenty_thousand_sessions(monkeypatch):
-    monkeypatch.setattr(asgi, "_MOST_REMEMBERED", AT_ONCE // 10)  # so many heads come again in a round
+    monkeypatch.setattr(asgi, "MOST_RECALLED", AT_ONCE // 10)  # so many heads come again in a round
     async with make_server().open(limits=Limits(max_sessions=AT_ONCE)) as bus:
         endpoint = Endpoint(bus.asgi())
         await round_of(endpoint, AT_ONCE)  # fills every cache and free list

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.serving.head_limits import LONGEST_LINE, LONGEST_RECALLED, MOST_FIELDS
+from mcpbus.protocol.recurring_cache import LONGEST_RECALLED
+from mcpbus.serving.head_limits import LONGEST_LINE, MOST_FIELDS
 from mcpbus.serving.http1.head import CHUNKED, PREFACE, read_head
 from mcpbus.serving.http1.heads import Heads
 from mcpbus.serving.request_error import RequestError

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
-from mcpbus.protocol.recurring_cache import RecurringCache
+from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
 from mcpbus.serving.head_limits import (
-    LONGEST_RECALLED,
     LOOKED_AT,
     MOST_ALIKE,
     MOST_FIELDS,
-    MOST_RECALLED,
 )
 from mcpbus.serving.http1.head import SHORT_BYTES, RequestHead, read_head
 from mcpbus.serving.request_error import RequestError

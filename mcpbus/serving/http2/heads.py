@@ -8,8 +8,8 @@ import functools
 from typing import Final
 
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
-from mcpbus.protocol.recurring_cache import RecurringCache
-from mcpbus.serving.head_limits import LONGEST_RECALLED, LOOKED_AT, MOST_ALIKE, MOST_FIELDS, MOST_RECALLED
+from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
+from mcpbus.serving.head_limits import LOOKED_AT, MOST_ALIKE, MOST_FIELDS
 from mcpbus.serving.http2.field_decoder import FieldDecoder, Fields
 from mcpbus.serving.http2.head import RequestHead, check_field, read_head, read_length
 from mcpbus.serving.request_error import RequestError

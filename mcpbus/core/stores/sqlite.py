@@ -13,9 +13,26 @@ import trio
 
 from mcpbus.core.stores.protocol import Replay, TaskTakenError
 from mcpbus.core.stores.sqlite_file import SqliteFile
+from mcpbus.core.stores.sqlite_layout import Layout, open_file
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 
-_EVENTS = """
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+def _move_events(connection: sqlite3.Connection) -> None:
+    """Keep as batches of one what was kept as one row for each event."""
+    connection.create_function("as_batch", 1, lambda data: _encode([data]))
+    connection.execute(
+        "INSERT OR IGNORE INTO batches (session, stream, first, items, size, final, stored, events)"
+        " SELECT session, stream, number, 1, length(data), final, stored, as_batch(data) FROM events ORDER BY position"
+    )
+    connection.execute("DROP TABLE events")
+
+
+_EVENTS = Layout(
+    1,
+    """
 CREATE TABLE IF NOT EXISTS batches (
     position INTEGER PRIMARY KEY,
     session TEXT NOT NULL,
@@ -27,13 +44,16 @@ CREATE TABLE IF NOT EXISTS batches (
     stored REAL NOT NULL,
     events BLOB NOT NULL,
     UNIQUE (session, stream, first)
-);
-DROP TABLE IF EXISTS events;
-"""
-"""What was appended at once is one row: one for each event takes five times as long. There is no index by age: it is that of positions,
-as long as the clock is right."""
+)
+""",
+    {"events": _move_events},
+)
+"""What was appended at once is one row: one for each event takes five times as long. There is no index by age: it is
+that of positions, as long as the clock is right."""
 
-_TASKS = """
+_TASKS = Layout(
+    1,
+    """
 CREATE TABLE IF NOT EXISTS tasks (
     id TEXT PRIMARY KEY,
     owner BLOB NOT NULL,
@@ -47,7 +67,8 @@ CREATE TABLE IF NOT EXISTS tasks (
     payload BLOB,
     bus TEXT NOT NULL
 )
-"""
+""",
+)
 
 _PUT_TASK = """
 INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -63,9 +84,6 @@ _LOAD_TASK = f"{_LOAD} WHERE id = ?"
 
 _Batch: TypeAlias = tuple[str, str, int, Sequence[bytes], bool]
 """Session and stream, number of the first event, events, and whether the last one ends the stream."""
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[bytes]).decode
 
 _BUSY_MS: Final = 100
 """For how long a statement waits for another process that has the file: live streams wait with it."""
@@ -86,6 +104,9 @@ class SqliteEventStore:
         max_items: How many events.
         max_bytes: How many bytes of events.
         max_age: For how many seconds each.
+
+    Raises:
+        sqlite3.OperationalError: The file cannot be used; a newer mcpbus has written it, or an older one and another process has it open.
     """
 
     def __init__(
@@ -99,10 +120,7 @@ class SqliteEventStore:
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._max_age = max_age
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=NORMAL")
-        self._connection.executescript(_EVENTS)
+        self._connection = open_file(path, _EVENTS, ["journal_mode=WAL", "synchronous=NORMAL"], timeout=5.0)
         self._items, self._bytes = self._measure()
         self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
         self._file = SqliteFile(self._connection)
@@ -236,20 +254,13 @@ class SqliteTaskStore:
         path: The file; made if it is not there.
 
     Raises:
-        sqlite3.OperationalError: The file cannot be used, or another store has it.
+        sqlite3.OperationalError: The file cannot be used, another store has it, or a newer mcpbus has written it.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._connection = sqlite3.connect(path, timeout=1.0, check_same_thread=False, isolation_level=None)
-        try:
-            self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            # Unlike an event log, which may lose its end, a task must be there once its client was told of it.
-            self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.execute(_TASKS)
-        except BaseException:
-            self._connection.close()
-            raise
+        # Unlike an event log, which may lose its end, a task must be there once its client was told of it.
+        pragmas = ["locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"]
+        self._connection = open_file(path, _TASKS, pragmas, timeout=1.0)
         self._file = SqliteFile(self._connection)
         self._open: set[str] = set()
 

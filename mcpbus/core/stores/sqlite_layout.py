@@ -1,0 +1,101 @@
+"""The table of an SQLite file and its version, which its `user_version` tells: a file of an older build is brought up to date.
+
+One of a newer build is refused. A process that has the file open in an older layout would lose its table, so nobody else may have it then.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import attrs
+
+
+@attrs.frozen
+class Layout:
+    """The table as this build has it.
+
+    Attributes:
+        version: Of the layout; one more with each change of it.
+        table: The statement that makes the table if it is not there.
+        older: By the name of a table of an older layout, what moves its rows to where they are now, and drops it.
+    """
+
+    version: int
+    table: str
+    older: Mapping[str, Callable[[sqlite3.Connection], None]] = attrs.field(factory=dict)
+
+    def bring_to(self, connection: sqlite3.Connection) -> None:
+        """Have a file's table be this one.
+
+        Raises:
+            sqlite3.OperationalError: A newer build has written the file; or an older one, and somebody else has it open.
+        """
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > self.version:
+            raise sqlite3.OperationalError(
+                f"it has version {version}, and this mcpbus knows version {self.version}; use a newer mcpbus, or another file"
+            )
+        if version == self.version:
+            return
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        moves = [self.older[name] for (name,) in names if name in self.older]
+        with _alone(connection) if moves else nullcontext(), connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(self.table)
+            for move in moves:
+                move(connection)
+            connection.execute(f"PRAGMA user_version = {self.version}")
+
+
+def open_file(
+    path: str | Path, layout: Layout, pragmas: Sequence[str], *, timeout: float
+) -> sqlite3.Connection:
+    """Open a file, made if it is not there, for statements that run in any thread.
+
+    Args:
+        path: The file.
+        layout: Its table.
+        pragmas: What is set before anything is read.
+        timeout: For how many seconds it may be another process's.
+
+    Raises:
+        sqlite3.OperationalError: It cannot be used. The error names the file and why.
+    """
+    try:
+        connection = sqlite3.connect(path, timeout, check_same_thread=False, isolation_level=None)
+        try:
+            for pragma in pragmas:
+                connection.execute(f"PRAGMA {pragma}")
+            layout.bring_to(connection)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.DatabaseError as error:
+        raise sqlite3.OperationalError(f"cannot use {path}: {error}{_hint(path, error)}") from error
+    return connection
+
+
+def _hint(path: str | Path, error: sqlite3.DatabaseError) -> str:
+    code = getattr(error, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_BUSY:
+        return "; another store or process has it, and each store needs a file of its own"
+    if code == sqlite3.SQLITE_CANTOPEN and not Path(path).parent.is_dir():
+        return "; there is no such folder"
+    return ""
+
+
+@contextmanager
+def _alone(connection: sqlite3.Connection) -> Iterator[None]:
+    """Have nobody else have the file open within the block; it has a write-ahead log afterwards, as before."""
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    try:
+        connection.execute("PRAGMA journal_mode=DELETE")  # which cannot be where others have it open
+    except sqlite3.OperationalError as error:
+        raise sqlite3.OperationalError(
+            "an older mcpbus wrote it, and another process has it open; end that, and start again"
+        ) from error
+    yield
+    connection.execute("PRAGMA locking_mode=NORMAL")
+    connection.execute("PRAGMA user_version")  # the lock is given up with the next that is read
+    connection.execute("PRAGMA journal_mode=WAL")

@@ -378,18 +378,71 @@ def test_a_file_that_is_saved_while_it_is_imported_ends_that_without_a_word(weat
     begun = weather / "begun"
     (weather / "slow.py").write_text("import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(60)\n")
 
-    def watch(*_, **__):
+    def watch(*_, stop_event, **__):
         for _ in range(2):
             while not begun.exists():
                 time.sleep(0.02)
             begun.unlink()
             yield set()
-        raise KeyboardInterrupt  # as for Ctrl-C
+        signal.raise_signal(signal.SIGINT)  # as for Ctrl-C
+        assert stop_event.is_set()
 
     monkeypatch.setattr("watchfiles.watch", watch)
     monkeypatch.setattr(sys, "argv", ["mcpbus", "serve", "slow.py", "--reload"])
     assert run("serve", "slow.py", "--reload")[0] == 0
     assert capfd.readouterr().err == ""
+
+
+class EndsAtOnce:
+    ended = False
+
+    def terminate(self):
+        self.ended = True
+
+    kill = terminate
+
+    def wait(self, _):
+        assert self.ended
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [1, 2])
+def test_no_process_stays_behind_where_it_is_being_started_when_the_end_is_told(
+    weather, monkeypatch, told, number
+):
+    started = []
+
+    class Started(EndsAtOnce):
+        def __init__(self, _):
+            started.append(self)
+            if len(started) == number:
+                signal.raise_signal(told)
+
+    def watch(*_, stop_event, **__):
+        while not stop_event.is_set():
+            yield set()
+
+    monkeypatch.setattr("subprocess.Popen", Started)
+    monkeypatch.setattr("watchfiles.watch", watch)
+    assert run("serve", "weather.py", "--reload")[0] == 0
+    assert [process.ended for process in started] == [True] * number
+
+
+def test_no_other_process_is_started_when_the_end_is_told_while_one_ends(weather, monkeypatch):
+    started = []
+
+    class Ends(EndsAtOnce):
+        def __init__(self, _):
+            started.append(self)
+
+        def terminate(self):
+            signal.raise_signal(signal.SIGTERM)
+            super().terminate()
+
+    monkeypatch.setattr("subprocess.Popen", Ends)
+    monkeypatch.setattr("watchfiles.watch", lambda *_, **__: iter([set(), set()]))
+    assert run("serve", "weather.py", "--reload")[0] == 0
+    assert [process.ended for process in started] == [True]
 
 
 def test_what_watches_files_is_an_extra(weather, monkeypatch):

@@ -3,7 +3,9 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -47,17 +49,28 @@ def _serve_anew(target: str) -> None:
     folder = Path(place).resolve().parent if is_file(place) else Path.cwd()
     start = partial(subprocess.Popen, [sys.executable, "-m", "mcpbus", *sys.argv[1:], "--no-reload"])
     click.echo(f"serving anew whenever a Python file in {folder} changes", err=True)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    process = start()
-    try:
-        for _ in watchfiles.watch(folder, watch_filter=watchfiles.PythonFilter()):
+    with _told_to_end() as ended:
+        process = start()
+        try:
+            for _ in watchfiles.watch(folder, watch_filter=watchfiles.PythonFilter(), stop_event=ended):
+                _end(process)
+                if ended.is_set():
+                    break
+                process = start()
+        finally:
             _end(process)
-            process = start()
-    except KeyboardInterrupt:
-        pass
+
+
+@contextmanager
+def _told_to_end() -> Iterator[threading.Event]:
+    """Have Ctrl-C and SIGTERM only be noted within the block: where they raised, the process that is just being started had nobody."""
+    ended = threading.Event()
+    before = {each: signal.signal(each, lambda *_: ended.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield ended
     finally:
-        _end(process)
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _end(process: "subprocess.Popen[Any]") -> None:

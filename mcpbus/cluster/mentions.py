@@ -1,7 +1,6 @@
 """What a request names: a session, a task, a call that waits. It is only read here; whoever serves it judges it."""
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -9,9 +8,8 @@ import msgspec
 
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.http.headers import Headers, Values, decode_mirrored
+from mcpbus.protocol.http.headers import Headers, decode_mirrored
 from mcpbus.protocol.http.messages import Head
-from mcpbus.protocol.http.mirrored_headers import is_modern_head
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import SESSION_HEADER
 from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode, decode_batch
@@ -20,15 +18,15 @@ from mcpbus.protocol.messages import CancelledParams, decode_params
 _STATE: Final = b'"requestState"'
 _TASKS: Final = b'"taskIds"'
 _OF_TASKS: Final = b"tasks/"
-_ANYWHERE: Final[AbstractSet[Values | None]] = {
-    b"tools/call",
-    b"tools/list",
-    b"prompts/get",
-    b"prompts/list",
-    b"resources/read",
-    b"resources/list",
-    b"resources/templates/list",
-    b"completion/complete",
+_ANYWHERE: Final = {
+    "tools/call",
+    "tools/list",
+    "prompts/get",
+    "prompts/list",
+    "resources/read",
+    "resources/list",
+    "resources/templates/list",
+    "completion/complete",
 }
 """The methods of which a modern request names nothing, but the call that it goes on with."""
 
@@ -59,7 +57,8 @@ _decode_message = msgspec.json.Decoder(_Message).decode
 def names_nothing(headers: Headers, body: bytes) -> bool:
     """Whether a POST surely names nothing, told in few steps: a modern one has no session. Of any other, more has to be looked at."""
     # To ask whether bytes are "in" others takes twice as long.
-    return headers.raw(b"mcp-method") in _ANYWHERE and is_modern_head(headers) and body.find(_STATE) < 0
+    said = headers.announcement
+    return said is not None and said.method in _ANYWHERE and body.find(_STATE) < 0
 
 
 def named_in_head(head: Head, options: HttpOptions) -> str | None:

@@ -10,6 +10,7 @@ from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.signals import Ending
 from mcpbus.core.stream import Stream
 from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.http.headers import Accepted
 from mcpbus.protocol.http.messages import NO_STORE, Answer, answer, refusal, status_of
 from mcpbus.protocol.http.sse import HEADERS
 from mcpbus.protocol.jsonrpc import RequestId, encode_error
@@ -46,10 +47,10 @@ class ResponseFormat:
         """Return how a client with such answers is connected, for routing."""
         return _TRANSPORTS[stateless, self.sse]
 
-    def narrow(self, *, accepts_json: bool, accepts_sse: bool) -> "ResponseFormat":
+    def narrow(self, accepted: Accepted) -> "ResponseFormat":
         """Return this form as far as the client takes it; where nothing is left, what the client takes."""
-        sse = accepts_sse and (self.sse or not accepts_json)
-        return attrs.evolve(self, json=accepts_json and (self.json or not sse), sse=sse)
+        sse = accepted.sse and (self.sse or not accepted.json)
+        return attrs.evolve(self, json=accepted.json and (self.json or not sse), sse=sse)
 
 
 _TRANSPORTS: Final = {

@@ -19,6 +19,7 @@ from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.http.headers import Accepted
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
     NO_CONTENT,
@@ -79,13 +80,12 @@ class Responder:
         self._stateless = stateless
         preferred = ResponseFormat(json=response != "sse", sse=response != "json")
         narrowed = {
-            (json, sse): preferred.narrow(accepts_json=json, accepts_sse=sse)
-            for json in (True, False)
-            for sse in (True, False)
+            accepted: preferred.narrow(accepted)
+            for accepted in (Accepted(json, sse) for json in (True, False) for sse in (True, False))
         }
         self._forms = {
-            accepts: (form, form.transport(stateless=False), form.transport(stateless=True))
-            for accepts, form in narrowed.items()
+            accepted: (form, form.transport(stateless=False), form.transport(stateless=True))
+            for accepted, form in narrowed.items()
         }
 
     def carry_out(
@@ -112,7 +112,7 @@ class Responder:
         self, decision: Serve[Session], head: Head, principal: Any, peer: Peer, outlet: Outlet
     ) -> Answer | EagerTask | None:
         """Serve a request, `initialize` apart."""
-        form, transport, stateless = self._forms[decision.accepts_json, decision.accepts_sse]
+        form, transport, stateless = self._forms[decision.accepted]
         claim, session = decision.claim, decision.session
         if claim is None and session is None:
             transport = stateless
@@ -151,7 +151,7 @@ class Responder:
         return _reply(context, form, result)
 
     def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
-        form, transport, stateless = self._forms[batch.accepts_json, batch.accepts_sse]
+        form, transport, stateless = self._forms[batch.accepted]
         form = attrs.evolve(form, array=True)
         transport = stateless if batch.session is None else transport
         begun = begin_batch(self._bus, batch, transport, principal, peer)
@@ -161,7 +161,7 @@ class Responder:
         return None
 
     def _initialize(self, decision: Initialize, principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
-        form, transport, stateless = self._forms[decision.accepts_json, decision.accepts_sse]
+        form, transport, stateless = self._forms[decision.accepted]
         transport = stateless if self._stateless else transport
         context = RequestContext(
             decision.request, decision.routing, decision.revision, transport, peer, principal=principal

@@ -19,6 +19,7 @@ from exchanges import (
     request,
 )
 
+from mcpbus.protocol.http.headers import Accepted
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
     AcceptNotification,
@@ -44,7 +45,7 @@ def test_a_modern_request_is_served_by_itself():  # M-1, M-8
     assert isinstance(verdict, Serve)
     assert (verdict.request.id, verdict.routing.name, verdict.revision) == (1, "a", LATEST)
     assert (verdict.session, verdict.claim.client_capabilities) == (None, {})
-    assert (verdict.accepts_json, verdict.accepts_sse) == (True, True)
+    assert verdict.accepted == Accepted(json=True, sse=True)
     assert directory.asked == [("offers", "tools/call", Era.MODERN), ("mirrored_parameters", "a", "alice")]
 
 
@@ -140,7 +141,7 @@ def test_a_session_of_somebody_else_is_not_found():  # W-44, A-13
 )
 def test_what_the_client_accepts_goes_with_the_request(accept, json, sse):
     verdict = judge(legacy_head(accept=accept), request())
-    assert (verdict.accepts_json, verdict.accepts_sse) == (json, sse)
+    assert verdict.accepted == Accepted(json, sse)
 
 
 @pytest.mark.parametrize("sessions", ["sessionful", "stateless"])

@@ -9,6 +9,8 @@ from typing import Final, TypeVar, overload
 
 import msgspec
 
+from mcpbus.protocol.http.announcement import Values, read_announcement
+
 _BLANKS: Final = " \t"
 # Commas and semicolons inside a quoted string separate nothing (RFC 9110, section 5.6). One that nobody closes goes on to
 # the end: to look for another way to read it, from each quotation mark in it, would take a long header seconds.
@@ -21,10 +23,6 @@ _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 _REMEMBERED_BYTES: Final = 256
 
 T = TypeVar("T")
-
-
-Values = bytes | tuple[bytes, ...]
-"""What a field says: its value, or all of its values if it came several times."""
 
 
 class _Fields(dict[bytes, Values]):
@@ -73,9 +71,10 @@ class Headers(Mapping[str, str]):
         raw: Given a name as bytes in lower case, returns the field as it arrived, for comparing: its value, all of its values if it
             came several times, or None.
         accepted: What Accept says: order, parameters, wildcards and q=0 all count; no field at all accepts everything (rule W-3).
+        announcement: What they say to the letter of the body; None if that is for a closer look.
     """
 
-    __slots__ = ("_fields", "accepted", "raw")
+    __slots__ = ("_fields", "accepted", "announcement", "raw")
 
     raw: Callable[[bytes], Values | None]
 
@@ -96,9 +95,10 @@ class Headers(Mapping[str, str]):
         self._fields = fields
         self.raw = fields.get
         self.accepted = _read_accept(fields.get(b"accept"))
+        self.announcement = read_announcement(fields.get)
 
     def plus(self, late: Callable[[], Sequence[tuple[bytes, bytes]]]) -> "Headers":
-        """Return the same with more fields, none of which is among these, nor says what the client accepts.
+        """Return the same with more fields, none of which is among these, nor says what the client accepts, nor repeats the body.
 
         Args:
             late: Gives them, their names in lower case. Called when a field is asked for that is not among these.
@@ -109,6 +109,7 @@ class Headers(Mapping[str, str]):
         headers._fields = fields
         headers.raw = fields.__getitem__
         headers.accepted = self.accepted
+        headers.announcement = self.announcement
         return headers
 
     def _all(self) -> dict[bytes, Values]:

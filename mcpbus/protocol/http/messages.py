@@ -6,7 +6,7 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.headers import Accepted, Headers
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import (
     Notification,
@@ -116,8 +116,7 @@ class Serve(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     revision: Revision
     session: SessionT | None
     claim: ModernClaim | None
-    accepts_json: bool
-    accepts_sse: bool
+    accepted: Accepted
 
 
 class Initialize(msgspec.Struct, frozen=True, gc=False):
@@ -127,8 +126,7 @@ class Initialize(msgspec.Struct, frozen=True, gc=False):
     routing: Routing
     params: InitializeParams
     revision: Revision
-    accepts_json: bool
-    accepts_sse: bool
+    accepted: Accepted
 
 
 class AcceptNotification(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
@@ -155,8 +153,7 @@ class Batch(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
         "Sequence[Serve[SessionT] | AcceptNotification[SessionT] | DeliverResponse[SessionT] | Undecodable]"
     )
     session: SessionT | None
-    accepts_json: bool
-    accepts_sse: bool
+    accepted: Accepted
 
 
 class OpenStream(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):

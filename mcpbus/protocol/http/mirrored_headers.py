@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from mcpbus.protocol.errors import header_mismatch, quoted
-from mcpbus.protocol.http.headers import Headers, Values, decode_mirrored, encode_mirrored
+from mcpbus.protocol.http.announcement import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
+from mcpbus.protocol.http.headers import Headers, decode_mirrored, encode_mirrored
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import Notification, Request
 from mcpbus.protocol.large import decode_large
@@ -17,20 +18,13 @@ from mcpbus.protocol.messages import CallToolParams, decode_params
 from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing, read_routing
 from mcpbus.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision, claimed, modern
 
-VERSION_HEADER: Final = b"mcp-protocol-version"
-
-_CALL: Final = b"tools/call"
-_LITERAL: Final = re.compile(r"(?!=\?)[ -~]*")
-"""A name that stands in its header as it is: nothing in it would have to be read first."""
+_CALL: Final = "tools/call"
 _LEGACY: Final = frozenset(name.encode() for name in REVISIONS if not modern(name))
-_MODERN: Final[Mapping[Values | None, Revision]] = {
-    name.encode(): revision for name, revision in REVISIONS.items() if modern(name)
-}
 _SPELLED: Final[Mapping[bytes, str]] = MappingProxyType(
     {
         VERSION_HEADER: "MCP-Protocol-Version",
-        b"mcp-method": "Mcp-Method",
-        b"mcp-name": "Mcp-Name",
+        METHOD_HEADER: "Mcp-Method",
+        NAME_HEADER: "Mcp-Name",
     }
 )
 _NAME: Final[Callable[[Routing], str | None]] = attrgetter("name")
@@ -60,18 +54,10 @@ def claims_modern(headers: Headers, routing: Routing | None) -> bool:
     return any(modern(version) for version in headers.all(VERSION_HEADER))
 
 
-def is_modern_head(headers: Headers) -> bool:
-    """Whether a head says, once and to the letter, that a POST is a modern one, whatever its body says."""
-    return headers.raw(VERSION_HEADER) in _MODERN
-
-
 def called_tool(headers: Headers) -> str | None:
     """Return the tool that a modern head says is called; None if it does not say so to the letter, or there is doubt of its era."""
-    raw = headers.raw
-    if raw(VERSION_HEADER) not in _MODERN or raw(b"mcp-method") != _CALL:
-        return None
-    name = raw(b"mcp-name")
-    return name.decode("latin-1") if isinstance(name, bytes) else None
+    said = headers.announcement
+    return said.name if said is not None and said.method == _CALL else None
 
 
 def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple[ModernClaim, Revision]:
@@ -81,25 +67,26 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
         ProtocolError: in this order: -32602 for `_meta`, -32020 for the version header, -32022 for the version,
             -32020 for Mcp-Method and Mcp-Name.
     """
-    # Nearly always a header says to the letter what the body says.
-    raw, claim, method = headers.raw, routing.meta.claim(), request.method
-    version = claim.protocol_version
-    revision = _MODERN.get(raw(VERSION_HEADER))
-    if revision is None or revision.name != version:
-        _agree(headers, VERSION_HEADER, version)
-        revision = claimed(version)
-    if raw(b"mcp-method") != method.encode():
-        _agree(headers, b"mcp-method", method)
+    claim, said = routing.meta.claim(), headers.announcement
+    version, method = claim.protocol_version, request.method
     source = _SOURCES.get(method)
-    if source is not None:
-        name = source(routing)
-        if name is None:
-            if raw(b"mcp-name") is not None:
-                raise header_mismatch(
-                    "the header Mcp-Name is there, but the params have no name, uri or taskId for it to repeat"
-                )
-        elif raw(b"mcp-name") != name.encode() or not _LITERAL.fullmatch(name):
-            _agree(headers, b"mcp-name", name)
+    name = None if source is None else source(routing)
+    if (
+        said is not None
+        and said.name == name
+        and said.method == method
+        and (revision := said.revision).name == version
+    ):
+        return claim, revision
+    _agree(headers, VERSION_HEADER, version)
+    revision = claimed(version)
+    _agree(headers, METHOD_HEADER, method)
+    if name is not None:
+        _agree(headers, NAME_HEADER, name)
+    elif source is not None and headers.raw(NAME_HEADER) is not None:
+        raise header_mismatch(
+            "the header Mcp-Name is there, but the params have no name, uri or taskId for it to repeat"
+        )
     return claim, revision
 
 
@@ -115,8 +102,8 @@ def judge_notification(headers: Headers, notification: Notification, routing: Ro
     if stated:
         _agree(headers, VERSION_HEADER, version)
     claimed(version)
-    if headers.all(b"mcp-method"):
-        _agree(headers, b"mcp-method", notification.method)
+    if headers.all(METHOD_HEADER):
+        _agree(headers, METHOD_HEADER, notification.method)
 
 
 def judge_parameters(
@@ -172,11 +159,11 @@ def repeat_request(
     Raises:
         ProtocolError: -32602 for params that cannot be read.
     """
-    fields = {_SPELLED[VERSION_HEADER]: version, _SPELLED[b"mcp-method"]: request.method}
+    fields = {_SPELLED[VERSION_HEADER]: version, _SPELLED[METHOD_HEADER]: request.method}
     source = _SOURCES.get(request.method)
     name = None if source is None else source(read_routing(request.params))
     if name is not None:
-        fields[_SPELLED[b"mcp-name"]] = encode_mirrored(name)
+        fields[_SPELLED[NAME_HEADER]] = encode_mirrored(name)
     if mirrored:
         arguments = msgspec.json.decode(decode_params(CallToolParams, request.params).arguments)
         for parameter in mirrored:
@@ -223,7 +210,7 @@ def _agree(headers: Headers, name: bytes, value: str) -> None:
     spelled = _SPELLED[name]
     copy = _only(headers, name, spelled, f"the body says {quoted(value)}")
     try:
-        stated = decode_mirrored(copy) if name == b"mcp-name" else copy
+        stated = decode_mirrored(copy) if name == NAME_HEADER else copy
     except ValueError as fault:
         raise header_mismatch(f"the header {spelled} cannot be read: {fault}") from None
     if stated != value:

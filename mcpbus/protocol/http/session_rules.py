@@ -5,6 +5,7 @@ from typing import Final
 
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request, quoted
 from mcpbus.protocol.http import mirrored_headers
+from mcpbus.protocol.http.announcement import VERSION_HEADER
 from mcpbus.protocol.http.headers import Accepted, Headers
 from mcpbus.protocol.http.messages import (
     AcceptNotification,
@@ -63,7 +64,7 @@ def legacy_revision(headers: Headers, session: SessionT | None) -> Revision:
     Raises:
         Refused: The header names no revision.
     """
-    raw = headers.raw(mirrored_headers.VERSION_HEADER)
+    raw = headers.raw(VERSION_HEADER)
     stated = None if raw is None else _STATED.get(raw) or _read_revision(headers)
     settled = None if session is None else session.revision
     return settled or stated or ASSUMED
@@ -71,7 +72,7 @@ def legacy_revision(headers: Headers, session: SessionT | None) -> Revision:
 
 def _read_revision(headers: Headers) -> Revision:
     """Read the version header, which is not to the letter what one of them is called."""
-    stated = headers.all(mirrored_headers.VERSION_HEADER)
+    stated = headers.all(VERSION_HEADER)
     revision = REVISIONS.get(stated[0]) if len(stated) == 1 else None
     if revision is None:
         served = ", ".join(REVISIONS)
@@ -90,10 +91,7 @@ def judge_initialize(headers: Headers, request: Request, routing: Routing) -> In
         params = decode_initialize(request.params)
     except ProtocolError as error:
         raise Refused(status_of(error.code, ASSUMED), error) from None
-    accepted = headers.accepted
-    return Initialize(
-        request, routing, params, negotiate(params.protocol_version), accepted.json, accepted.sse
-    )
+    return Initialize(request, routing, params, negotiate(params.protocol_version), headers.accepted)
 
 
 def judge_batch(
@@ -128,7 +126,7 @@ def judge_batch(
         return refusal(400, array.error)
     accepted = headers.accepted
     judged = [_judge_member(member, revision, session, accepted) for member in members]
-    return Batch([one for one in judged if one is not None], session, accepted.json, accepted.sse)
+    return Batch([one for one in judged if one is not None], session, accepted)
 
 
 def _judge_member(
@@ -150,4 +148,4 @@ def _judge_member(
             raise invalid_request(f"a request of {LATEST.name} is never in a batch; send it by itself")
     except ProtocolError as error:
         return Undecodable(error, member.id)
-    return Serve(member, routing, revision, session, None, accepted.json, accepted.sse)
+    return Serve(member, routing, revision, session, None, accepted)

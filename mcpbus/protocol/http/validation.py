@@ -15,6 +15,7 @@ from typing import Final, Generic
 
 from mcpbus.protocol.errors import PARSE_ERROR, ProtocolError, invalid_request, method_not_found, quoted
 from mcpbus.protocol.http import mirrored_headers, origin
+from mcpbus.protocol.http.announcement import VERSION_HEADER
 from mcpbus.protocol.http.headers import Headers, is_json
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
@@ -69,7 +70,7 @@ JUDGED: Final = frozenset(
         b"content-type",
         b"accept",
         b"last-event-id",
-        mirrored_headers.VERSION_HEADER,
+        VERSION_HEADER,
     }
 )
 """The fields by which the head of a request is judged, in lower case. What the others say is not looked at before it is authorized."""
@@ -333,19 +334,20 @@ class Exchange(Generic[SessionT]):
             mirrored_headers.judge_notification(headers, message, routing)
             return AcceptNotification(message, None)
         claim, revision = mirrored_headers.judge_request(headers, message, routing)
-        if not self.directory.offers(message.method, _MODERN):
-            raise method_not_found(message.method)
-        if message.method == _CALL and routing.name is not None:
-            mirrored = self.directory.mirrored_parameters(routing.name, principal)
+        method, directory, accepted = message.method, self.directory, headers.accepted
+        if not directory.offers(method, _MODERN):
+            raise method_not_found(method)
+        if method == _CALL:
+            name = routing.name
+            mirrored = None if name is None else directory.mirrored_parameters(name, principal)
             if mirrored:
                 required = self.options.param_headers == "required"
                 mirrored_headers.judge_parameters(headers, mirrored, message.params, required=required)
-        accepted = headers.accepted
-        if message.method == _LISTEN and not accepted.sse:
+        elif method == _LISTEN and not accepted.sse:
             raise Refused(
                 406, invalid_request(f"{_LISTEN} is answered as text/event-stream; Accept must name it")
             )
-        return Serve(message, routing, revision, None, claim, accepted.json, accepted.sse)
+        return Serve(message, routing, revision, None, claim, accepted)
 
     def _judge_legacy(
         self, headers: Headers, message: Request | Notification, routing: Routing, principal: object
@@ -366,8 +368,7 @@ class Exchange(Generic[SessionT]):
         revision = legacy_revision(headers, session)
         if isinstance(message, Notification):
             return AcceptNotification(message, session)
-        accepted = headers.accepted
-        return Serve(message, routing, revision, session, None, accepted.json, accepted.sse)
+        return Serve(message, routing, revision, session, None, headers.accepted)
 
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 

@@ -72,8 +72,7 @@ async def _open(bus, nursery):
 
     lane = getattr(bus, "_lane_of_tests", None)
     if lane is None:
-        lane = bus._lane_of_tests = Http1Service(ServedApp(bus.asgi()), ServeOptions())
-        lane.reactor = WireReactor(lane.context)
+        lane = bus._lane_of_tests = Http1Service(ServedApp(bus.asgi()), ServeOptions(), WireReactor())
         trio.lowlevel.spawn_system_task(lane.run)
     wire = Wire(lane.reactor)
     client = WireClient(wire)

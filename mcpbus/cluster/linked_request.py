@@ -19,7 +19,7 @@ from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.endpoint import Entered
-from mcpbus.transports.response import Awaited, Entry, HttpRequest, LateWriter, Opened
+from mcpbus.transports.response import Awaited, Entry, HttpRequest, Opened
 
 
 @attrs.frozen
@@ -165,10 +165,6 @@ class LinkedRequest:
         """See `ReadyOutlet`."""
         self._report(failure)
         self.end()
-
-    def flush_last(self, writer: LateWriter) -> None:
-        """See `ReadyOutlet`. What is said over links waits for the end of the turn by itself."""
-        writer.write_now()
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""

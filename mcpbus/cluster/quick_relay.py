@@ -12,7 +12,7 @@ from mcpbus.cluster.messages import decode_answered
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.protocol.http.messages import Answer
-from mcpbus.transports.response import HttpRequest, ReadyOutlet
+from mcpbus.transports.response import HttpRequest, ReadyOutlet, WaitingOutlet
 
 
 class GoOn(Protocol):
@@ -34,7 +34,7 @@ class QuickRelay:
     __slots__ = ("_asked", "_go_on", "_left", "_link", "_number", "_outlet")
 
     _number: int
-    _outlet: ReadyOutlet
+    _outlet: WaitingOutlet
 
     def __init__(self, link: Link, asked: bytes, go_on: GoOn) -> None:
         self._link = link

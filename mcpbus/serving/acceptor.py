@@ -4,6 +4,7 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import copy_context
 from typing import Any
 
 import trio
@@ -20,7 +21,7 @@ from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.errors import Abuse, ConnectionFault
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.reactor import Reactor
+from mcpbus.serving.reactor import AVAILABLE, Reactor
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.sharing import Board
@@ -215,8 +216,9 @@ class Acceptor:
         self.counters = counters
         self.tls = tls
         self.complaints = Complaints()
-        self.http1 = Http1Service(app, options)
-        self.http2 = Http2Service(app, options, counters)
+        reactor = Reactor(copy_context()) if AVAILABLE else None
+        self.http1 = Http1Service(app, options, reactor)
+        self.http2 = Http2Service(app, options, counters, reactor)
         self.retired = False
         self._board = board
         self._open: set[Accepted] = set()

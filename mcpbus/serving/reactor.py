@@ -19,7 +19,7 @@ import trio
 from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.core.pace import GATHER_SECONDS, Pace
-from mcpbus.serving.write_coalescer import Writer, give_up
+from mcpbus.serving.writer import Writer, give_up
 
 Turn = Callable[[], EagerTask | None]
 """What a connection does when something has come, without waiting.

@@ -13,6 +13,7 @@ import trio
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
+from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
 
@@ -28,9 +29,11 @@ class GatheringWriter(ABC):
     Args:
         opened: The stream, which owes one reply at most.
         limits: How long the answer may be quiet, and its client slow.
+        coalescer: Has what comes in a row written together.
     """
 
     __slots__ = (
+        "_coalescer",
         "_gathers",
         "_keeping",
         "_kept",
@@ -43,11 +46,12 @@ class GatheringWriter(ABC):
         "_written_at",
     )
 
-    def __init__(self, opened: Opened, limits: Limits) -> None:
+    def __init__(self, opened: Opened, limits: Limits, coalescer: WriteCoalescer) -> None:
         self._stream = opened.stream
         self._writer = opened.writer
         self._rendering = opened.render()
         self._limits = limits
+        self._coalescer = coalescer
         self._gathers = False
         self._keeping = False
         self._kept: _Kept | None = None
@@ -110,7 +114,7 @@ class GatheringWriter(ABC):
             self.write_now()
             return False
         self._gathers = True
-        self._write_later()
+        self._coalescer.add_to_turn(self)
         return True
 
     def _let_go(self) -> None:
@@ -146,7 +150,7 @@ class GatheringWriter(ABC):
             self._kept = batch, before, first
             if not self._gathers:
                 self._gathers = True
-                self._write_later()
+                self._coalescer.add_to_turn(self)
 
         # The store may have it at once.
         self._keeping = self._gathers = True
@@ -195,10 +199,6 @@ class GatheringWriter(ABC):
     def _is_about_to_write(self) -> bool:
         """Tell whether the turn in which something is said is about to end, so that all that is said in it is one write."""
         return False
-
-    @abstractmethod
-    def _write_later(self) -> None:
-        """Have `write_now` called in the next turn."""
 
     @abstractmethod
     def _keep_alive_later(self) -> None:

@@ -4,46 +4,56 @@ An application says its answer in two messages, head and body, and a protocol ma
 one by one that is three system calls, and three packets.
 """
 
-import logging
-from typing import Final, Protocol
-
 import trio
 
-_logger: Final = logging.getLogger("mcpbus.serving")
-
-
-class Writer(Protocol):
-    """What has something to write, and may have more before it is called."""
-
-    def write_now(self) -> None:
-        """Write it, or begin to, if it is not written yet. No schedule point."""
-
-    def lose(self) -> None:
-        """End what it is written for, in the middle of it. Harmless once that was done. No schedule point."""
-
-
-def give_up(writer: Writer, failure: Exception) -> None:
-    """Log what one writer among many has raised, and end what it writes for: the others are not to blame, and go on."""
-    _logger.error("what a connection had to say could not be written", exc_info=failure)
-    writer.lose()
+from mcpbus.serving.reactor import Reactor
+from mcpbus.serving.writer import Writer, give_up
 
 
 class WriteCoalescer:
-    """Sees to it that whatever waits is written one turn of the scheduler later: one task for all connections.
+    """Sees to it that whatever waits is written later: after the turn that is being taken, or one turn of the scheduler later.
 
-    That is for applications which begin an answer and then wait; one that goes on at once has its head written with
-    what follows.
+    One task does the latter for all connections. That is for applications which begin an answer and then wait; one that goes on
+    at once has its head written with what follows.
+
+    Args:
+        reactor: Takes the turns of connections; None where each has a task.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reactor: Reactor | None) -> None:
+        self._reactor = reactor
         self._writers: list[Writer] = []
         self._wake = trio.lowlevel.ParkingLot()
 
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn of some connection is under way."""
+        return self._reactor is not None and self._reactor.in_turn
+
+    @property
+    def in_brief_turn(self) -> bool:
+        """Whether one is that is about to end, so that what is said in it is one write."""
+        return self._reactor is not None and self._reactor.in_brief_turn
+
     def add(self, writer: Writer) -> None:
-        """Have this one write in the next turn."""
+        """Have this one write in the next turn of the scheduler."""
         if not self._writers:
             self._wake.unpark()
         self._writers.append(writer)
+
+    def add_to_turn(self, writer: Writer) -> None:
+        """Have it write together with what others say in the turn that is under way; if there is none, as `add`."""
+        if self._reactor is not None and self._reactor.in_turn:
+            self._reactor.write_soon(writer)
+        else:
+            self.add(writer)
+
+    def add_last(self, writer: Writer) -> None:
+        """Have it write once no turn is due any more; if none is under way, as `add`."""
+        if self._reactor is not None and self._reactor.in_turn:
+            self._reactor.write_last(writer)
+        else:
+            self.add(writer)
 
     async def run(self) -> None:
         """Work until cancelled."""

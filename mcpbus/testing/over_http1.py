@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable
-from contextvars import Context
+from contextvars import copy_context
 from typing import Any, Protocol, cast
 from urllib.parse import quote
 
@@ -30,8 +30,9 @@ class OverHttp1:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        self._service = Http1Service(StrictApp(app, nursery), ServeOptions(keep_alive_seconds=math.inf))
-        self._reactor = self._service.reactor = WireReactor(self._service.context)
+        options = ServeOptions(keep_alive_seconds=math.inf)
+        self._reactor = WireReactor()
+        self._service = Http1Service(StrictApp(app, nursery), options, self._reactor)
         self._free: list[_Wire] = []
         nursery.start_soon(self._service.run)
 
@@ -77,8 +78,8 @@ class Readable(Protocol):
 class WireReactor(Reactor):
     """Waits for connections in memory, which have no file descriptors; whoever writes to one calls `look`."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
+    def __init__(self) -> None:
+        super().__init__(copy_context())
         self._watched: dict[Readable, Turn] = {}
         self._watched_ends: dict[Readable, Turn] = {}
         self._something = trio.lowlevel.ParkingLot()

@@ -17,7 +17,15 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.refusals import plain
-from mcpbus.transports.response import Awaited, HttpRequest, LateWriter, Opened, ReadyOutlet, Rendering
+from mcpbus.transports.response import (
+    Awaited,
+    HttpRequest,
+    LateWriter,
+    Opened,
+    ReadyOutlet,
+    Rendering,
+    WaitingOutlet,
+)
 from mcpbus.transports.websocket import WebSockets
 
 _log: Final = logging.getLogger("mcpbus.access")
@@ -161,12 +169,9 @@ class _LoggedOutlet:
             _LoggedOpened(opened.stream, opened.writer, opened.form, opened.revision, self._line)
         )
 
-    def wait(self, request: Awaited, quiet: float) -> "ReadyOutlet | None":
+    def wait(self, request: Awaited, quiet: float) -> "WaitingOutlet | None":
         ready = self._outlet.wait(request, quiet)
-        return None if ready is None else _LoggedOutlet(ready, self._line)
-
-    def flush_last(self, writer: LateWriter) -> None:
-        self._outlet.flush_last(writer)
+        return None if ready is None else _LoggedWaitingOutlet(ready, self._line)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         self._outlet.answer_apart(lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line))))
@@ -177,6 +182,17 @@ class _LoggedOutlet:
     def fail(self, failure: BaseException) -> None:
         self._outlet.fail(failure)
         self._line.write(500, "a failure")
+
+
+class _LoggedWaitingOutlet(_LoggedOutlet):
+    """The outlet of one whose handler waits."""
+
+    __slots__ = ()
+
+    _outlet: WaitingOutlet
+
+    def flush_last(self, writer: LateWriter) -> None:
+        self._outlet.flush_last(writer)
 
 
 class _LoggedOpened(Opened, frozen=True):

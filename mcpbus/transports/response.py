@@ -87,7 +87,7 @@ class Outlet(Protocol):
     def open(self, opened: Opened) -> None:
         """Write what comes on a stream, from now on. No schedule point."""
 
-    def wait(self, request: Awaited, quiet: float) -> "ReadyOutlet | None":
+    def wait(self, request: Awaited, quiet: float) -> "WaitingOutlet | None":
         """Take note that the handler waits, and nothing was said. No schedule point.
 
         Args:
@@ -118,11 +118,15 @@ class ReadyOutlet(Outlet, Protocol):
     def fail(self, failure: BaseException) -> None:
         """Report a failure of the application's, and answer for it. No schedule point."""
 
-    def flush_last(self, writer: LateWriter) -> None:
-        """Have something else written once no turn is due any more, or in the scheduler's next one. No schedule point."""
-
     def answer_apart(self, answer: "Callable[[HttpRequest], Awaitable[None]]") -> None:
         """Have a task answer the request: it is an `HttpRequest`, too, whose body has been read. No schedule point."""
+
+
+class WaitingOutlet(ReadyOutlet, Protocol):
+    """One that writes the answer of a request whose handler waits, if that comes whole."""
+
+    def flush_last(self, writer: LateWriter) -> None:
+        """Have something else written once no turn is due any more, or in the scheduler's next one. No schedule point."""
 
 
 class Host(Protocol):

@@ -286,8 +286,7 @@ async def open_lane(*, turns=False, app=None, limits=None, **options):
     endpoint = Endpoint(turns=turns) if app is None else app
     if limits is not None:
         endpoint.limits = limits
-    lane = Http1Service(ServedApp(endpoint), ServeOptions(**options))
-    lane.reactor = WireReactor(lane.context) if turns else None
+    lane = Http1Service(ServedApp(endpoint), ServeOptions(**options), WireReactor() if turns else None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run)
         with trio.fail_after(2 * 3600):

@@ -11,6 +11,7 @@ from mcpbus_actors import EagerTask
 from mcpbus.core.pace import Pace
 from mcpbus.serving import reactor
 from mcpbus.serving.reactor import Reactor
+from mcpbus.serving.write_coalescer import WriteCoalescer
 
 
 class Turns(Reactor):
@@ -231,3 +232,30 @@ async def test_what_may_wait_for_the_turn_is_written_after_it_and_with_the_answe
     turns.due(turns.says("a"), turns.says("b", speak), turns.says("c"))
     await trio.testing.wait_all_tasks_blocked()
     assert turns.done == ["turn a", "turn b", "turn c", "answer a", "answer b", "answer more", "answer c"]
+
+
+async def test_what_is_to_be_written_later_waits_for_the_end_of_the_turn_or_of_all_or_for_the_scheduler(
+    turns,
+):
+    coalescer = WriteCoalescer(turns)
+    assert not coalescer.in_turn
+
+    def say():
+        assert coalescer.in_turn
+        coalescer.add(Answer(turns.done, "of the scheduler"))
+        coalescer.add_last(Answer(turns.done, "last"))
+        coalescer.add_to_turn(Answer(turns.done, "of the turn"))
+
+    turns.due(turns.says("a", say), turns.says("b"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns.done[-2:] == ["answer b", "answer last"]
+    assert turns.done.index("answer of the turn") < len(turns.done) - 1
+    turns.done.clear()
+    for add in (coalescer.add_to_turn, coalescer.add_last):
+        add(Answer(turns.done, "between turns"))
+    assert turns.done == []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(coalescer.run)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert turns.done == ["answer of the scheduler", *["answer between turns"] * 2]

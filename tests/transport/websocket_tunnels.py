@@ -159,8 +159,8 @@ async def open_tunnel(app, *, turns=True, **options):
     # Unless a test says otherwise, it is the bus that gives up who takes nothing.
     options.setdefault("write_deadline_seconds", 3600)
     counters = Counters()
-    service = Http2Service(ServedApp(app), ServeOptions(**options), counters)
-    reactor = WireReactor(service.context)
+    reactor = WireReactor()
+    service = Http2Service(ServedApp(app), ServeOptions(**options), counters, reactor)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(service.run)
         nursery.start_soon(reactor.run)

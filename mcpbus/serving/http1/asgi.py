@@ -13,7 +13,7 @@ from mcpbus.serving.http1.request import client_left, fate_of
 from mcpbus.serving.http1.wire import Wire
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
-from mcpbus.serving.write_coalescer import Writer
+from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 
 
@@ -23,13 +23,12 @@ class Connection(Protocol):
     Attributes:
         wire: Its bytes.
         readiness: When something comes.
+        coalescer: Has what is said written later.
     """
 
     wire: Wire
     readiness: Readiness
-
-    def flush_later(self, writer: Writer, /) -> None:
-        """Have `Writer.write_now` called after this turn."""
+    coalescer: WriteCoalescer
 
     def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task of the connection's."""
@@ -141,7 +140,7 @@ class Http1Exchange:
         if said is CLOSE or not (measured or self._chunked):
             self.closes, said = True, CLOSE  # the end of the connection may be the end of the answer
         self._unsaid = encode_head(status, fields, said + framing)
-        self._connection.flush_later(self)
+        self._connection.coalescer.add_to_turn(self)
 
     async def say(self, data: bytes, *, more: bool) -> None:
         """See `Exchange`.

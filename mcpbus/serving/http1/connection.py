@@ -25,7 +25,7 @@ from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.serving.websocket.carrier import Speaker
-from mcpbus.serving.write_coalescer import Writer
+from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.response import Opened
 
 _MOST_IN_TURN: Final = 16 * 1024
@@ -46,10 +46,22 @@ class Http1Connection:
         wire: Its bytes.
         readiness: When something comes.
         reactor: The same; None if it cannot be polled.
+        coalescer: Has what is said written later.
         work: The task that goes on with it; None while it takes turns.
     """
 
-    __slots__ = ("_head", "_owner", "_service", "_silent", "_speaker", "reactor", "readiness", "wire", "work")
+    __slots__ = (
+        "_head",
+        "_owner",
+        "_service",
+        "_silent",
+        "_speaker",
+        "coalescer",
+        "reactor",
+        "readiness",
+        "wire",
+        "work",
+    )
 
     def __init__(
         self, service: Http1Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
@@ -62,6 +74,7 @@ class Http1Connection:
         self.wire = Wire(service, stream, owner)
         self.readiness = Readiness(stream, reactor, service.reactor)
         self.reactor = reactor
+        self.coalescer: WriteCoalescer = service.coalescer
         self.work: Work | None = None
 
     def begin(self) -> None:
@@ -363,25 +376,6 @@ class Http1Connection:
         self.wire.quiet_for(quiet)
         if self._silent and request is not None:
             request.cancel()  # a client that says no more is not told what is still to come
-
-    @property
-    def in_brief_turn(self) -> bool:
-        """Whether a turn is under way that is about to end: what is said in it is then one write."""
-        return self.reactor is not None and self.reactor.in_brief_turn
-
-    def flush_later(self, writer: Writer) -> None:
-        """Have what waits written together with what comes in this turn: the connection's own, or the scheduler's."""
-        if self.reactor is not None and self.reactor.in_turn:
-            self.reactor.write_soon(writer)
-        else:
-            self._service.coalescer.add(writer)
-
-    def flush_last(self, writer: Writer) -> None:
-        """See `mcpbus.transports.response.ReadyOutlet`."""
-        if self.reactor is not None and self.reactor.in_turn:
-            self.reactor.write_last(writer)
-        else:
-            self._service.coalescer.add(writer)
 
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""

@@ -27,6 +27,7 @@ from mcpbus.serving.http1.wire import Wire
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
+from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Awaited, Entry, HttpRequest, LateWriter, Opened
 from mcpbus.transports.unfinished import Unfinished
@@ -42,20 +43,19 @@ class Connection(Protocol):
         wire: Its bytes.
         readiness: When something comes.
         reactor: Waits for it; None if it cannot be polled.
+        coalescer: Has what is said written later.
     """
 
     wire: Wire
     readiness: Readiness
     reactor: Reactor | None
+    coalescer: WriteCoalescer
 
     def open(self, request: "Http1Request", opened: Opened, /) -> None:
         """Answer from a stream."""
 
     def wait(self, request: "Http1Request | None", quiet: float, /) -> None:
         """Keep a request alive after so many seconds, and cancel it if the client leaves; None is one that waits no more."""
-
-    def flush_last(self, writer: LateWriter, /) -> None:
-        """Have something written once no turn is due any more, or in the scheduler's next one."""
 
     def leave(self, request: "Http1Request", answer: Callable[[], Awaitable[None]], /) -> None:
         """Have another task answer a request, and then go on with the connection."""
@@ -139,8 +139,8 @@ class Http1Request(msgspec.Struct, eq=False):
         self._connection.open(self, opened)
 
     def flush_last(self, writer: LateWriter) -> None:
-        """See `ReadyOutlet`."""
-        self._connection.flush_last(writer)
+        """See `WaitingOutlet`."""
+        self._connection.coalescer.add_last(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""

@@ -1,7 +1,6 @@
 """The answer of one HTTP/1.1 request as a stream says it. Only where the client does not take it fast enough does a task wait until it has."""
 
 import math
-from typing import Protocol
 
 import trio
 
@@ -16,17 +15,6 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
 
 
-class Gathering(Connection, Protocol):
-    """A connection that has what waits written together with what comes in the same turn."""
-
-    @property
-    def in_brief_turn(self) -> bool:
-        """Whether a turn of the connection is under way that is about to end."""
-
-    def flush_later(self, writer: "Http1ResponseWriter", /) -> None:
-        """Have `write_now` called after the turn: the connection's own, or the scheduler's."""
-
-
 class Http1ResponseWriter(GatheringWriter):
     """Writes what comes on a stream to an HTTP/1.1 connection.
 
@@ -39,8 +27,8 @@ class Http1ResponseWriter(GatheringWriter):
 
     __slots__ = ("_connection", "_most", "_request", "_wire")
 
-    def __init__(self, connection: Gathering, request: Http1Request, opened: Opened, limits: Limits) -> None:
-        super().__init__(opened, limits)
+    def __init__(self, connection: Connection, request: Http1Request, opened: Opened, limits: Limits) -> None:
+        super().__init__(opened, limits, connection.coalescer)
         self._connection = connection
         self._wire = connection.wire
         self._request = request
@@ -63,7 +51,7 @@ class Http1ResponseWriter(GatheringWriter):
             or not self._rendering.started
             or now - self._written_at < GATHER_SECONDS
             or len(message.data) > self._most
-            or self._connection.in_brief_turn
+            or self._coalescer.in_brief_turn
         ):
             return False
         data = self._request.encode_piece(encode_event(message.data), more=True)
@@ -90,14 +78,11 @@ class Http1ResponseWriter(GatheringWriter):
             self._write([])
 
     def _is_about_to_write(self) -> bool:
-        return self._connection.in_brief_turn
+        return self._coalescer.in_brief_turn
 
     def lose(self) -> None:
         """See `GatheringWriter`."""
         self._connection.lose()
-
-    def _write_later(self) -> None:
-        self._connection.flush_later(self)
 
     def _begin(self, head: HeaderList) -> None:
         self._request.begin_stream(head)

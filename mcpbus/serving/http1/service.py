@@ -11,7 +11,7 @@ from mcpbus.serving.head_facts import HeadFacts, learn_facts
 from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.heads import Heads
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.reactor import AVAILABLE, Reactor
+from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.websocket import WebSockets
@@ -23,24 +23,25 @@ class Http1Service:
     Args:
         app: The application.
         options: How it is served.
+        reactor: Waits for connections that can be polled; None where the system has nothing to do it with.
 
     Attributes:
         heads: Reads the heads of requests.
         complaints: Warns of what clients do.
         context: The context variables with which each request begins.
-        reactor: Waits for connections that can be polled; None where the system has nothing to do it with.
-        coalescer: Has what is said in one turn of the scheduler written together.
+        reactor: The same.
+        coalescer: Has what is said in one turn written together.
         deadlines: Ends what takes a connection too long.
     """
 
-    def __init__(self, app: ServedApp, options: ServeOptions) -> None:
+    def __init__(self, app: ServedApp, options: ServeOptions, reactor: Reactor | None = None) -> None:
         self.app = app
         self.options = options
         self.complaints = Complaints()
         self.heads = Heads(options.max_head_bytes)
         self.context = copy_context()
-        self.reactor = Reactor(self.context) if AVAILABLE else None
-        self.coalescer = WriteCoalescer()
+        self.reactor = reactor
+        self.coalescer = WriteCoalescer(reactor)
         self.deadlines = Deadlines(
             min(
                 options.keep_alive_seconds,

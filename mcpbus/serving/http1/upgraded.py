@@ -13,14 +13,11 @@ from mcpbus.serving.http1.request import Connection
 from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.reactor import Turn
 from mcpbus.serving.websocket.carrier import Speaker
-from mcpbus.serving.write_coalescer import Writer
+from mcpbus.serving.writer import Writer
 
 
 class Upgradable(Connection, Protocol):
     """A connection that need not go on with HTTP/1.1."""
-
-    def flush_later(self, writer: Writer, /) -> None:
-        """Have somebody write after the turn: the connection's own, or the scheduler's."""
 
     def hand_to(self, speaker: Speaker, /) -> None:
         """Have somebody else speak on the connection from now on."""
@@ -94,11 +91,11 @@ class Upgraded:
     @property
     def in_turn(self) -> bool:
         """See `Carrier`."""
-        return self._reactor is not None and self._reactor.in_turn
+        return self._connection.coalescer.in_turn
 
     def write_later(self, writer: Writer) -> None:
         """See `Carrier`."""
-        self._connection.flush_later(writer)
+        self._connection.coalescer.add_to_turn(writer)
 
     def send_now(self, data: bytes) -> bytes | None:
         """See `Carrier`. Where the connection cannot be polled, such as TLS, a task sends all of it."""

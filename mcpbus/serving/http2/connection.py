@@ -34,7 +34,6 @@ from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.token_bucket import TokenBucket
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
-from mcpbus.serving.write_coalescer import Writer
 
 _MOST_IN_TURN: Final = 32
 """What a client may do before other connections have a turn."""
@@ -289,7 +288,7 @@ class Http2Connection:
         return eager
 
     def write_now(self) -> None:
-        """Write what was said in a turn. See `mcpbus.serving.write_coalescer.Writer`."""
+        """Write what was said in a turn. See `mcpbus.serving.writer.Writer`."""
         try:
             self._writer.flush_now()
         except Exception as failure:  # noqa: BLE001 - as it may be another one's turn
@@ -348,21 +347,7 @@ class Http2Connection:
     @property
     def in_turn(self) -> bool:
         """Whether a turn is under way, of this connection or of another one."""
-        return self._in_turn or (self._reactor is not None and self._reactor.in_turn)
-
-    def flush_last(self, writer: Writer) -> None:
-        """See `mcpbus.transports.response.ReadyOutlet`."""
-        if self._reactor is not None and self._reactor.in_turn:
-            self._reactor.write_last(writer)
-        else:
-            self._service.coalescer.add(writer)
-
-    def say_later(self, writer: Writer) -> None:
-        """Have somebody write after the turn, or in the next turn of the scheduler."""
-        if self._reactor is not None and self._reactor.in_turn:
-            self._reactor.write_soon(writer)
-        else:
-            self._service.coalescer.add(writer)
+        return self._in_turn or self._service.coalescer.in_turn
 
     def lose_soon(self) -> None:
         """See `ConnectionWriter`."""

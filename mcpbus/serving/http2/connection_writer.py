@@ -80,12 +80,12 @@ class ConnectionWriter:
             self._coalescer.add(self)
 
     def write_now(self) -> None:
-        """See `mcpbus.serving.write_coalescer.Writer`."""
+        """See `mcpbus.serving.writer.Writer`."""
         self._held = False
         self.flush_now()
 
     def lose(self) -> None:
-        """See `mcpbus.serving.write_coalescer.Writer`."""
+        """See `mcpbus.serving.writer.Writer`."""
         self._connection.lose()
 
     def flush_now(self) -> None:

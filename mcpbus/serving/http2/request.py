@@ -23,6 +23,7 @@ from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.request_error import RequestError, too_slow
+from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Awaited, HttpRequest, LateWriter, Opened
 from mcpbus.transports.unfinished import Unfinished
@@ -35,23 +36,19 @@ class Connection(Protocol):
         options: How it is served.
         sending: Sends answers.
         peer: From where it comes.
+        coalescer: Has what is said written later.
     """
 
     options: ServeOptions
     sending: Sending
     peer: Peer
+    coalescer: WriteCoalescer
 
     def flush(self) -> None:
         """Have what was said written: now, or with what is said in the same turn."""
 
     def open_window(self, stream_id: int, size: int, /) -> None:
         """Let the client send as much more of a body."""
-
-    def flush_last(self, writer: LateWriter, /) -> None:
-        """Have something written once no turn is due any more, or in the scheduler's next one."""
-
-    def write_later(self, writer: Http2ResponseWriter, /) -> None:
-        """Have `Http2ResponseWriter.write_now` called in the next turn of the scheduler."""
 
     def look_at(self, time: float, /) -> None:
         """Have `Http2Request.expire` called then."""
@@ -295,7 +292,7 @@ class Http2Request:
         """See `Outlet`."""
         self._awaited = None
         if not opened.form.array:
-            self._writer = Http2ResponseWriter(self, opened, self.endpoint.limits)
+            self._writer = Http2ResponseWriter(self, opened, self.endpoint.limits, self._connection.coalescer)
             if self.gone:
                 self._writer.cancel()
             else:
@@ -304,8 +301,8 @@ class Http2Request:
             self._connection.start(self, self.endpoint.stream, self, opened)
 
     def flush_last(self, writer: LateWriter) -> None:
-        """See `ReadyOutlet`."""
-        self._connection.flush_last(writer)
+        """See `WaitingOutlet`."""
+        self._connection.coalescer.add_last(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""
@@ -402,10 +399,6 @@ class Http2Request:
         await self._left.park()
 
     # -- the end ---------------------------------------------------------------------------------
-
-    def write_later(self, writer: Http2ResponseWriter) -> None:
-        """Have what waits written together with what comes in this turn of the scheduler."""
-        self._connection.write_later(writer)
 
     def lose(self) -> None:
         """End in the middle of the answer."""

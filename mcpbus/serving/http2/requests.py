@@ -21,11 +21,9 @@ from mcpbus.serving.http2.events import BodyReceived, RequestBegun
 from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.protocol import MOST_STREAMS
 from mcpbus.serving.http2.request import Http2Request
-from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.websocket import call_websocket, open_websocket
-from mcpbus.serving.write_coalescer import Writer
 
 _MOST_GATHERED: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
@@ -55,12 +53,6 @@ class Connection(Protocol):
     def look_at(self, time: float, /) -> None:
         """Have `Requests.expire` called then."""
 
-    def flush_last(self, writer: Writer, /) -> None:
-        """Have something written once no turn is due any more, or in the scheduler's next one."""
-
-    def say_later(self, writer: Writer, /) -> None:
-        """Have something written once the turn is over that is under way, or in the scheduler's next one."""
-
     def write_now(self) -> None:
         """Write what was said, as far as that takes no time."""
 
@@ -88,10 +80,8 @@ class Requests:
         flush: See `Connection`.
         open_window: See `Connection`.
         look_at: See `Connection`.
-        flush_last: See `Connection`.
-        say_later: See `Connection`.
         write_now: See `Connection`.
-        write_later: Has `Http2ResponseWriter.write_now` called in the next turn of the scheduler.
+        coalescer: Has what is said written later.
         scope: Encloses the task that takes the turn which is under way.
         idle_since: Since when none is under way; None while one is.
     """
@@ -114,10 +104,8 @@ class Requests:
         self.flush = connection.flush
         self.open_window = connection.open_window
         self.look_at = connection.look_at
-        self.flush_last = connection.flush_last
-        self.say_later = connection.say_later
         self.write_now = connection.write_now
-        self.write_later: Callable[[Http2ResponseWriter], None] = service.coalescer.add
+        self.coalescer = service.coalescer
         self.scope: trio.CancelScope = trio.CancelScope()
         self.idle_since: float | None = trio.current_time()
         self._requests: dict[int, Http2Request] = {}

@@ -10,6 +10,7 @@ from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sent
 from mcpbus.serving.response_writer import GatheringWriter
+from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
 
@@ -32,9 +33,6 @@ class Request(Protocol):
     def wake_at(self, time: float, /) -> None:
         """Have `keep_alive` called then."""
 
-    def write_later(self, writer: "Http2ResponseWriter", /) -> None:
-        """Have `write_now` called in the next turn of the scheduler."""
-
     def lose(self) -> None:
         """End in the middle of the answer."""
 
@@ -49,12 +47,13 @@ class Http2ResponseWriter(GatheringWriter):
         request: The request that is answered.
         opened: The stream, which owes one reply at most.
         limits: How long the answer may be quiet, and its client slow.
+        coalescer: Has what comes in a row written together.
     """
 
     __slots__ = ("_request",)
 
-    def __init__(self, request: Request, opened: Opened, limits: Limits) -> None:
-        super().__init__(opened, limits)
+    def __init__(self, request: Request, opened: Opened, limits: Limits, coalescer: WriteCoalescer) -> None:
+        super().__init__(opened, limits, coalescer)
         self._request = request
 
     def keep_alive(self) -> None:
@@ -74,9 +73,6 @@ class Http2ResponseWriter(GatheringWriter):
     def lose(self) -> None:
         """See `GatheringWriter`."""
         self._request.lose()
-
-    def _write_later(self) -> None:
-        self._request.write_later(self)
 
     def _begin(self, head: HeaderList) -> None:
         self._request.begin(head)

@@ -11,6 +11,7 @@ from mcpbus.serving.head_facts import HeadFacts, learn_facts
 from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.heads import Heads
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.write_coalescer import WriteCoalescer
 
@@ -22,21 +23,24 @@ class Http2Service:
         app: The application.
         options: How it is served.
         counters: What has happened to all connections.
+        reactor: Takes the turns of connections; None where each has a task.
 
     Attributes:
         heads: Reads the heads of requests.
         context: The context variables with which each request begins.
-        coalescer: Has what is said in one turn of the scheduler written together.
+        coalescer: Has what is said in one turn written together.
         deadlines: Ends what takes a connection too long.
     """
 
-    def __init__(self, app: ServedApp, options: ServeOptions, counters: Counters) -> None:
+    def __init__(
+        self, app: ServedApp, options: ServeOptions, counters: Counters, reactor: Reactor | None = None
+    ) -> None:
         self.app = app
         self.options = options
         self.counters = counters
         self.heads = Heads(options.max_head_bytes)
         self.context = copy_context()
-        self.coalescer = WriteCoalescer()
+        self.coalescer = WriteCoalescer(reactor)
         self.deadlines = Deadlines(
             min(options.keep_alive_seconds, options.head_seconds, options.unread_body_seconds)
         )

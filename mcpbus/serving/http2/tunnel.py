@@ -9,18 +9,22 @@ from mcpbus_actors import EagerTask
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.reactor import Turn
 from mcpbus.serving.websocket.connection import WebSocketConnection
-from mcpbus.serving.write_coalescer import Writer
+from mcpbus.serving.write_coalescer import WriteCoalescer
+from mcpbus.serving.writer import Writer
 
 
 class Connection(Protocol):
-    """The connection of a stream."""
+    """The connection of a stream.
+
+    Attributes:
+        coalescer: Has what is said written later.
+    """
+
+    coalescer: WriteCoalescer
 
     @property
     def in_turn(self) -> bool:
         """Whether a turn is under way, of this connection or of another one."""
-
-    def say_later(self, writer: Writer, /) -> None:
-        """Have somebody write after the turn, or in the next turn of the scheduler."""
 
     def write_now(self) -> None:
         """Write what was said, as far as that takes no time."""
@@ -139,7 +143,7 @@ class Tunnel:
 
     def write_later(self, writer: Writer) -> None:
         """See `Carrier`."""
-        self._connection.say_later(writer)
+        self._connection.coalescer.add_to_turn(writer)
 
     def send_now(self, data: bytes) -> bytes | None:
         """See `Carrier`. What the windows or the connection hold up is said all the same: `send` waits for it, and says nothing."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import trio
 
 from mcpbus.serving.reactor import Turn
-from mcpbus.serving.write_coalescer import Writer
+from mcpbus.serving.writer import Writer
 
 
 class Speaker(Protocol):

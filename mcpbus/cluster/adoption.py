@@ -9,7 +9,8 @@ import trio
 from mcpbus.cluster.directory import Directory, Kept
 from mcpbus.cluster.records import Records, SessionRecord, decode_record
 from mcpbus.core.hub import Hub
-from mcpbus.core.session import Close, Initialized, Session
+from mcpbus.core.session import Session
+from mcpbus.core.session_messages import Close, Initialized
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.protocol.messages import InitializeParams, ListName
 from mcpbus.protocol.owners import Peer

@@ -36,7 +36,7 @@ from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub, SessionMovedError
 from mcpbus.core.receipt import Fate
-from mcpbus.core.session import Reconnect
+from mcpbus.core.session_messages import Reconnect
 from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.http.mirrored_headers import claims_modern

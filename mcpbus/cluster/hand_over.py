@@ -11,7 +11,8 @@ from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.records import Records
 from mcpbus.core.hub import Hub
 from mcpbus.core.open_count import OpenCount
-from mcpbus.core.session import Hurry, Leave, Left, Session
+from mcpbus.core.session import Session
+from mcpbus.core.session_messages import Hurry, Leave, Left
 
 _TOGETHER: Final = 100
 """Idle sessions that are handed over in one step: more would keep others waiting for longer than a turn should take."""

@@ -9,7 +9,8 @@ import trio
 from mcpbus.cluster.directory import Directory, Held, Ownership
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import Ledger
-from mcpbus.core.session import Restore, Session, Stored, Taken
+from mcpbus.core.session import Session
+from mcpbus.core.session_messages import Restore, Stored, Taken
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind
 

@@ -17,7 +17,8 @@ from mcpbus.core.complaints import Complaints
 from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import LOST, MOVED, Fate
-from mcpbus.core.session import Session, Stage, TakenOver
+from mcpbus.core.session import Session, Stage
+from mcpbus.core.session_messages import TakenOver
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.principals import digest_of
 

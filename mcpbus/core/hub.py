@@ -23,10 +23,12 @@ from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.remote_session import RemoteSession
 from mcpbus.core.services import Services
-from mcpbus.core.session import Close, EndGet, Left, Session, SessionStash
+from mcpbus.core.session import Session
 from mcpbus.core.session_actor import SessionActor
+from mcpbus.core.session_messages import Close, EndGet, Left
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.core.signals import End
+from mcpbus.core.stash import SessionStash
 from mcpbus.core.statistics import Statistics
 from mcpbus.core.stores.breaker import Breaker
 from mcpbus.core.stores.forgetting import Forgetting

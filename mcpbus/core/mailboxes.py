@@ -15,7 +15,7 @@ from mcpbus_actors import DeadLetter, Discard
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import BOUNDED, OutboundMessage
 from mcpbus.core.pending_questions import Ask
-from mcpbus.core.session import Leave
+from mcpbus.core.session_messages import Leave
 from mcpbus.core.stream import Returned
 from mcpbus.core.writer import TakeOver
 from mcpbus.features.asking.errors import cannot_ask

@@ -7,10 +7,9 @@ its client has gone, in any of the ways in which that can happen.
 
 import enum
 import secrets
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, Final, Protocol
 
-import msgspec
 import trio
 from mcpbus_actors import Address
 
@@ -18,11 +17,11 @@ from mcpbus.core import notification
 from mcpbus.core.admission import InFlight
 from mcpbus.core.event_log import ResumableStreams
 from mcpbus.core.notification import OutboundNotification, Params
-from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Withdraw, answered_within, make_ask
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.services import Services
-from mcpbus.core.stash import StashStore
+from mcpbus.core.session_messages import Close, Unsubscribed
+from mcpbus.core.stash import SessionStash
 from mcpbus.core.stream import Stream
 from mcpbus.core.topics import weigh_uri
 from mcpbus.features.asking.errors import cannot_ask
@@ -56,107 +55,13 @@ class Stage(enum.Enum):
     ENDED = "ended"
 
 
-class OpenGet(msgspec.Struct, frozen=True):
-    """The client opened a GET stream; it takes the place of an earlier one."""
-
-    stream: Stream
-
-
-class EndGet(msgspec.Struct, frozen=True):
-    """End the GET stream once what waits has been written; the session goes on."""
-
-
-class Registered(msgspec.Struct, frozen=True):
-    """initialize is answered."""
-
-
-class Initialized(msgspec.Struct, frozen=True):
-    """The client sent initialized."""
-
-
-class Unsubscribed(msgspec.Struct, frozen=True):
-    """The client unsubscribed from a resource: what waits for it is unwanted now."""
-
-
-class CancelRequest(msgspec.Struct, frozen=True):
-    """The client cancelled one of its requests."""
-
-    request_id: RequestId
-
-
-class Close(msgspec.Struct, frozen=True):
-    """End the session.
-
-    Attributes:
-        why: What requests in flight are answered with; None if the client ended it, which is silent.
-    """
-
-    why: str | None
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """Messages that are held for the client are in the store now, by these names."""
-
-    names: Collection[str]
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """No message that is held for the client is in the store any more, so that all may be sent."""
-
-
-class Restore(msgspec.Struct, frozen=True):
-    """Hold a message that another process has held.
-
-    Attributes:
-        message: The message.
-        name: Its name in the store.
-        seconds: For how many seconds; 0 or less if that is over.
-    """
-
-    message: OutboundMessage
-    name: str
-    seconds: float
-
-
-class Reconnect(msgspec.Struct, frozen=True):
-    """Have the client open another GET stream, at once: the process to which it is connected ends."""
-
-
-class Leave(msgspec.Struct, frozen=True):
-    """Say nothing more to the client, to which another process is about to speak.
-
-    Attributes:
-        done: Called once nothing of it is on its way, or the session has ended.
-    """
-
-    done: Callable[[], object]
-
-
-class Hurry(msgspec.Struct, frozen=True):
-    """Do not wait any longer until the client has taken what is being written."""
-
-
-class Left(msgspec.Struct, frozen=True):
-    """Another process may go on with the session: end here, with what is held."""
-
-
-class TakenOver(msgspec.Struct, frozen=True):
-    """Another process has the session: be found here no more, pass on what is to be said, and end once no request is in flight here.
-
-    Attributes:
-        pass_on: Has a message said there; with its name in the store if that process may have found it there.
-    """
-
-    pass_on: Callable[[OutboundMessage, str | None], object]
-
-
 class Directory(Protocol):
     """Where sessions are entered."""
 
     def ready(self, session: "Session", /) -> None:
         """Note that a session's client sent initialized."""
 
-    def stash_store(self, session: "Session", /) -> "SessionStash | None":
+    def stash_store(self, session: "Session", /) -> SessionStash | None:
         """Return where what is held for a session's client is kept as well; None if nobody could go on with it."""
 
     def depart(self, session: "Session", /) -> None:
@@ -164,13 +69,6 @@ class Directory(Protocol):
 
     def forget(self, session: "Session", /) -> None:
         """Take out a session that has ended."""
-
-
-class SessionStash(StashStore, Protocol):
-    """Where another process finds what is held for one session, should this one end. The session hears `Stored` of it."""
-
-    def take(self, names: Collection[str], /) -> None:
-        """Keep some no longer, since they are about to be sent; the session is told `Taken` once that is so."""
 
 
 class LogThreshold:

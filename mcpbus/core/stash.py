@@ -25,6 +25,13 @@ class StashStore(Protocol):
         """Keep some no longer, as soon as that can be."""
 
 
+class SessionStash(StashStore, Protocol):
+    """Where another process finds what is held for one session, should this one end. The session is told `Stored` of it."""
+
+    def take(self, names: Collection[str], /) -> None:
+        """Keep some no longer, since they are about to be sent; the session is told `Taken` once that is so."""
+
+
 class _Held(msgspec.Struct, gc=False):
     """A message that is held.
 

@@ -23,7 +23,8 @@ from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import OpenStream, RequestContext
-from mcpbus.core.session import CancelRequest, Initialized, Session
+from mcpbus.core.session import Session
+from mcpbus.core.session_messages import CancelRequest, Initialized
 from mcpbus.core.signals import Answered, Reported, Resume
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor

@@ -17,7 +17,7 @@ from mcpbus_actors import EagerTask
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request import Request as Admitted
-from mcpbus.core.session import Close
+from mcpbus.core.session_messages import Close
 from mcpbus.core.signals import InputEnded
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.errors import (

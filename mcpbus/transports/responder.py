@@ -13,7 +13,8 @@ from mcpbus.core.outbox import OutboundMessage, data_of, receipts_of
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.session import Close, OpenGet, Session
+from mcpbus.core.session import Session
+from mcpbus.core.session_messages import Close, OpenGet
 from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN

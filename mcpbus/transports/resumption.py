@@ -17,7 +17,8 @@ import trio
 from mcpbus.core.containment import ExceptionsOnly
 from mcpbus.core.event_log import is_get_stream, lost_request, parse_event_id
 from mcpbus.core.hub import Hub
-from mcpbus.core.session import OpenGet, Session
+from mcpbus.core.session import Session
+from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.stores.protocol import Replay
 from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer

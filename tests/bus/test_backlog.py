@@ -16,8 +16,8 @@ from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import BOUNDED, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, STORED, Fate
 from mcpbus.core.request import Request
-from mcpbus.core.session import CancelRequest, Close, EndGet, OpenGet
 from mcpbus.core.session_actor import SessionActor
+from mcpbus.core.session_messages import CancelRequest, Close, EndGet, OpenGet
 from mcpbus.core.signals import Abort, Answered, Cancel, End, Ending, Supersede
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor

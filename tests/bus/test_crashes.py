@@ -15,8 +15,8 @@ from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.receipt import Fate, Place
 from mcpbus.core.request import _DRAWN_UP, Request
-from mcpbus.core.session import Unsubscribed
 from mcpbus.core.session_actor import SessionActor
+from mcpbus.core.session_messages import Unsubscribed
 from mcpbus.core.signals import Answered
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor

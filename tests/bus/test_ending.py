@@ -7,8 +7,8 @@ from staging import HELLO, Stage, methods, staged, tool
 from mcpbus import ProtocolError
 from mcpbus.client.errors import Disconnected
 from mcpbus.core.receipt import DELIVERED, Fate, Place
-from mcpbus.core.session import Initialized, Registered
 from mcpbus.core.session import Stage as SessionStage
+from mcpbus.core.session_messages import Initialized, Registered
 from mcpbus.protocol.owners import LOCAL
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_probe

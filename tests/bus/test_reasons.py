@@ -14,7 +14,7 @@ from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.core.request import _DRAWN_UP
-from mcpbus.core.session import OpenGet
+from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.signals import Finish
 from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
@@ -197,7 +197,7 @@ async def test_what_is_said_to_a_stream_that_is_about_to_end_is_too_late(autojum
         await stage.quiet()
         get.stall()
         inside = stage.bus.sessions[session.id]
-        stream = stage.bus.sessions[session.id].address._mailbox._actor._get
+        stream = stage.bus.sessions[session.id].address._mailbox._actor._delivery.get
         inside.notify("notifications/x")
         await stage.quiet()
         stream.address.tell(Finish())

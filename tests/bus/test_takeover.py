@@ -5,7 +5,7 @@ import trio
 from staging import methods, staged, tool
 
 from mcpbus.core.receipt import DELIVERED, Fate, Place
-from mcpbus.core.session import OpenGet
+from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.stream import Returned
 from mcpbus.protocol.routes import Reason, StreamKind
 from mcpbus.testing import StreamEnded

@@ -1,0 +1,137 @@
+"""What becomes of a session with which another process goes on."""
+
+from contextvars import Context
+from typing import Final
+
+import msgspec
+from mcpbus_actors import Address, Cell
+
+from mcpbus.core.session import Directory, Session
+from mcpbus.core.session_delivery import Delivery
+from mcpbus.core.session_messages import Leave, TakenOver
+from mcpbus.core.signals import PassOn, Supersede
+from mcpbus.core.stream import Stream
+
+_RETURN_SECONDS: Final = 1.0
+"""How long streams may take to return what they have not written, which they do at once."""
+
+
+class Depart(msgspec.Struct, frozen=True):
+    """Wait no longer for what streams have not written."""
+
+
+class Departure:
+    """Lets one session go elsewhere. A part of its actor, and nobody else's.
+
+    Either this process ends, and hands the session over: it leaves as soon as nothing is on its way to the client any more, and what is
+    held is in the store. Or this process was not heard of for so long that another one has taken the session over: it is found here no
+    more then, and passes on what is still to be said, but lasts until the requests in flight have their answers, for which the client
+    waits here.
+
+    Args:
+        cell: The cell of the session's actor.
+        session: The session.
+        directory: Where it is entered.
+        delivery: What sends what is said to it.
+    """
+
+    __slots__ = (
+        "_cell",
+        "_delivery",
+        "_departed",
+        "_directory",
+        "_leave",
+        "_passed_on",
+        "_session",
+        "_taken_over",
+    )
+
+    def __init__(
+        self, cell: Cell[object], session: Session, directory: Directory, delivery: Delivery
+    ) -> None:
+        self._cell = cell
+        self._session = session
+        self._directory = directory
+        self._delivery = delivery
+        self._leave: Leave | None = None
+        self._passed_on: tuple[Stream, ...] = ()
+        self._taken_over: TakenOver | None = None
+        self._departed = False
+
+    def hear_of_get(self, stream: Stream) -> None:
+        """Have a GET stream that the client has just opened go elsewhere, if the session does."""
+        if self._taken_over is not None:
+            stream.address.tell(PassOn())
+        elif self._leave is not None:
+            self._let_go(stream)
+
+    def hear_of_end(self, stream: Address[object]) -> None:
+        """Hear that a stream has ended."""
+        if self._passed_on:
+            self._passed_on = tuple(each for each in self._passed_on if each.address != stream)
+        self.leave_if_silent()
+
+    def reconnect(self) -> None:
+        """Have the GET stream go elsewhere, and the session stay."""
+        if self._delivery.get is not None:
+            self._let_go(self._delivery.get)
+            self._delivery.note_dropped()
+
+    def _let_go(self, stream: Stream) -> None:
+        """Have a GET stream end here, whose client goes on elsewhere; what it returns is held."""
+        self._delivery.let_go(stream)
+        self._passed_on += (stream,)
+        self._cell.watch(stream.address)
+        stream.address.tell(PassOn())
+
+    # -- this process ends -----------------------------------------------------------------------
+
+    def leave(self, message: Leave) -> None:
+        """Have nothing more be said to the client; see `Leave`."""
+        self._leave = message
+        self._delivery.comes_back = True
+        if self._delivery.older is not None:
+            self._let_go(self._delivery.older)
+        if self._delivery.get is not None:
+            self._let_go(self._delivery.get)
+        self.leave_if_silent()
+
+    def hurry(self) -> None:
+        """Wait no longer for clients to take what is being written."""
+        for stream in self._passed_on:
+            stream.address.tell(Supersede())
+
+    def leave_if_silent(self) -> None:
+        """Tell whoever waits for it that nothing is on its way to the client any more, if so."""
+        if self._leave is not None and not self._passed_on and not self._delivery.taking:
+            self._leave.done()
+
+    # -- another process has the session ---------------------------------------------------------
+
+    def take_over(self, message: TakenOver) -> None:
+        """Go on elsewhere, as soon as it is known what streams have not written."""
+        self._taken_over = message
+        if self._delivery.get is not None:
+            self._delivery.get.address.tell(PassOn())
+        self._cell.after(_RETURN_SECONDS, Depart())
+        self.depart_if_returned()
+
+    def depart_if_returned(self) -> None:
+        """Depart once it is here what streams have not written, of a session that another process has."""
+        if self._delivery.get is None and self._delivery.older is None:
+            self.depart()
+
+    def depart(self) -> None:
+        """Be found no more, and wait until what is in flight has its answers, which its client still waits for here."""
+        if self._taken_over is not None and not self._departed:
+            self._departed = True
+            self._delivery.pass_on(self._taken_over.pass_on)
+            self._directory.depart(self._session)
+            self._cell.start_task(self._session.in_flight.wait_idle, context=Context())
+
+    def end(self) -> None:
+        """Have nobody wait: the session has ended."""
+        if self._leave is not None:
+            self._leave.done()
+        if self._taken_over is not None:
+            self._delivery.pass_on(self._taken_over.pass_on)

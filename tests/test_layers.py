@@ -67,6 +67,7 @@ DOORS = {
     ],
     "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
     "msgspec": ["*"],
+    "orjson": ["mcpbus.features.schemas.jsontypes"],
     "trio": [
         "actors",
         "auth",

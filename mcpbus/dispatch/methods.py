@@ -82,7 +82,7 @@ def initialize_result(
     }
     if server.instructions is not None:
         body["instructions"] = server.instructions
-    return jsontypes.encode(body)
+    return jsontypes.encode_typed(body)
 
 
 def server_capabilities(features: Features, revision: Revision, *, stateless: bool) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _discover(_params: NoParams, context: RequestContext, features: Features, se
     if server.instructions is not None:
         body["instructions"] = server.instructions
     tail = tail_for(server.identity(revision), revision)
-    return jsontypes.encode(body)[:-1] + tail.cacheable(server.list_ttl, _scope(features, server))
+    return jsontypes.encode_typed(body)[:-1] + tail.cacheable(server.list_ttl, _scope(features, server))
 
 
 def _ping(_params: NoParams, context: RequestContext, _features: Features, server: Definition) -> bytes:
@@ -142,7 +142,7 @@ def _list(
         def build() -> bytes:
             entries = registry.entries() if seen is None else seen
             page = paginate(entries, cursor, server.page_size, list_name=member, position=_position)
-            described = jsontypes.encode([entry.item.describe(revision) for entry in page.items])
+            described = jsontypes.encode_typed([entry.item.describe(revision) for entry in page.items])
             more = (
                 b"" if page.next_cursor is None else b',"nextCursor":%b' % jsontypes.encode(page.next_cursor)
             )

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import attrs
 import msgspec
 
+from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.messages import (
     Annotations,
@@ -217,7 +218,7 @@ def _check_block(block: ContentBlock) -> None:
 
 def encode_content(value: Any, revision: Revision) -> bytes:
     """The JSON array of content blocks for `value`, as `revision` knows them; raises as `to_blocks` does."""
-    return jsontypes.encode([adapt(block, revision) for block in to_blocks(value)])
+    return encode_parts(adapt(block, revision) for block in to_blocks(value))
 
 
 def encode_text(text: str) -> bytes:

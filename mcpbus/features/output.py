@@ -77,8 +77,8 @@ def read_output(signature: Signature, output_schema: HandWritten | None) -> Outp
             f"or -> ToolResult with content of your own"
         ) from error
     wraps = document.get("type") != "object"
-    raw = msgspec.Raw(jsontypes.encode(document))
-    wrapped = msgspec.Raw(jsontypes.encode(_wrap(document))) if wraps else raw
+    raw = msgspec.Raw(jsontypes.encode_typed(document))
+    wrapped = msgspec.Raw(jsontypes.encode_typed(_wrap(document))) if wraps else raw
     return Output(raw, wrapped, wraps, _typed_check(signature.returns, document, signature.owner))
 
 

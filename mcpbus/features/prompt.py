@@ -9,6 +9,7 @@ from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_keywords, check_kinds
+from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
     Parameter,
@@ -103,7 +104,7 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
             wire.PromptMessage(message.role, adapt(message.content, revision)) for message in _messages(value)
         ]
         start = b'{"description":%b,' % jsontypes.encode(self.description) if self.description else b"{"
-        return start + b'"messages":%b%b' % (jsontypes.encode(messages), tail.plain)
+        return start + b'"messages":%b%b' % (encode_parts(messages), tail.plain)
 
 
 def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:

@@ -10,6 +10,7 @@ from mcpbus.features.content import File, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_keywords, check_kinds
+from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
     MISSING,
@@ -125,7 +126,7 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
         contents = [self._contents(item, uri) for item in values]
         if not revision.item_meta:
             contents = [msgspec.structs.replace(item, meta=None) for item in contents]
-        return b'{"contents":%b%b' % (jsontypes.encode(contents), tail.cacheable(self.ttl, self.cache_scope))
+        return b'{"contents":%b%b' % (encode_parts(contents), tail.cacheable(self.ttl, self.cache_scope))
 
     def _contents(self, value: Any, uri: str) -> wire.TextResourceContents | wire.BlobResourceContents:
         match value:

@@ -488,11 +488,12 @@ def hub_of(services: Services) -> Hub:
 
 
 @asynccontextmanager
-async def _abandoned_first(hub: Hub) -> AsyncIterator[None]:
-    """Where the block is cut short, end what runs for other processes while there still is a system in which it can end."""
+async def _closed_first(hub: Hub) -> AsyncIterator[None]:
+    """Where the block is cut short, let nobody come in, and end what runs for other processes while there is a system to end it in."""
     try:
         yield
     except BaseException:
+        hub.admission.closed = hub.listens.closed = True
         if hub.abandon is not None:
             await hub.abandon()
         raise
@@ -546,7 +547,7 @@ async def open_hub(
             try:
                 async with backend.open(hub):
                     try:
-                        async with _abandoned_first(hub):
+                        async with _closed_first(hub):
                             yield hub
                             if not hub._drained:  # noqa: SLF001 - its own opening
                                 await hub.drain(drain_seconds)

@@ -1,5 +1,7 @@
 """How sessions and the bus end: by DELETE, by time, at the cap, by the server's wish, by a drain."""
 
+from contextlib import suppress
+
 import pytest
 import trio
 from staging import HELLO, Stage, methods, staged, tool
@@ -315,6 +317,34 @@ async def test_a_client_that_takes_nothing_does_not_delay_a_drain(autojump_clock
         await stage.quiet()
         await stage.bus.drain(5)
         assert trio.current_time() == pytest.approx(5.25, abs=0.1)
+
+
+async def _end_by_an_error(stage, ended, *, task_status):
+    with suppress(ZeroDivisionError):
+        async with open_bus(stage.server) as stage.bus:
+            task_status.started(stage.bus.asgi(http_sse=True))
+            await ended.wait()
+            raise ZeroDivisionError
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_who_comes_to_a_bus_that_has_ended_by_an_error_is_told_to_come_again(nursery, caplog):
+    stage, ended = Stage(), trio.Event()
+    app = await nursery.start(_end_by_an_error, stage, ended)
+    async with open_probe(app) as probe:
+        session = await probe.initialize()
+        ended.set()
+        await stage.quiet()
+        assert (await session.request("tools/list").ended()).status == 404
+        hello = {**HELLO, "protocolVersion": "2025-11-25"}
+        news = [
+            probe.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+            probe.request("tools/call", tool("modern")),
+            probe.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}),
+            probe.send("GET", target="/sse"),
+        ]
+        assert [(await new.ended()).status for new in news] == [503] * 4
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_a_bus_that_was_drained_is_not_drained_once_more_when_it_closes(autojump_clock):

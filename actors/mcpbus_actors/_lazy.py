@@ -181,7 +181,10 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
             busy, dispatcher.busy = dispatcher.busy, True
             self._end_turn()
             if not busy:
-                dispatcher.drain()
+                if dispatcher.queue or dispatcher.urgent:
+                    dispatcher.drain()
+                else:
+                    dispatcher.busy = False
 
     # -- between the two states ------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 import trio
-from mcpbus_actors import Cell, EagerTask, Stopped, StopReason, Succeeded, TaskEnded
+from mcpbus_actors import Cell, EagerTask, Outcome, Stopped, StopReason, Succeeded, TaskEnded
 
 from mcpbus.core.admission import Slot
 from mcpbus.core.budget import SHORT_BYTES
@@ -150,12 +150,11 @@ class Request(Carrier, kw_only=True, eq=False):
                 self._fail()
             raise
         if self._cell is None:
-            if task.outcome is not None:
-                super().tell(TaskEnded(task, task.outcome))
-            else:
+            outcome = task.outcome
+            if outcome is None:
                 self._wait(task)
-        if self._unsent is not None:
-            return self._unsent
+            elif (reply := self._conclude(task, outcome)) is not None:
+                return reply
         return task if task.outcome is None or task.cancelled else None
 
     def _wait(self, task: EagerTask) -> None:
@@ -175,11 +174,27 @@ class Request(Carrier, kw_only=True, eq=False):
     @trio.lowlevel.enable_ki_protection
     def _task_ended_late(self, task: EagerTask) -> None:
         assert task.outcome is not None  # noqa: S101 - it has ended
-        self.tell(TaskEnded(task, task.outcome))
+        reply = self._conclude(task, task.outcome)
         answering, self.answering = self.answering, None
+        if reply is not None and answering is not None:
+            answering.answer(reply)
+
+    @trio.lowlevel.enable_ki_protection
+    def _conclude(self, task: EagerTask, outcome: Outcome) -> bytes | ProtocolError | None:
+        """Reply with what came of its handler.
+
+        Returns:
+            The reply, where there is no stream for it to go to.
+        """
+        if self._life is None and self.stream is None and isinstance(outcome, Succeeded):
+            result = outcome.value
+            if isinstance(result, bytes):
+                # As nearly always. Nobody but whoever runs it has to hear of that, in whose turn it ends.
+                self._finish(_FINISHED)
+                return result
+        self.tell(TaskEnded(task, outcome))
         unsent, self._unsent = self._unsent, None
-        if unsent is not None and answering is not None:
-            answering.answer(unsent)
+        return unsent
 
     def leave(self) -> None:
         """Take note that the client has left, before anything was said to it."""

@@ -41,6 +41,7 @@ from mcpbus.protocol.messages import (
     SubscribeParams,
     decode_params,
 )
+from mcpbus.protocol.meta import Retry
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.request_state import RoundState
 from mcpbus.protocol.revisions import Era
@@ -102,8 +103,8 @@ def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
             return _serve_apart(bus, context, open_stream)
         if isinstance(handler, bytes):
             return handler
-        if context.claim is not None and handler.rounds and context.routing.is_retry():
-            return _retry(bus, context, handler, open_stream)
+        if (retry := context.routing.retry) is not None and context.claim is not None and handler.rounds:
+            return _retry(bus, context, retry, handler, open_stream)
         slot = bus.admission.admit(request.id, None if session is None else session.in_flight, context)
         call = Call(bus.system, bus=bus, context=context, handler=handler)
         admitted = Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream)
@@ -177,18 +178,20 @@ class _Kept:
         return result
 
 
-def _retry(bus: Hub, context: RequestContext, handler: Handler, open_stream: OpenStream) -> Stream:
+def _retry(
+    bus: Hub, context: RequestContext, retry: Retry, handler: Handler, open_stream: OpenStream
+) -> Stream:
     """Serve a request that brings answers, and perhaps the state of an earlier round."""
-    request, routing = context.request, context.routing
-    responses = {} if routing.input_responses is msgspec.UNSET else routing.input_responses
+    request = context.request
+    responses = {} if retry.raw_responses is msgspec.UNSET else retry.input_responses
     if not isinstance(responses, dict):
         raise invalid_params("expected an object of answers by key - at `params.inputResponses`")
     if len(responses) > MOST_ANSWERS or any(len(key) > LONGEST_KEY for key in responses):
         bound = f"at most {MOST_ANSWERS} answers, by keys of at most {LONGEST_KEY} characters"
         raise invalid_params(f"expected {bound} - at `params.inputResponses`")
     state = None
-    if routing.request_state is not msgspec.UNSET:
-        state = bus.parked_calls.open(routing.request_state, context.binding())
+    if retry.raw_state is not msgspec.UNSET:
+        state = bus.parked_calls.open(retry.request_state, context.binding())
     slot = bus.admission.admit(request.id, context.table(), context)
     parked = None
     try:

@@ -5,7 +5,7 @@ Decoded once a request, before its handler's type is known. Nothing here refuses
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -75,24 +75,11 @@ class Meta:
 NO_META: Final = Meta({})
 
 
-class Routing(msgspec.Struct, frozen=True, gc=False):
-    """What routes a message: its `_meta`, and `params.name`, `params.uri` or `params.taskId` where they are strings.
+class Retry(msgspec.Struct, frozen=True, gc=False):
+    """What a request brings that goes on with an earlier round (rule V-5), as it came; UNSET where it does not."""
 
-    A call brings arguments, and a retry answers and a state, which are kept as they came: `{}` or UNSET where they did not. Arguments
-    that a `CallReader` has read are of their tool's own type.
-    """
-
-    meta: Meta
-    name: str | None = None
-    uri: str | None = None
-    raw_responses: msgspec.Raw | msgspec.UnsetType = UNSET
-    raw_state: msgspec.Raw | msgspec.UnsetType = UNSET
-    task_id: str | None = None
-    arguments: msgspec.Raw | msgspec.Struct = NO_PARAMS
-
-    def is_retry(self) -> bool:
-        """Whether the request brings answers, or a state (rule V-5)."""
-        return self.raw_responses is not UNSET or self.raw_state is not UNSET
+    raw_responses: msgspec.Raw | msgspec.UnsetType
+    raw_state: msgspec.Raw | msgspec.UnsetType
 
     @property
     def input_responses(self) -> Any:
@@ -103,6 +90,22 @@ class Routing(msgspec.Struct, frozen=True, gc=False):
     def request_state(self) -> Any:
         """The state, decoded; UNSET if the request brings none."""
         return _read_member(self.raw_state, "requestState")
+
+
+class Routing(msgspec.Struct, frozen=True, gc=False):
+    """What routes a message: its `_meta`, and `params.name`, `params.uri` or `params.taskId` where they are strings.
+
+    A call brings arguments, which are kept as they came, `{}` where they did not. Those that a `CallReader` has read are of their
+    tool's own type.
+    """
+
+    meta: Meta
+    name: str | None = None
+    uri: str | None = None
+    task_id: str | None = None
+    arguments: msgspec.Raw | msgspec.Struct = NO_PARAMS
+    retry: Retry | None = None
+    """What it brings of an earlier round, if it goes on with one."""
 
 
 class _Common(msgspec.Struct, gc=False):
@@ -127,12 +130,13 @@ class _Loose(_Common, gc=False):
 class _Message(msgspec.Struct, gc=False):
     """A request as nearly all are: with params, and in order."""
 
-    jsonrpc: str
+    jsonrpc: Literal["2.0"]
     id: BoundedId
     method: str
     params: _Common
-    result: msgspec.Raw | msgspec.UnsetType = UNSET
-    error: msgspec.Raw | msgspec.UnsetType = UNSET
+    # What has one of these is something else, or is wrong.
+    result: msgspec.UnsetType = UNSET
+    error: msgspec.UnsetType = UNSET
 
 
 CallReader: TypeAlias = Callable[[bytes], Any]
@@ -195,8 +199,6 @@ def read_request(data: bytes, read: CallReader | None = None) -> tuple[Request, 
             message = read(data)
             if message.params.input_responses is not UNSET or message.params.request_state is not UNSET:
                 return None
-        if message.jsonrpc != "2.0" or message.result is not UNSET or message.error is not UNSET:
-            return None
         return Request(message.id, message.method, None, data), _route(message.params)
     except (UnicodeError, msgspec.DecodeError, RecursionError, ProtocolError):
         return None
@@ -222,15 +224,11 @@ def read_routing(params: msgspec.Raw) -> Routing:
 
 
 def _route(common: _Common) -> Routing:
-    return Routing(
-        NO_META if common.meta is UNSET else _read_meta(bytes(common.meta)),
-        common.name,
-        common.uri,
-        common.input_responses,
-        common.request_state,
-        common.task_id,
-        common.arguments,
-    )
+    retry = None
+    if common.input_responses is not UNSET or common.request_state is not UNSET:
+        retry = Retry(common.input_responses, common.request_state)
+    meta = NO_META if common.meta is UNSET else _read_meta(bytes(common.meta))
+    return Routing(meta, common.name, common.uri, common.task_id, common.arguments, retry)
 
 
 def _read_member(raw: msgspec.Raw | msgspec.UnsetType, name: str) -> Any:

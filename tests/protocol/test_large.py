@@ -55,9 +55,9 @@ def test_what_a_retry_brings_is_left_alone_until_somebody_asks_and_not_looked_th
     gc.callbacks.append(collections)
     try:
         routing = read_routing(MANY)
-        assert routing.is_retry()
-        assert len(routing.input_responses) == 100_001
-        assert routing.request_state is msgspec.UNSET
+        assert routing.retry
+        assert len(routing.retry.input_responses) == 100_001
+        assert routing.retry.request_state is msgspec.UNSET
     finally:
         gc.callbacks.remove(collections)
     assert collections.count <= 1

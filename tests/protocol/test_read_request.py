@@ -56,9 +56,7 @@ LEFT = {
 
 def told(request, routing):
     arguments, meta = bytes(routing.arguments), routing.meta.values
-    retry = (
-        bytes(msgspec.json.encode([routing.raw_responses, routing.raw_state])) if routing.is_retry() else None
-    )
+    retry = bytes(msgspec.json.encode(routing.retry)) if routing.retry else None
     named = routing.name, routing.uri, routing.task_id
     return request.id, request.method, bytes(request.params), named, arguments, meta, retry
 

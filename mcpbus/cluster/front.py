@@ -134,7 +134,7 @@ class Front(Endpoint):
         home = self.home_of(head)
         # A body that is read is there also for the next one who is asked.
         asks = head.verb == "POST" and (
-            session_of(head) is not None or self._node.hand_over.begun or claims_modern(head.headers, None)
+            session_of(head) is not None or self._node.hand_over.begun or claims_modern(head.headers)
         )
         if home is None and not asks and not self._home_to_be(head, body):
             return await self._serve_or_forward(http, body)

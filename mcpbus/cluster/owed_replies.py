@@ -57,7 +57,7 @@ class OwedReplies:
             return Answer(200, HEADERS, encode_events(lost))
         if self._is_batch:
             return answers.whole(b"[%b]" % b",".join(lost))
-        revision = LATEST if claims_modern(self._head.headers, None) else LATEST_LEGACY
+        revision = LATEST if claims_modern(self._head.headers) else LATEST_LEGACY
         return answer(status_of(INTERNAL_ERROR, revision), b"application/json", lost[0])
 
     def last_events(self) -> bytes:

@@ -38,6 +38,7 @@ Answer: TypeAlias = Callable[[Any, RequestContext, Features, Definition], bytes]
 Prepare: TypeAlias = Callable[[Any, RequestContext, Features, Runner], Handler]
 
 _BRACE = ord("{")
+_RAW: TypeAlias = msgspec.Raw
 _BOTH = frozenset(Era)
 _LEGACY = frozenset({Era.LEGACY})
 _MODERN = frozenset({Era.MODERN})
@@ -167,15 +168,14 @@ def _scope(features: Features, server: Definition) -> CacheScope:
 
 
 def _call_tool(_params: None, context: RequestContext, features: Features, runner: Runner) -> Handler:
-    routing = context.routing
-    name, arguments = routing.name, routing.arguments
-    if name is None or (type(arguments) is msgspec.Raw and memoryview(arguments)[0] != _BRACE):
+    name, arguments = context.routing.name, context.routing.arguments
+    if name is None or (isinstance(arguments, _RAW) and memoryview(arguments)[0] != _BRACE):
         call = wire.decode_params(wire.CallToolParams, context.request.params)  # which says what is wrong
         name, arguments = call.name, call.arguments
     tool = features.find_tool(name, context.principal)
     if tool is None:
         raise invalid_params(f"unknown tool {quoted(name)} - at `params.name`")
-    if type(arguments) is not msgspec.Raw and not tool.arguments.has_read(arguments):
+    if not isinstance(arguments, _RAW) and not tool.arguments.has_read(arguments):
         arguments = wire.decode_params(wire.CallToolParams, context.request.params).arguments
     if (
         tool.task is not None

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import asdict
 
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.schemas import jsontypes
@@ -107,7 +108,7 @@ class TypedArguments:
     def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
         """See `Arguments.decode`."""
         if isinstance(raw, msgspec.Struct):
-            return msgspec.structs.asdict(raw)
+            return asdict(raw)
         try:
             try:
                 given = self._decode(raw)
@@ -115,7 +116,7 @@ class TypedArguments:
                 if not jsontypes.wants_whole_numbers(error):
                     raise
                 given = self._decode(jsontypes.with_whole_numbers(raw))
-            return msgspec.structs.asdict(given)
+            return asdict(given)
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidArgumentsError(_explain(str(error), self.document)) from error
 

@@ -46,15 +46,11 @@ from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.response import Opened, Outlet, ReadyOutlet
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
-Decision: TypeAlias = (
-    Answer
-    | Serve[Session]
-    | Initialize
-    | AcceptNotification[Session]
-    | DeliverResponse[Session]
-    | Batch[Session]
+OtherDecision: TypeAlias = (
+    Answer | Initialize | AcceptNotification[Session] | DeliverResponse[Session] | Batch[Session]
 )
-"""What is to be done about a POST."""
+Decision: TypeAlias = Serve[Session] | OtherDecision
+"""What is to be done about a POST: most ask for something to be served."""
 
 
 class Responder:
@@ -93,8 +89,40 @@ class Responder:
         self, decision: Decision, head: Head, principal: Any, peer: Peer, outlet: Outlet
     ) -> Answer | EagerTask | None:
         """Carry out what was decided about a POST."""
-        if isinstance(decision, Serve):
-            return self.serve(decision, head, principal, peer, outlet)
+        if not isinstance(decision, Serve):
+            return self._carry_out_rest(decision, head, principal, peer, outlet)
+        form, transport, stateless = self._forms[decision.accepted]
+        claim, session = decision.claim, decision.session
+        if claim is None and session is None:
+            transport = stateless
+        request, revision = decision.request, decision.revision
+        context = RequestContext(
+            request, decision.routing, revision, transport, peer, claim, session, principal, head.headers
+        )
+        bus, scope, admit = self._bus, outlet.scope, dispatcher.admit
+        if scope is None and bus.backend.may_wait(request.method, context.routing.name, revision.era):
+            admit = dispatcher.serve
+        try:
+            result = admit(bus, context, bus.open_stream)
+        except ProtocolError as error:
+            return answers.error_reply(error, request.id, revision)
+        if isinstance(result, Request):
+            result.answering = _Answering(outlet, form, context, bus)
+            # What an event stream needs, a stream knows.
+            answered = result.run(scope, streaming=not form.json)
+            if result.gathered is not None and isinstance(answered, bytes | ProtocolError):
+                return _burst(context, outlet, result.gathered.remove(), answered)
+            if not isinstance(answered, bytes):
+                return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
+            result = answered
+        elif isinstance(result, Stream):
+            _open(outlet, LISTEN_FORMAT if request.method == LISTEN else form, revision, result)
+            return None
+        return _reply(context, form, result)
+
+    def _carry_out_rest(
+        self, decision: OtherDecision, head: Head, principal: Any, peer: Peer, outlet: Outlet
+    ) -> Answer | None:
         match decision:
             case Batch():
                 return self._batch(decision, principal, peer, outlet)
@@ -108,48 +136,6 @@ class Responder:
                 dispatcher.answer(decision.response, decision.session)
                 return ACCEPTED
         return self._refusals.note(decision, head, peer)
-
-    def serve(
-        self, decision: Serve[Session], head: Head, principal: Any, peer: Peer, outlet: Outlet
-    ) -> Answer | EagerTask | None:
-        """Serve a request, `initialize` apart."""
-        form, transport, stateless = self._forms[decision.accepted]
-        claim, session = decision.claim, decision.session
-        if claim is None and session is None:
-            transport = stateless
-        context = RequestContext(
-            decision.request,
-            decision.routing,
-            decision.revision,
-            transport,
-            peer,
-            claim,
-            session,
-            principal,
-            head.headers,
-        )
-        bus, scope = self._bus, outlet.scope
-        apart = scope is None and bus.backend.may_wait(
-            context.request.method, context.routing.name, context.revision.era
-        )
-        try:
-            result = (dispatcher.serve if apart else dispatcher.admit)(bus, context, bus.open_stream)
-        except ProtocolError as error:
-            return answers.error_reply(error, context.request.id, context.revision)
-        if isinstance(result, Request):
-            result.answering = _Answering(outlet, form, context, bus)
-            # What an event stream needs, a stream knows.
-            answered = result.run(scope, streaming=not form.json)
-            if result.gathered is not None and isinstance(answered, bytes | ProtocolError):
-                return _burst(context, outlet, result.gathered.remove(), answered)
-            if isinstance(answered, bytes):
-                return _reply(context, form, answered)
-            return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
-        if isinstance(result, Stream):
-            form = LISTEN_FORMAT if decision.request.method == LISTEN else form
-            _open(outlet, form, context.revision, result)
-            return None
-        return _reply(context, form, result)
 
     def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
         form, transport, stateless = self._forms[batch.accepted]

@@ -119,6 +119,7 @@ async def poke(stage, message):
         receipt = await victim.ctx.info("boom")
         assert receipt.fate == Fate.discarded(Reason.FAILED)
     else:
+        await victim.ctx.info("said")  # otherwise there is nothing to do at its end that could fail
         victim.finish()
 
 

@@ -285,8 +285,10 @@ async def test_a_defect_of_the_bus_is_no_fault_of_the_handler_that_speaks_and_en
 
         @stage.server.tool
         async def speaks(ctx: Context) -> str:
-            if actor is Stream:
-                await trio.lowlevel.checkpoint()  # what is said without waiting needs no stream
+            if message is not OutboundNotification:
+                await (
+                    trio.lowlevel.checkpoint()
+                )  # what is said without waiting needs no stream, nor does its end a turn
             await ctx.info("hello")
             return "done"
 

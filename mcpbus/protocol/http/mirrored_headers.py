@@ -44,10 +44,8 @@ _INTEGER: Final = re.compile(r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?")
 _SAFE: Final = 2**53 - 1
 
 
-def claims_modern(headers: Headers, routing: Routing | None) -> bool:
-    """Whether a POST is a modern one: its `_meta` says so, or its version header does (rules D-1, D-3, D-4)."""
-    if routing is not None and routing.meta.claims_modern:
-        return True
+def claims_modern(headers: Headers) -> bool:
+    """Whether a version header says that a POST is a modern one, as its `_meta` may, too (rules D-1, D-3, D-4)."""
     raw = headers.raw(VERSION_HEADER)
     if raw is None or raw in _LEGACY:
         return False

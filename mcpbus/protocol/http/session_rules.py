@@ -110,7 +110,7 @@ def judge_batch(
         array: Why it is no message.
         principal: Whom authorization found.
     """
-    if mirrored_headers.claims_modern(headers, None):
+    if mirrored_headers.claims_modern(headers):
         return refusal(400, array.error)
     try:
         members = decode_batch(body)

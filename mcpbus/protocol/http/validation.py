@@ -216,7 +216,7 @@ class Exchange(Generic[SessionT]):
 
     def _verbs(self, headers: Headers) -> bytes:
         """The verbs to offer: GET and DELETE belong to legacy sessions (rules D-9, W-48, X-29)."""
-        if self.options.sessions == "stateless" or mirrored_headers.claims_modern(headers, None):
+        if self.options.sessions == "stateless" or mirrored_headers.claims_modern(headers):
             return b"POST"
         return b"POST, GET, DELETE" if self.options.get_streams else b"POST, DELETE"
 
@@ -281,9 +281,10 @@ class Exchange(Generic[SessionT]):
                 elif isinstance(message, Response):
                     return self._judge_response(head.headers, message, principal)
                 routing = read_routing(message.params)
-            if mirrored_headers.claims_modern(head.headers, routing):
-                return self._judge_modern(head.headers, message, routing, principal)
-            return self._judge_legacy(head.headers, message, routing, principal)
+            headers = head.headers
+            if routing.meta.claims_modern or mirrored_headers.claims_modern(headers):
+                return self._judge_modern(headers, message, routing, principal)
+            return self._judge_legacy(headers, message, routing, principal)
         except Undecodable as fault:
             return self._judge_unreadable(head.headers, body, fault, principal)
         except Refused as refused:
@@ -319,7 +320,7 @@ class Exchange(Generic[SessionT]):
     def _judge_response(
         self, headers: Headers, response: Response, principal: object
     ) -> Answer | DeliverResponse[SessionT]:
-        if mirrored_headers.claims_modern(headers, None):
+        if mirrored_headers.claims_modern(headers):
             raise invalid_request("a client of this revision sends requests and notifications, no responses")
         if self.options.sessions == "stateless":
             return ACCEPTED  # no request of ours can be waiting for it (rule W-49)

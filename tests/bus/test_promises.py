@@ -152,19 +152,28 @@ async def test_nothing_is_said_to_keep_a_connection_alive_while_the_store_is_wai
 
 
 @A_MOMENT_LATER
-async def test_a_bus_that_ends_hears_first_what_is_kept(autojump_clock):
+@pytest.mark.parametrize("by_a_task", [True, False])
+async def test_a_bus_that_ends_hears_first_what_is_kept(by_a_task, autojump_clock):
     async with trio.open_nursery() as nursery:
         async with staged(store_deadline=60) as stage:
-            await stage.say(1)
             store = stage.store
+            if by_a_task:
+                get = stage.session.get()
+                await wait_all_tasks_blocked()
+                get.disconnect()
+                await wait_all_tasks_blocked()
+                stage.notes.append(stage.bus.sessions[stage.session.id].notify("notifications/x"))
+            else:
+                await stage.say(1)
+                stage.call.disconnect()
+            await wait_all_tasks_blocked()
+            assert len(store.asked) == 1
 
             async def keep():
                 await trio.sleep(30)
                 store.keep()
 
             nursery.start_soon(keep)
-            stage.call.disconnect()
-            await wait_all_tasks_blocked()
         assert stage.fates == [STORED]
 
 

@@ -93,7 +93,11 @@ class Breaker:
         """
         if self.open:
             raise StoreDownError(f"the {self._store} is left alone after a failure")
-        return await self._wait(self._enter(), function)
+        self._begun.opened()
+        try:
+            return await self._wait(self._enter(), function)
+        finally:
+            self._begun.ended()
 
     def begin(self, function: Callable[[], Awaitable[object]], told: Callable[[bool], object]) -> None:
         """Call the store as `call` does, for whoever cannot wait. No schedule point.

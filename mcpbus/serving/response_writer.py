@@ -10,9 +10,11 @@ from typing import Final, TypeAlias
 
 import trio
 
+from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.limits import Limits
-from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.sse import encode_event
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
@@ -33,11 +35,13 @@ class GatheringWriter(ABC):
     """
 
     __slots__ = (
+        "_clock",
         "_coalescer",
         "_gathers",
         "_keeping",
         "_kept",
         "_limits",
+        "_most",
         "_over",
         "_rendering",
         "_sending",
@@ -52,6 +56,8 @@ class GatheringWriter(ABC):
         self._rendering = opened.render()
         self._limits = limits
         self._coalescer = coalescer
+        self._clock = coalescer.clock
+        self._most = min(SHORT_BYTES, limits.outbox_bytes) - OVERHEAD_BYTES
         self._gathers = False
         self._keeping = False
         self._kept: _Kept | None = None
@@ -63,6 +69,8 @@ class GatheringWriter(ABC):
         """Write what is there, and from now on what comes."""
         self._writer.connection = self
         self._writer.notify = self._notice
+        if self._stream.log is None:
+            self._writer.direct = self._write_one
         self._keep_alive_later()
         if self._stream.outbox:
             self.write_now()
@@ -115,6 +123,24 @@ class GatheringWriter(ABC):
             return False
         self._gathers = True
         self._coalescer.add_to_turn(self)
+        return True
+
+    def _write_one(self, message: OutboundMessage) -> bool:
+        """Write one notification in the middle of the answer, in one step with its fate; see `Writer`.
+
+        What handlers say now and then costs a third of what it does through outbox and batch.
+        """
+        now = self._clock()
+        if (
+            self._sending
+            or not self._rendering.started
+            or now - self._written_at < GATHER_SECONDS
+            or len(message.data) > self._most
+            or self._is_about_to_write()
+            or not self._send_one(message, encode_event(message.data))
+        ):
+            return False
+        self._written_at = now
         return True
 
     def _let_go(self) -> None:
@@ -190,6 +216,15 @@ class GatheringWriter(ABC):
             data: The piece.
             said: Whether messages are in it.
             last: Whether it is the last one.
+        """
+
+    @abstractmethod
+    def _send_one(self, message: OutboundMessage, data: bytes) -> bool:
+        """Begin to write one message, and enter it in the books; return whether that could be done.
+
+        Args:
+            message: The message, which is drafted.
+            data: The piece that it is.
         """
 
     @abstractmethod

@@ -4,6 +4,8 @@ An application says its answer in two messages, head and body, and a protocol ma
 one by one that is three system calls, and three packets.
 """
 
+from collections.abc import Callable
+
 import trio
 
 from mcpbus.serving.reactor import Reactor
@@ -18,10 +20,14 @@ class WriteCoalescer:
 
     Args:
         reactor: Takes the turns of connections; None where each has a task.
+
+    Attributes:
+        clock: Tells trio's time, for whoever asks how long ago something was written.
     """
 
     def __init__(self, reactor: Reactor | None) -> None:
         self._reactor = reactor
+        self.clock: Callable[[], float] = trio.lowlevel.current_clock().current_time
         self._writers: list[Writer] = []
         self._wake = trio.lowlevel.ParkingLot()
 

@@ -4,13 +4,11 @@ import math
 
 import trio
 
-from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.limits import Limits
-from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
-from mcpbus.protocol.http.sse import encode_event
 from mcpbus.serving.http1.request import Connection, Http1Request
-from mcpbus.serving.response_writer import GATHER_SECONDS, GatheringWriter
+from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
 
@@ -25,39 +23,19 @@ class Http1ResponseWriter(GatheringWriter):
         limits: How long the answer may be quiet, and its client slow.
     """
 
-    __slots__ = ("_connection", "_most", "_request", "_wire")
+    __slots__ = ("_connection", "_request", "_wire")
 
     def __init__(self, connection: Connection, request: Http1Request, opened: Opened, limits: Limits) -> None:
         super().__init__(opened, limits, connection.coalescer)
         self._connection = connection
         self._wire = connection.wire
         self._request = request
-        self._most = min(SHORT_BYTES, limits.outbox_bytes) - OVERHEAD_BYTES
 
-    def begin(self) -> None:
-        """See `GatheringWriter`."""
-        if self._stream.log is None:
-            self._writer.direct = self._write_one
-        super().begin()
-
-    def _write_one(self, message: OutboundMessage) -> bool:
-        """Write one notification in the middle of the answer, in one step with its fate; see `Writer`.
-
-        What handlers say now and then costs a third of what it does through outbox and batch.
-        """
-        now = self._wire.clock()
-        if (
-            self._sending
-            or not self._rendering.started
-            or now - self._written_at < GATHER_SECONDS
-            or len(message.data) > self._most
-            or self._coalescer.in_brief_turn
-        ):
-            return False
-        data = self._request.encode_piece(encode_event(message.data), more=True)
-        rest = self._wire.send_now(data)
+    def _send_one(self, message: OutboundMessage, data: bytes) -> bool:
+        piece = self._request.encode_piece(data, more=True)
+        rest = self._wire.send_now(piece)
         if rest:
-            if len(rest) == len(data):
+            if len(rest) == len(piece):
                 return False  # as where the client has gone: what comes of it is seen when it is tried again
             self._writer.begin(message)
             self._sending = True
@@ -66,7 +44,6 @@ class Http1ResponseWriter(GatheringWriter):
             return False
         else:
             message.receipt.enter_delivered()
-        self._written_at = now
         return True
 
     def keep_alive(self) -> None:

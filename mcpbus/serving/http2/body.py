@@ -6,7 +6,7 @@ import trio
 
 
 class Connection(Protocol):
-    """From where it comes."""
+    """What the connection says to its client."""
 
     def open_window(self, stream_id: int, size: int, /) -> None:
         """Let the client send as much more of a body."""

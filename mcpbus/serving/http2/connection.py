@@ -92,7 +92,6 @@ class Http2Connection:
         self._lingering = False  # nothing more is said, and what comes is thrown away
         self._unread = 0  # how much of it at most
         self._over = False
-        self._in_turn = False
         self._pace = Pace()  # of its turns, in each of which many requests may be served
         self._turn_is_due = True  # whatever comes: the server speaks first
 
@@ -130,7 +129,7 @@ class Http2Connection:
             self._end()
         else:
             self._protocol.announce_end()
-            self.flush()
+            self._writer.flush()
 
     def expire(self) -> None:
         """End what takes too long."""
@@ -171,7 +170,7 @@ class Http2Connection:
         """End the connection, and tell the client."""
         self._protocol.end(code)
         self._requests.leave_all()
-        self.flush()
+        self._writer.flush()
 
     def _fail(self, fault: ConnectionFault) -> None:
         """End a connection that the client has broken; it has to read why."""
@@ -267,7 +266,7 @@ class Http2Connection:
     def _take_turn(self, scope: trio.CancelScope) -> EagerTask | None:
         """Do what the client wants, up to a bound; returns a handler that waits, if there is one."""
         self._requests.scope = scope
-        self._in_turn, eager, taken, protocol = True, None, 0, self._protocol
+        self._writer.in_turn, eager, taken, protocol = True, None, 0, self._protocol
         try:
             while eager is None and taken < _MOST_IN_TURN and not protocol.closed:
                 event = protocol.next_event()
@@ -278,7 +277,7 @@ class Http2Connection:
         except ConnectionFault as fault:
             self._fail(fault)
         finally:
-            self._in_turn = False
+            self._writer.in_turn = False
             self._turn_is_due = eager is not None or taken == _MOST_IN_TURN
             self._wait_for_rest()
             if self._reactor is None:
@@ -334,20 +333,10 @@ class Http2Connection:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """Have what was said written: at the end of the turn, or see `ConnectionWriter.flush`."""
-        if not self._in_turn:
-            self._writer.flush()
-
-    def open_window(self, stream_id: int, size: int) -> None:
-        """Let the client send as much more of a body."""
-        self._protocol.open_window(stream_id, size)
-        self.flush()
-
     @property
     def in_turn(self) -> bool:
         """Whether a turn is under way, of this connection or of another one."""
-        return self._in_turn or self._service.coalescer.in_turn
+        return self._writer.in_turn or self._service.coalescer.in_turn
 
     def lose_soon(self) -> None:
         """See `ConnectionWriter`."""

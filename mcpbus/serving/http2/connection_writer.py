@@ -41,6 +41,7 @@ class ConnectionWriter:
         connection: Who is told what comes of it.
 
     Attributes:
+        in_turn: Whether a turn of the connection is under way, at the end of which all is written.
         over: Whether nothing is written any more.
         unsent: What the task has to write first, and who waits for that; None if the client takes all at once.
         heard: How many bytes were read from the client since something was written.
@@ -55,6 +56,7 @@ class ConnectionWriter:
         self._sending = sending
         self._coalescer = coalescer
         self._connection = connection
+        self.in_turn = False
         self.over = False
         self._flushing = False
         self._held = False  # the coalescer will have it written
@@ -65,13 +67,53 @@ class ConnectionWriter:
         self._written = trio.lowlevel.ParkingLot()
 
     def flush(self) -> None:
-        """Have what was said written: now, or with what is said in the same turn of the scheduler."""
-        if self._flushing or self.over:
+        """Have what was said written: at the end of the turn, now, or with what is said in the same turn of the scheduler."""
+        if self.in_turn or self._flushing or self.over:
             return
         if trio.current_time() - self._flushed_at >= _GATHER_SECONDS:
             self.flush_now()
         else:
             self.flush_soon()
+
+    def open_window(self, stream_id: int, size: int) -> None:
+        """Let the client send as much more of a body."""
+        self._sending.protocol.open_window(stream_id, size)
+        self.flush()
+
+    def write_piece(self, stream_id: int, data: bytes, begin: Callable[[], Sent]) -> bool:
+        """Write a piece of an answer by itself, if nothing else is to be written, and the client takes some of it at once.
+
+        Args:
+            stream_id: Its stream.
+            data: The piece.
+            begin: Called where the client has not taken all of it: who is to be told what becomes of the rest, which the task writes.
+
+        Returns:
+            Whether it was done. Otherwise nothing has come of it that anybody would see.
+        """
+        sending = self._sending
+        if (
+            self.in_turn
+            or self._flushing
+            or self.over
+            or self.unsent is not None
+            or self._sends_now is None
+            or sending.has_more
+        ):
+            return False
+        now = trio.current_time()
+        if now - self._flushed_at < _GATHER_SECONDS or not sending.protocol.say_piece(stream_id, data):
+            return False
+        self._flushed_at = now
+        rest = self._send_now(sending.protocol.data_to_send())
+        if rest:
+            self._leave_to_task(rest, [begin()])
+        return rest is not None
+
+    def _leave_to_task(self, data: bytes, waiting: list[Sent]) -> None:
+        self.unsent, self._sending.busy = (data, waiting), True
+        self.heard = 0
+        self._to_write.unpark()
 
     def flush_soon(self) -> None:
         """Have it written in the next turn of the scheduler."""
@@ -99,9 +141,7 @@ class ConnectionWriter:
                 data, waiting = self._sending.make_ready()
                 rest = self._send_now(data) if written < _MOST_AT_ONCE else data
                 if rest:
-                    self.unsent, self._sending.busy = (rest, waiting), True
-                    self.heard = 0
-                    self._to_write.unpark()
+                    self._leave_to_task(rest, waiting)
                     break
                 written += len(data)
                 _tell(waiting, whole=rest is not None)

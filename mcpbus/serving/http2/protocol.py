@@ -362,6 +362,17 @@ class Protocol:
         self._bucket.earn(_WORTH)
         return True
 
+    def say_piece(self, stream_id: int, data: bytes) -> bool:
+        """Say a piece of an answer that has begun, if there is room for all of it in a frame; returns whether it is said."""
+        streams = self._streams
+        stream = streams.live.get(stream_id)
+        if stream is None or stream.said or self.closed or len(data) > streams.room(stream):
+            return False
+        self._writer.say_data(stream_id, data, last=False)
+        streams.say(stream_id, stream, len(data), last=False)
+        self._bucket.earn(_WORTH)
+        return True
+
     def earn(self) -> None:
         """Note that the client had room for something that it has asked for."""
         self._bucket.earn(_WORTH)

@@ -14,6 +14,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http2.body import Body
+from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.field_encoder import encode_whole_head
 from mcpbus.serving.http2.head import RequestHead
@@ -35,20 +36,16 @@ class Connection(Protocol):
     Attributes:
         options: How it is served.
         sending: Sends answers.
+        writer: Writes what was sent.
         peer: From where it comes.
         coalescer: Has what is said written later.
     """
 
     options: ServeOptions
     sending: Sending
+    writer: ConnectionWriter
     peer: Peer
     coalescer: WriteCoalescer
-
-    def flush(self) -> None:
-        """Have what was said written: now, or with what is said in the same turn."""
-
-    def open_window(self, stream_id: int, size: int, /) -> None:
-        """Let the client send as much more of a body."""
 
     def look_at(self, time: float, /) -> None:
         """Have `Http2Request.expire` called then."""
@@ -142,7 +139,7 @@ class Http2Request:
         self.head = read.judged
         self.peer = connection.peer
         self.host = None
-        self.body = Body(connection, stream_id)
+        self.body = Body(connection.writer, stream_id)
         self.answering = SendStream(connection, stream_id, bodiless=self.head.verb == "HEAD")
         self.tunnel: Tunnel | None = None
         self.waits_for_body = False
@@ -409,7 +406,7 @@ class Http2Request:
         if not self.gone:
             self._connection.sending.protocol.reset(self.stream_id, code)
             self.leave()
-            self._connection.flush()
+            self._connection.writer.flush()
 
     def hang_up(self) -> None:
         """End what is spoken on the stream: with it if all that was said is sent, and else by a reset (RFC 8441, section 5)."""

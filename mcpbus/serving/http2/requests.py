@@ -44,12 +44,6 @@ class Connection(Protocol):
     def in_turn(self) -> bool:
         """Whether a turn is under way, of this connection or of another one."""
 
-    def flush(self) -> None:
-        """Have what was said written: now, or with what is said in the same turn."""
-
-    def open_window(self, stream_id: int, size: int, /) -> None:
-        """Let the client send as much more of a body."""
-
     def look_at(self, time: float, /) -> None:
         """Have `Requests.expire` called then."""
 
@@ -77,10 +71,7 @@ class Requests:
         options: How they are served.
         peer: From where they come.
         sending: The same.
-        flush: See `Connection`.
-        open_window: See `Connection`.
-        look_at: See `Connection`.
-        write_now: See `Connection`.
+        writer: The same.
         coalescer: Has what is said written later.
         scope: Encloses the task that takes the turn which is under way.
         idle_since: Since when none is under way; None while one is.
@@ -97,14 +88,10 @@ class Requests:
         self._connection = connection
         self._service = service
         self._stream = stream
-        self._writer = writer
+        self.writer = writer
         self.options = service.options
         self.peer = connection.peer
         self.sending = sending
-        self.flush = connection.flush
-        self.open_window = connection.open_window
-        self.look_at = connection.look_at
-        self.write_now = connection.write_now
         self.coalescer = service.coalescer
         self.scope: trio.CancelScope = trio.CancelScope()
         self.idle_since: float | None = trio.current_time()
@@ -116,6 +103,14 @@ class Requests:
     def in_turn(self) -> bool:
         """See `Connection`."""
         return self._connection.in_turn
+
+    def look_at(self, time: float) -> None:
+        """See `Connection`."""
+        self._connection.look_at(time)
+
+    def write_now(self) -> None:
+        """See `Connection`."""
+        self._connection.write_now()
 
     # -- what becomes of the connection ------------------------------------------------------------
 
@@ -169,7 +164,7 @@ class Requests:
         elif head.protocol is not None:
             self._connect(request)
         elif facts is None:
-            app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
+            app, exchange = self._service.app, Http2Exchange(request, self.writer.flush_soon)
             self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
         elif not facts.immediate or not (event.ended or self._gathers(facts, head)):
             self.start(request, serve_request, facts.endpoint, request)
@@ -193,7 +188,7 @@ class Requests:
                 websockets,
             )
             return
-        app, exchange = self._service.app, Http2Exchange(request, self._writer.flush_soon)
+        app, exchange = self._service.app, Http2Exchange(request, self.writer.flush_soon)
         scope = scope_of(self._stream, app.state).describe("websocket", exchange.line)
         report = partial(self._report, request.head)
         self.start(
@@ -238,7 +233,7 @@ class Requests:
         assert facts is not None  # noqa: S101 - only an endpoint serves without waiting
         pace = facts.pace
         if pace.slow:
-            self._writer.flush_now()  # answers that are there do not wait for it
+            self.writer.flush_now()  # answers that are there do not wait for it
         begun = thread_time()
         request.scope = self.scope
         respond = facts.endpoint.respond

@@ -1,11 +1,13 @@
 """The answer of one HTTP/2 request as a stream says it."""
 
 import math
+from functools import partial
 from typing import Protocol
 
 import trio
 
 from mcpbus.core.limits import Limits
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sent
@@ -88,6 +90,19 @@ class Http2ResponseWriter(GatheringWriter):
         self._request.answering.say(data, last=last, sent=self._sent(said=said, last=last))
         if self._sending:
             self._request.wake_at(self._written_at + self._limits.write_deadline)
+
+    def _send_one(self, message: OutboundMessage, data: bytes) -> bool:
+        if not self._request.answering.say_by_itself(data, partial(self._begin_one, message)):
+            return False
+        if not self._sending:
+            message.receipt.enter_delivered()
+        return True
+
+    def _begin_one(self, message: OutboundMessage) -> Sent:
+        self._writer.begin(message)
+        self._sending = True
+        self._request.wake_at(self._clock() + self._limits.write_deadline)
+        return self._sent(said=True, last=False)
 
     def _fail(self, failure: Exception) -> None:
         self._request.fail(failure)

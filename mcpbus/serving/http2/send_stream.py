@@ -6,6 +6,7 @@ from typing import Protocol
 
 import trio
 
+from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head
 from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
 from mcpbus.transports.answers import HeaderList
@@ -16,12 +17,11 @@ class Connection(Protocol):
 
     Attributes:
         sending: Sends answers.
+        writer: Writes what was sent.
     """
 
     sending: Sending
-
-    def flush(self) -> None:
-        """Have what was said written: now, or with what is said in the same turn."""
+    writer: ConnectionWriter
 
     def said_last(self, stream_id: int, /, *, whole: bool) -> None:
         """Hear that the last of an answer was written, or lost."""
@@ -84,7 +84,7 @@ class SendStream:
         if self.is_open:
             protocol = self._connection.sending.protocol
             protocol.say_head(self._outgoing.stream_id, encode_early_head(status), last=False)
-            self._connection.flush()
+            self._connection.writer.flush()
 
     def say_head(self, status: int, fields: HeaderList) -> None:
         """Say the head of the answer, which a body follows.
@@ -118,7 +118,13 @@ class SendStream:
             self._say(data, last=last, sent=sent)
         else:
             self._connection.sending.said_head(sent)
-        self._connection.flush()
+        self._connection.writer.flush()
+
+    def say_by_itself(self, data: bytes, begin: Callable[[], Sent]) -> bool:
+        """Say a piece in the middle of the answer where nothing else is to be written; see `ConnectionWriter.write_piece`."""
+        if self.gone or self._bodiless or self._unsaid is not None:
+            return False
+        return self._connection.writer.write_piece(self._outgoing.stream_id, data, begin)
 
     def say_whole(self, block: bytes, body: bytes, *, last: bool, sent: Sent) -> None:
         """Say a whole answer, of whose head this is the block; all but its end, if that is not the `last`."""
@@ -133,7 +139,7 @@ class SendStream:
         else:
             self.ended = last
             self._connection.sending.said_head(partial(self._sent_last, sent) if last else sent)
-        self._connection.flush()
+        self._connection.writer.flush()
 
     def say_at_once(self, block: bytes, body: bytes, sent: Sent) -> bool:
         """Say a whole answer if it is short and nobody's turn comes before, and return whether that could be done."""
@@ -141,7 +147,7 @@ class SendStream:
         if self.gone or self._bodiless or not connection.sending.say_answer(stream_id, block, body, sent):
             return False
         self.started = self.ended = True
-        connection.flush()
+        connection.writer.flush()
         return True
 
     def _say(self, data: bytes, *, last: bool, sent: Sent) -> None:

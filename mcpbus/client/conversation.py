@@ -147,9 +147,11 @@ class Conversation:
             self._by_token[meta["progressToken"]] = pending
         try:
             self._send(request, pending)
-            if pending.result is not None:
+            if pending.result is None:
+                result = await pending.wait()
+            else:
                 await self._pause()
-            result = await pending.wait()
+                result = pending.decode()
         except trio.Cancelled:
             self._cancel(request_id, pending)
             raise

@@ -61,6 +61,10 @@ class Pending:
         if self.result is None:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._wait_no_longer)
+        return self.decode()
+
+    def decode(self) -> dict[str, Any]:
+        """Decode the result object, which is there; as `wait` in all else."""
         result = self.result
         if isinstance(result, Exception):
             raise result

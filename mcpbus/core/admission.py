@@ -7,7 +7,7 @@ flight; on modern and stateless HTTP every POST stands alone and two of them may
 """
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import ClassVar, Protocol
 
 import msgspec
@@ -135,23 +135,23 @@ class Slot(msgspec.Struct, eq=False):
 
     def release(self) -> None:
         """Give the place back. Harmless when it was given back before."""
-        self.request = None
-        slots = self._admission._slots
+        admission, self.request = self._admission, None
+        slots = admission._slots
         if self not in slots:
             return
         del slots[self]
-        if self._admission._counts is not None:
-            self._admission._discount(self._counted_to)
+        if admission._counts is not None:
+            admission._discount(self._counted_to)
         table = self._table
         if table is not None:
             del table._slots[self._id]
-            table.last_active = trio.current_time()
+            table.last_active = admission._now()
             if table._idle is not None:
                 table._idle.set()
                 table._idle = None
-        if not slots and self._admission._idle is not None:
-            self._admission._idle.set()
-            self._admission._idle = None
+        if admission._idle is not None and not slots:
+            admission._idle.set()
+            admission._idle = None
 
 
 class Admission:
@@ -165,6 +165,7 @@ class Admission:
         option: The name of the option that sets the limit.
         what: What they are, for people.
         reached: Where it is noted that somebody was refused.
+        now: Tells trio's time.
 
     Attributes:
         closed: Whether new requests are refused, because the server is shutting down.
@@ -177,6 +178,7 @@ class Admission:
         "_idle",
         "_limit",
         "_many",
+        "_now",
         "_option",
         "_reached",
         "_slots",
@@ -192,7 +194,9 @@ class Admission:
         option: str = "max_requests",
         what: str = "requests in flight",
         reached: ReachedLimits | None = None,
+        now: Callable[[], float] = trio.current_time,
     ) -> None:
+        self._now = now
         self._limit = limit
         self._many = limit - kept(limit)
         self._few = self._many - kept(limit)
@@ -225,12 +229,13 @@ class Admission:
         """
         if self.closed or self._budget.full:
             self.check(whose.owner)
-        if len(self._slots) >= self._many:
+        slots = self._slots
+        if len(slots) >= self._many:
             self._check_share(whose.owner)
-        if table is not None:
+        if table is not None and (request_id in table._slots or len(table._slots) >= table._limit):
             self._check_table(table, request_id, whose)
         slot = Slot(self, table, request_id, whose)
-        self._slots[slot] = None
+        slots[slot] = None
         if self._counts is not None:
             self._count(self._counts, slot)
         if table is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from threading import get_ident
 from typing import Any
 
+import trio
 from mcpbus_actors import Address, System
 
 from mcpbus.core.admission import Admission
@@ -38,6 +39,7 @@ class Services:
         mounted_states: What the lifespans of the servers yielded that are mounted in it, by server.
         limits: What clients may use.
         system: Where the actors live.
+        now: Tells trio's time, as `trio.current_time`, which takes two calls more.
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
         from_thread: Does what worker threads want done in the thread that trio runs in.
         ledger: The books of all that is said.
@@ -69,15 +71,21 @@ class Services:
         self.mounted_states: dict[object, Any] = {}
         self.limits = limits
         self.system = system
+        self.now = trio.lowlevel.current_clock().current_time
         self.clock: Callable[[], float] = time.perf_counter
         self._thread = get_ident()
         self.from_thread = FromThread()
         self.ledger = Ledger()
         self.reached = ReachedLimits()
         self.budget = Budget(limits.memory_bytes, self.reached)
-        self.admission = Admission(limits.max_requests, self.budget, reached=self.reached)
+        self.admission = Admission(limits.max_requests, self.budget, reached=self.reached, now=self.now)
         self.listens = Admission(
-            limits.max_listens, self.budget, option="max_listens", what="listens", reached=self.reached
+            limits.max_listens,
+            self.budget,
+            option="max_listens",
+            what="listens",
+            reached=self.reached,
+            now=self.now,
         )
         self.topics = Topics()
         self.parked_calls: ParkedCalls[Any] = ParkedCalls(

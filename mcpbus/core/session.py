@@ -326,7 +326,7 @@ class Session(SessionFeatures, Asking):
 
     def touch(self) -> None:
         """Note that the client did something. For the bus."""
-        self.last_active = trio.current_time()
+        self.last_active = self.bus.now()
 
     def close(self) -> None:
         """End the session; what it has in flight is answered with an error first."""

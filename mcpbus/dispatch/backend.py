@@ -100,11 +100,9 @@ class FeaturesBackend:
 
         Over the legacy protocol even a function that cannot wait may have its client asked, by an `InputRequired`.
         """
-        row = METHODS.get(method)
-        if row is None or row.answer is not None:
-            return False
-        if method != _CALL or not isinstance(name, str) or era is not _MODERN:
-            return True
+        if method != _CALL or era is not _MODERN or not isinstance(name, str):
+            row = METHODS.get(method)
+            return row is not None and row.answer is None
         found = self._features.tools.get(name)
         return found is None or found.task is not None or self._runner.waits(found.function)
 

@@ -122,13 +122,13 @@ class DuplexRequests:
             if modern_claim:
                 claim = routing.meta.claim()
                 revision = claimed(claim.protocol_version)
+                session, principal = self._session, self._principal
                 if not self._used:
                     self._used = True
-                    self._bus.shares.establish(self._session)
-                session = self._session
+                    self._bus.shares.establish(session)
                 self._check_scopes(request, routing, None)
                 context = RequestContext(
-                    request, routing, revision, _DUPLEX, self._peer, claim, session, self._principal
+                    request, routing, revision, _DUPLEX, self._peer, claim, session, principal
                 )
                 return revision, serve(self._bus, context, self._open)
             if request.method == INITIALIZE:

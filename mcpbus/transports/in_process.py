@@ -93,29 +93,32 @@ class _Connection:
 
     def put(self, message: Request | Notification | Response, pending: Pending | None) -> None:
         """Send a message to the server. Handlers see the context variables of whoever does."""
-        context = contextvars.copy_context()
-        if pending is None or self._sent.things or self._may_wait(message, pending):
-            self._sent.put((message, pending, context))
+        if (
+            pending is None
+            or self._sent.things
+            or not isinstance(message, Request)
+            or self._bus.backend.may_wait(message.method, pending.tool, self.client.revision.era)
+        ):
+            self._sent.put((message, pending, contextvars.copy_context()))
         else:
-            eager = self._take((message, pending, context), None)
+            eager = self._begin(message, pending, None)
             assert eager is None or eager.outcome is not None  # noqa: S101 - it could not wait
-
-    def _may_wait(self, message: Request | Notification | Response, pending: Pending) -> bool:
-        return not isinstance(message, Request) or self._bus.backend.may_wait(
-            message.method, pending.tool, self.client.revision.era
-        )
 
     def _take(self, sent: _Sent, scope: trio.CancelScope | None) -> EagerTask | None:
         message, pending, context = sent
         if not isinstance(message, Request):
             self._channel.requests.note(message)
         elif pending is not None and pending.result is None:
-            pending.begun = True
-            try:
-                return context.run(self._serve, message, scope)
-            except Exception as error:  # noqa: BLE001 - an author's own code, and whoever asked is told
-                pending.settle(error)
+            return context.run(self._begin, message, pending, scope)
         return None
+
+    def _begin(self, request: Request, pending: Pending, scope: trio.CancelScope | None) -> EagerTask | None:
+        pending.begun = True
+        try:
+            return self._serve(request, scope)
+        except Exception as error:  # noqa: BLE001 - an author's own code, and whoever asked is told
+            pending.settle(error)
+            return None
 
     def _serve(self, request: Request, scope: trio.CancelScope | None) -> EagerTask | None:
         channel = self._channel

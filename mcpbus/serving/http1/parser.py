@@ -75,7 +75,7 @@ class Requests:
         if end < _END_BYTES or data[0] == _CR or self._data or self.body is not None:
             return None
         raw = data[:end]
-        head = self._known.get(raw) or self._heads.read(raw)
+        head = self._known.get(raw) or self._heads.read_anew(raw)
         if head.length == len(data) - end:
             return head, data[end:]
         body = _take_chunks(data, end) if head.length == CHUNKED else None

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mcpbus.blocked import blocks_told
@@ -32,6 +33,9 @@ async def until_signalled(name: str, serve: Callable[..., Any], worker: "Worker 
         serve: `Server.serve` or the like, with its other arguments.
         worker: What this process does as one of several, if it is one: another one says where they serve, and ends it.
     """
+    # Before anybody looks: of a new installation they are compiled first, which takes seconds.
+    for each in ("mcpbus.serving.run", "mcpbus.transports.asgi"):
+        import_module(each)
     with log_aside(), blocks_told():
         async with (
             shutdown_on_signals() as shutdown,

@@ -202,6 +202,28 @@ def test_who_asks_for_a_part_does_not_wait_for_the_rest(program, needless):
     assert needless.isdisjoint(ended.stdout.split())
 
 
+AS_A_PROGRAM = """
+import sys, trio
+from mcpbus import Server
+from mcpbus.program import until_signalled
+
+server = Server("quick")
+
+async def serve(*, shutdown, task_status):
+    before = set(sys.modules)
+    shutdown.set()
+    await server.serve(bind="127.0.0.1:0", shutdown=shutdown, task_status=task_status)
+    print(*set(sys.modules) - before)
+
+trio.run(until_signalled, "quick", serve)
+"""
+
+
+def test_a_program_is_whole_before_it_is_looked_whether_something_blocks_it():
+    ended = subprocess.run([sys.executable, "-c", AS_A_PROGRAM], capture_output=True, text=True, check=True)
+    assert {each for each in ended.stdout.split() if each.startswith("mcpbus")} <= {"mcpbus.http_keywords"}
+
+
 @pytest.mark.parametrize(("collects", "code"), [(True, ""), (False, ""), (True, "raise ImportError")])
 def test_while_a_command_is_imported_nobody_looks_for_garbage(tmp_path, monkeypatch, collects, code):
     (tmp_path / "slow_command.py").write_text(f"import gc, sys\nsys.collecting = gc.isenabled()\n{code}")

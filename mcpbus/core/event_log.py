@@ -167,14 +167,14 @@ class ResumableStreams(Generic[T]):
     __slots__ = ("_broken", "_ended", "_live", "_used")
 
     def __init__(self) -> None:
-        self._live: dict[str, tuple[T, EventLog]] = {}
+        self._live: dict[str, tuple[T | None, EventLog]] = {}
         # Most sessions have no such streams, and there are many sessions.
         self._ended: dict[str, int] | None = None
         self._broken: dict[str, int] | None = None
         self._used = False
 
-    def add(self, stream: T, log: EventLog) -> None:
-        """Enter a stream."""
+    def add(self, stream: T | None, log: EventLog) -> None:
+        """Enter a stream; or the log alone of what is answered without one."""
         self._live[log.name] = stream, log
 
     def find(self, name: str) -> T | None:

@@ -383,14 +383,21 @@ class Hub(Services):
             stream.owner = session.owner
             if kind is StreamKind.STANDALONE:
                 stream.returns_to = session.address
-            if self.event_store is not None and session.revision is not None:
-                primes = session.revision.priming
-                log = EventLog(self.event_store, self.event_breaker, session.id, kind, primes=primes)
-                stream.log, stream.registry = log, session.streams
-                session.streams.add(stream, log)
+            stream.log = self.open_log(kind, session, stream)
+            if stream.log is not None:
+                stream.registry = session.streams
         if kind is not StreamKind.RESPONSE:
             stream.address  # noqa: B018 - it is active from the beginning
         return stream
+
+    def open_log(self, kind: StreamKind, session: Session, stream: Stream | None = None) -> EventLog | None:
+        """Open the log of a session's stream, or of an answer without one; None where nothing is kept for clients that come back."""
+        revision = session.revision
+        if self.event_store is None or revision is None:
+            return None
+        log = EventLog(self.event_store, self.event_breaker, session.id, kind, primes=revision.priming)
+        session.streams.add(stream, log)
+        return log
 
     # -- looking inside --------------------------------------------------------------------------
 
@@ -455,6 +462,7 @@ class Hub(Services):
         self.tasks.end_all()
         with trio.move_on_after(_FLUSH_SECONDS):
             await self._streams.wait_none()
+            await self.event_breaker.wait_idle()
             await self.tasks.wait_none()
         with trio.move_on_after(seconds):
             await self._farewells.wait_none()

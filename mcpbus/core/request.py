@@ -67,6 +67,10 @@ class Answering(Protocol):
     def said(self) -> list[Receipt] | None:
         """See `mcpbus.transports.response.Outlet`."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether what is said, and the reply, is kept in a store before it is written."""
+
     def open(self, stream: Stream, /) -> None:
         """The answer comes on this stream. No schedule point."""
 
@@ -187,8 +191,8 @@ class Request(Carrier, kw_only=True, eq=False):
             The reply, where there is no stream for it to go to.
         """
         if self._life is None and self.stream is None and isinstance(outcome, Succeeded):
-            result = outcome.value
-            if isinstance(result, bytes):
+            result, gathered = outcome.value, self.gathered
+            if isinstance(result, bytes) and (gathered is None or self._is_one_answer(gathered, result)):
                 # As nearly always. Nobody but whoever runs it has to hear of that, in whose turn it ends.
                 self._finish(_FINISHED)
                 return result
@@ -383,11 +387,19 @@ class Request(Carrier, kw_only=True, eq=False):
         # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
         if self._questions is not None:
             self._questions.withdraw()
+        if self.gathered is not None and not self._is_one_answer(self.gathered, result):
+            self.begin()
         if self.stream is None:
             self._unsent = result
         else:
             self._send(self._encode_reply(result, self.stream))
         self._finish(Reason.PARKED if self._parked else _FINISHED)
+
+    def _is_one_answer(self, gathered: Outbox, result: bytes | ProtocolError) -> bool:
+        """Tell whether the reply goes out together with what was said: what waits for a store is counted on a stream if it is long."""
+        if self.answering is None or not self.answering.keeps:
+            return True
+        return isinstance(result, bytes) and gathered.held + len(result) <= SHORT_BYTES
 
     def _encode_reply(self, result: bytes | ProtocolError, stream: Stream) -> OutboundMessage:
         """Make the reply, with an encoded result object or an error."""

@@ -9,7 +9,6 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
-from mcpbus.core.outbox import OutboundMessage, data_of, receipts_of
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import RequestContext
@@ -34,14 +33,15 @@ from mcpbus.protocol.http.messages import (
     OpenStream,
     Serve,
 )
-from mcpbus.protocol.http.sse import HEADERS, encode_event, encode_events
-from mcpbus.protocol.jsonrpc import encode_error, encode_result
+from mcpbus.protocol.http.sse import HEADERS, encode_event
+from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports import answers
 from mcpbus.transports.answers import GET_FORMAT, JSON_HEADERS, LISTEN_FORMAT, ResponseFormat
 from mcpbus.transports.batches import begin_batch
+from mcpbus.transports.bursts import answer_burst
 from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.response import Opened, Outlet, ReadyOutlet
 
@@ -107,11 +107,12 @@ class Responder:
         except ProtocolError as error:
             return answers.error_reply(error, request.id, revision)
         if isinstance(result, Request):
-            result.answering = _Answering(outlet, form, context, bus)
+            result.answering = answering = _Answering(outlet, form, context, bus)
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)
-            if result.gathered is not None and isinstance(answered, bytes | ProtocolError):
-                return _burst(context, outlet, result.gathered.remove(), answered)
+            gathered = result.gathered
+            if gathered is not None and isinstance(answered, bytes | ProtocolError):
+                return answer_burst(bus, context, outlet, gathered, answered, keeps=answering.keeps)
             if not isinstance(answered, bytes):
                 return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
             result = answered
@@ -212,9 +213,13 @@ class _Answering(msgspec.Struct):
 
     @property
     def said(self) -> list[Receipt] | None:
-        """See `mcpbus.core.request.Answering`. What may be kept in a store has a stream of its own."""
-        kept = self.bus.event_store is not None and self.context.session is not None
-        return self.outlet.said if self.form.sse and not kept else None
+        """See `mcpbus.core.request.Answering`."""
+        return self.outlet.said if self.form.sse else None
+
+    @property
+    def keeps(self) -> bool:
+        """See `mcpbus.core.request.Answering`."""
+        return self.bus.event_store is not None and self.context.session is not None
 
     def open(self, stream: Stream) -> None:
         """See `mcpbus.core.request.Answering`."""
@@ -252,22 +257,6 @@ class _Answering(msgspec.Struct):
 
 def _open(outlet: Outlet, form: ResponseFormat, revision: Revision | None, stream: Stream) -> None:
     outlet.open(Opened(stream, stream.attach(), form, revision))
-
-
-def _burst(
-    context: RequestContext, outlet: Outlet, said: list[OutboundMessage], result: bytes | ProtocolError
-) -> Answer:
-    """The answer with what was said, and an outcome, that were there at once."""
-    request = context.request
-    if isinstance(result, ProtocolError):
-        reply = encode_error(request.id, context.revision.admissible(result))
-    else:
-        reply = encode_result(request.id, result)
-    receipts = outlet.said
-    assert receipts is not None  # noqa: S101 - else nothing was gathered
-    receipts.extend(receipts_of(said))
-    data = encode_events([*data_of(said), reply])
-    return Answer(200, HEADERS, data, request.method)
 
 
 def _failure(context: RequestContext, error: ProtocolError) -> Answer:

@@ -68,11 +68,11 @@ def make_server():
 
 
 @asynccontextmanager
-async def open_house(*, limits=None, authenticate=None, **options):
+async def open_house(*, limits=None, authenticate=None, event_store=None, **options):
     server = make_server()
     server.authenticate = authenticate
     async with (
-        server.open(limits=limits) as bus,
+        server.open(limits=limits, event_store=event_store) as bus,
         open_lane(turns=True, app=bus.asgi(), **options) as house,
     ):
         house.bus, house.server = bus, server

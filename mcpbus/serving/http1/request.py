@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 import trio
 
-from mcpbus.core.receipt import DELIVERED, LOST, Fate, Place, Receipt, move_all, settle_all
+from mcpbus.core.receipt import DELIVERED, LOST, STORED, Fate, Place, Receipt, move_all, settle_all
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.head_facts import HeadFacts
@@ -220,15 +220,15 @@ class Http1Request(msgspec.Struct, eq=False):
         try:
             rest = self._wire.send_now(self.encode_answer(reply))
         except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
-            self._settle_said(LOST)
+            self._settle_said(_not_written(reply))
             endpoint.record(reply, LOST)
             self.fail(failure)
             return
         if rest:
             self.reply = None  # what is left of it is in the rest
-            connection.start(self._write_rest, rest, endpoint.enter(reply))
+            connection.start(self._write_rest, rest, endpoint.enter(reply), _not_written(reply))
         elif rest is None:
-            self._settle_said(LOST)
+            self._settle_said(_not_written(reply))
             endpoint.record(reply, LOST)
             connection.lose()
         else:
@@ -241,7 +241,7 @@ class Http1Request(msgspec.Struct, eq=False):
         """End in the middle of the answer. See `Writer`."""
         self._connection.lose()
 
-    async def _write_rest(self, rest: bytes, entry: Entry | None) -> None:
+    async def _write_rest(self, rest: bytes, entry: Entry | None, not_written: Fate) -> None:
         connection, wire = self._connection, self._wire
         account = self.facts.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
         account.hold(2 * len(rest))  # it is there twice while it is sent
@@ -250,7 +250,7 @@ class Http1Request(msgspec.Struct, eq=False):
             await wire.send(rest)
         finally:
             account.close()
-            self._settle_said(LOST if wire.gone else DELIVERED)
+            self._settle_said(not_written if wire.gone else DELIVERED)
             if entry is not None:
                 entry.settle(LOST if wire.gone else DELIVERED)
             if wire.gone:
@@ -322,6 +322,11 @@ class Http1Request(msgspec.Struct, eq=False):
             self.closes = True
             return CLOSE
         return said
+
+
+def _not_written(reply: Answer) -> Fate:
+    """What becomes of what is said in a whole answer that is not written to its end."""
+    return STORED if reply.kept else LOST
 
 
 async def client_left(wire: Wire, readiness: Readiness) -> None:

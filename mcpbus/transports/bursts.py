@@ -1,0 +1,137 @@
+"""What a handler said before it waited for anything, and its reply, as one whole answer; where a store is to keep it, once that has it.
+
+There is no stream then, which nobody could see: what is kept has its log in its session all the same, from which a client that has got a
+part of it fetches the rest.
+"""
+
+import math
+
+from mcpbus.core.event_log import EventLog
+from mcpbus.core.hub import Hub
+from mcpbus.core.outbox import OutboundMessage, Outbox, data_of, receipts_of
+from mcpbus.core.receipt import LOST, STORED, settle_all
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.session import Session
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.sse import HEADERS, encode_event, encode_events, encode_numbered
+from mcpbus.protocol.jsonrpc import encode_error, encode_result
+from mcpbus.protocol.routes import Kind, StreamKind
+from mcpbus.transports.response import Outlet, ReadyOutlet
+
+
+def answer_burst(
+    bus: Hub,
+    context: RequestContext,
+    outlet: Outlet,
+    gathered: Outbox,
+    result: bytes | ProtocolError,
+    *,
+    keeps: bool,
+) -> Answer | None:
+    """Answer with what was said, and an outcome, that were there at once.
+
+    Args:
+        bus: The bus.
+        context: The request.
+        outlet: Who writes the answer.
+        gathered: What was said.
+        result: The encoded result object, or the error to answer with.
+        keeps: Whether it is kept in the store before it is written.
+
+    Returns:
+        The answer; None if the outlet has it written when the store has told what is kept.
+    """
+    request, revision = context.request, context.revision
+    if isinstance(result, ProtocolError):
+        reply = encode_error(request.id, revision.admissible(result))
+    else:
+        reply = encode_result(request.id, result)
+    if keeps:
+        receipt = bus.ledger.enter(request.method)
+        gathered.put(OutboundMessage(Kind.REPLY, revision.era, reply, receipt, final=True))
+        return _open_burst(bus, context, outlet, gathered.take()).keep()
+    said = gathered.remove()
+    receipts = outlet.said
+    assert receipts is not None  # noqa: S101 - else nothing was gathered
+    receipts.extend(receipts_of(said))
+    return Answer(200, HEADERS, encode_events([*data_of(said), reply]), request.method)
+
+
+def _open_burst(
+    bus: Hub, context: RequestContext, outlet: Outlet, messages: list[OutboundMessage]
+) -> "_KeptBurst":
+    session = context.session
+    assert session is not None  # noqa: S101 - the caller looked
+    log = bus.open_log(StreamKind.RESPONSE, session)
+    assert log is not None  # noqa: S101 - likewise
+    if bus.process is not None:
+        session.streams.name_after(log, bus.process, context.request.id)
+    return _KeptBurst(session, log, messages, outlet)
+
+
+class _KeptBurst:
+    """A burst of which the store is asked that it keep it. It is what its outlet waits for, see `Awaited`.
+
+    Args:
+        session: The session.
+        log: Its log there.
+        messages: What was said, and the reply, in order.
+        outlet: Who is to write it.
+    """
+
+    __slots__ = ("_answer", "_client_left", "_log", "_messages", "_outlet", "_ready", "_session")
+
+    def __init__(
+        self, session: Session, log: EventLog, messages: list[OutboundMessage], outlet: Outlet
+    ) -> None:
+        self._session = session
+        self._log = log
+        self._messages = messages
+        self._outlet = outlet
+        self._ready: ReadyOutlet | None = None
+        self._answer: Answer | None = None
+        self._client_left = False
+
+    def keep(self) -> Answer | None:
+        """Ask the store, and return the answer if that has told at once."""
+        self._log.append_soon(self._messages, self._hear)
+        if self._answer is None:
+            # For longer than a store may take it does not wait; nothing can be said meanwhile.
+            self._ready = self._outlet.wait(self, math.inf)
+        return self._answer
+
+    def begin(self) -> None:
+        """See `Awaited`: what is said goes out only when the store has it."""
+
+    def leave(self) -> None:
+        """See `Awaited`."""
+        self._client_left = True
+
+    def _hear(self, first: int | None) -> None:
+        """Hear what is kept."""
+        self._session.streams.ended(self._log, complete=True)
+        receipts, kept = receipts_of(self._messages), first is not None
+        if self._client_left:
+            settle_all(receipts, STORED if kept else LOST)
+            return
+        try:
+            self._answer = Answer(200, HEADERS, self._encode(first), kept=kept)
+        except Exception as failure:  # there is no memory: others that wait for the store are not to blame
+            settle_all(receipts, STORED if kept else LOST)
+            if self._ready is None:
+                raise
+            self._ready.fail(failure)
+            return
+        said = self._outlet.said
+        assert said is not None  # noqa: S101 - else nothing was gathered
+        said.extend(receipts)
+        if self._ready is not None:
+            self._ready.finish(self._answer)
+
+    def _encode(self, first: int | None) -> bytes:
+        said, log = data_of(self._messages), self._log
+        if first is None:
+            return encode_events(said)
+        before = encode_event(b"", id=f"{log.name}.{first - 1}") if log.primes else b""
+        return before + encode_numbered(said, log.name, first)

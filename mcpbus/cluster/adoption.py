@@ -75,7 +75,7 @@ class Adoptions:
             return None
         if record.principal != digest_of(principal):
             return None
-        session = self._bus.open_session(transport, principal, peer, name)
+        session = self._bus.session_directory.open(transport, principal, peer, name)
         claimed = None
         done = self._going_on[name] = trio.Event()
         try:

@@ -34,7 +34,8 @@ from mcpbus.cluster.quick_relay import QuickRelay, RelayedAnswer
 from mcpbus.cluster.relay import Relayed, relay
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.hub import Hub, SessionMovedError
+from mcpbus.core.hub import Hub
+from mcpbus.core.other_processes import SessionMovedError
 from mcpbus.core.receipt import Fate
 from mcpbus.core.session_messages import Reconnect
 from mcpbus.protocol.bounded_cache import BoundedCache

@@ -21,7 +21,7 @@ _AT_ONCE: Final = 4
 
 
 class HandOver:
-    """Hands the sessions of one process over; see `mcpbus.core.hub.Successors`.
+    """Hands the sessions of one process over; see `mcpbus.core.other_processes.Successors`.
 
     Args:
         records: The sessions, as they are kept.
@@ -73,7 +73,7 @@ class HandOver:
             forwarded.reconnect()
         idle: list[Session] = []
         for session in self._bus.sessions.values():
-            if session.id not in self._gone and self._bus.records_of(session) is not None:
+            if session.id not in self._gone and self._bus.session_directory.records_of(session) is not None:
                 self._gone[session.id] = trio.Event()
                 self._going.opened()
                 if session.in_flight or session.listening:

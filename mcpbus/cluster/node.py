@@ -105,10 +105,10 @@ class Node:
         bus.new_name = self.names.new
         bus.tell_elsewhere = self._tell_elsewhere
         directory = self._cluster.directory
-        bus.records = self.records
+        bus.session_directory.records = self.records
         bus.rounds = Rounds(directory, self.records, bus.parked_calls.sealer, self._chores)
         self.adoptions = Adoptions(directory, self.records, self.home, bus)
-        self.hand_over = bus.successors = HandOver(self.records, bus, self._chores)
+        self.hand_over = bus.session_directory.successors = HandOver(self.records, bus, self._chores)
         self.remote_sessions = bus.remote_sessions = RemoteSessions(
             self, self.names, bus, self.records, self._cluster.patience
         )

@@ -80,7 +80,7 @@ class _Entry:
 
 
 class Records:
-    """Keeps the sessions of one process in the directory; see `mcpbus.core.hub.SessionRecords`.
+    """Keeps the sessions of one process in the directory; see `mcpbus.core.other_processes.SessionRecords`.
 
     Args:
         directory: Keeps them.

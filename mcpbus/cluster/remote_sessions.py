@@ -23,7 +23,7 @@ from mcpbus.protocol.revisions import REVISIONS
 
 
 class RemoteSessions:
-    """See `mcpbus.core.hub.RemoteSessions`.
+    """See `mcpbus.core.other_processes.RemoteSessions`.
 
     Args:
         others: Leads to them.
@@ -42,7 +42,7 @@ class RemoteSessions:
         self._couriers: WeakValueDictionary[str, Courier] = WeakValueDictionary()
 
     async def find(self, session_id: str, principal: object) -> Session | RemoteSession | None:
-        """See `mcpbus.core.hub.RemoteSessions`."""
+        """See `mcpbus.core.other_processes.RemoteSessions`."""
         await trio.lowlevel.checkpoint()
         if self._names.home_of(session_id) is None:
             return None

@@ -11,7 +11,7 @@ from mcpbus.protocol.request_state import RoundState, Sealer
 
 
 class Rounds:
-    """Uses rounds up in the directory; see `mcpbus.core.hub.SharedRounds`.
+    """Uses rounds up in the directory; see `mcpbus.core.other_processes.SharedRounds`.
 
     Args:
         directory: Knows which were used.

@@ -1,34 +1,30 @@
-"""The hub: the directory of sessions, streams and tasks, and the place from which a change is told to all who want to hear of it.
+"""The hub: what every transport attaches to, and the place from which a change is told to all who want to hear of it.
 
 Transports are thin: each turns its bytes into `dispatcher.serve`, and a `Stream` back into bytes.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import trio
 from mcpbus_actors import Address, DeadLetter, System, open_system
 
 from mcpbus.core import mailboxes
-from mcpbus.core.admission import overloaded
 from mcpbus.core.backend import Backend
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.farewell import Farewells
 from mcpbus.core.limits import Limits
 from mcpbus.core.notification import RESOURCE_UPDATED, Change
 from mcpbus.core.open_count import OpenCount
+from mcpbus.core.other_processes import RemoteSessions, SharedRounds
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.remote_session import RemoteSession
 from mcpbus.core.services import Services
 from mcpbus.core.session import Session
-from mcpbus.core.session_actor import SessionActor
-from mcpbus.core.session_messages import Close, EndGet, Left
-from mcpbus.core.shares import NoRoomError, Shares
+from mcpbus.core.session_directory import SessionDirectory
 from mcpbus.core.signals import End
-from mcpbus.core.stash import SessionStash
 from mcpbus.core.statistics import Statistics
 from mcpbus.core.stores.breaker import Breaker
 from mcpbus.core.stores.forgetting import Forgetting
@@ -39,74 +35,12 @@ from mcpbus.core.tasks.directory import TaskDirectory
 from mcpbus.core.time_slice import TimeSlice
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.messages import ListName
-from mcpbus.protocol.owners import Peer, owner_of
-from mcpbus.protocol.principals import is_same
-from mcpbus.protocol.request_state import RoundState, Sealer
-from mcpbus.protocol.routes import Kind, StreamKind, TransportKind
+from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.routes import Kind, StreamKind
 
 _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
-
-
-class SessionMovedError(Exception):
-    """Another process goes on with a session, which was here when it was begun to look into a request for it."""
-
-
-class SessionRecords(Protocol):
-    """Keeps what others need to go on with sessions over HTTP."""
-
-    async def keep(self, session: Session, /) -> None:
-        """Keep what is known of a session; returns when it is kept.
-
-        Raises:
-            Overloaded: It cannot be kept now.
-        """
-
-    def note(self, session: Session, /) -> None:
-        """Keep what is known of a session that is kept already, as soon as that can be. Raises nothing."""
-
-    def drop(self, session: Session, /) -> bool:
-        """Forget a session, and return whether it was kept: if not, another process has it. Raises nothing."""
-
-    def stash_of(self, session: Session, /) -> SessionStash | None:
-        """Return where what is held for a session's client is kept; None if the session is not kept."""
-
-
-class SharedRounds(Protocol):
-    """Knows which rounds of calls were used, in whatever process."""
-
-    async def use(self, state: RoundState, /) -> bool:
-        """Use a round up, and return whether it was not.
-
-        Raises:
-            Overloaded: It cannot be known now.
-        """
-
-    def note(self, state: RoundState, /) -> None:
-        """Use a round up, as soon as that can be: its call goes on here. Raises nothing."""
-
-
-class Successors(Protocol):
-    """Other processes, which go on with sessions over HTTP when this one ends."""
-
-    def begin(self) -> None:
-        """Hand each session over as soon as it has no request in flight."""
-
-    def hurry(self) -> None:
-        """Do so without waiting for clients that do not read."""
-
-    async def wait_none(self) -> None:
-        """Wait until all are handed over."""
-
-    def has(self, session_id: str, /) -> bool:
-        """Whether a session is theirs: it is handed over as soon as it has no request in flight, or has been."""
-
-
-class RemoteSessions(Protocol):
-    """The sessions over HTTP that other processes have."""
-
-    async def find(self, session_id: str, principal: object, /) -> Session | RemoteSession | None:
-        """See `Hub.find_anywhere`; the session is not here, or about to be."""
 
 
 class Hub(Services):
@@ -116,14 +50,12 @@ class Hub(Services):
         name: What is served.
         backend: What answers requests.
         sessions: The legacy sessions that have been initialized, by id.
-        shares: The same by owner, with those that have not been initialized, and the connections that may never be.
+        session_directory: The same and those that have not been initialized, with the connections that may never be.
         tasks: The calls that became tasks; their number is its length.
         event_store: What legacy clients can come back for, if there is one.
         event_breaker: Through which the event store is asked to keep something.
         time_slice: How long clients in process go on without letting others run.
-        successors: Other processes, which go on with its sessions when this one ends; None if there are none.
         abandon: Ends what other processes have asked of this one, where no drain does; None if there are none.
-        records: Keeps what other processes need to go on with sessions, should this one end; None if there are none.
         rounds: Knows the rounds that others have used; None likewise.
         remote_sessions: Those that others have; None likewise.
     """
@@ -146,18 +78,14 @@ class Hub(Services):
         self.time_slice = TimeSlice(self)
         self.event_store = event_store
         self.event_breaker = Breaker("event store", limits, self.reached)
-        self._forgetting = (
-            None if event_store is None else Forgetting(system, event_store, limits.store_pause)
-        )
         self.tasks = TaskDirectory(self, MemoryTaskStore() if task_store is None else task_store)
-        self._sessions: dict[str, Session] = {}
-        self._departed: set[Session] = set()
-        self.sessions: Mapping[str, Session] = MappingProxyType(self._sessions)
-        self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
+        self.session_directory = SessionDirectory(
+            self,
+            backend,
+            None if event_store is None else Forgetting(system, event_store, limits.store_pause),
+        )
+        self.sessions: Mapping[str, Session] = self.session_directory.by_id
         self._streams = OpenCount()
-        self._farewells = Farewells(system, limits.max_sessions, self.reached)
-        self.records: SessionRecords | None = None
-        self.successors: Successors | None = None
         self.abandon: Callable[[], Awaitable[None]] | None = None
         self.rounds: SharedRounds | None = None
         self.remote_sessions: RemoteSessions | None = None
@@ -206,38 +134,13 @@ class Hub(Services):
     def list_changed(self, name: ListName) -> Broadcast:
         """Tell every client that wants to know that a list has changed."""
         self.check_thread(f"bus.{name}_changed")
-        sessions = (session.address for session in self._sessions.values())
+        sessions = (session.address for session in self.sessions.values())
         return self.publish_list(name, [*sessions, *self.topics.in_list(name)])
 
-    # -- sessions --------------------------------------------------------------------------------
-
-    def find_session(self, session_id: str, principal: object) -> Session | None:
-        """Return the session of that id, if it is `principal`'s own; None is the answer for both faults.
-
-        A session that is a connection has no requests over Streamable HTTP, whoever knows its id.
-
-        Raises:
-            SessionMovedError: Another process goes on with it.
-        """
-        session = self._sessions.get(session_id)
-        # With requests in flight it is still here, where their client answers and cancels.
-        busy = session is not None and session.in_flight
-        if self.successors is not None and not busy and self.successors.has(session_id):
-            raise SessionMovedError
-        return self._find_here(session_id, principal)
-
-    def _find_here(self, session_id: str, principal: object) -> Session | None:
-        session = self._sessions.get(session_id)
-        if (
-            session is None
-            or session.transport is TransportKind.DUPLEX
-            or not is_same(session.principal, principal)
-        ):
-            return None
-        return session
+    # -- sessions and streams --------------------------------------------------------------------
 
     async def find_anywhere(self, session_id: str, principal: object) -> Session | RemoteSession | None:
-        """Return the session of that id in whichever process has it, as `find_session` does for this one.
+        """Return the session of that id in whichever process has it, if it is `principal`'s own.
 
         Args:
             session_id: The `Session.id` of a session of Streamable HTTP.
@@ -250,26 +153,9 @@ class Hub(Services):
             Overloaded: It cannot be known now who has it.
         """
         await trio.lowlevel.checkpoint()
-        if session_id in self._sessions or self.remote_sessions is None:
-            return self._find_here(session_id, principal)
+        if session_id in self.sessions or self.remote_sessions is None:
+            return self.session_directory.find_own(session_id, principal)
         return await self.remote_sessions.find(session_id, principal)
-
-    def open_session(
-        self, transport: TransportKind, principal: object, peer: Peer, name: str | None = None
-    ) -> Session:
-        """Open a session over HTTP, for an initialize that is about to be answered.
-
-        Args:
-            transport: How its client is connected.
-            principal: Whom `authenticate` found.
-            peer: From where it comes.
-            name: Its id, if it had that in another process.
-
-        Raises:
-            Overloaded: There are as many as there may be, and none that could make room for one of this owner's.
-        """
-        owner = self._make_room(principal, peer)
-        return self._spawn_session(transport, principal, owner, None, name=name)
 
     def open_channel(self, principal: object, peer: Peer, *, timed: bool) -> tuple[Session, Stream]:
         """Open a connection that carries everything: its session, which may never be initialized, and its stream.
@@ -280,92 +166,12 @@ class Hub(Services):
             timed: Whether it ends if its client says nothing.
 
         Raises:
-            Overloaded: As for `open_session`; such connections count among the sessions.
+            Overloaded: There are as many sessions as there may be, such connections among them, and none that could make room.
         """
-        owner = self._make_room(principal, peer)
+        owner = self.session_directory.make_room(principal, peer)
         stream = self.open_stream(StreamKind.DUPLEX)
         stream.owner = owner
-        return self._spawn_session(TransportKind.DUPLEX, principal, owner, stream, timed=timed), stream
-
-    def _make_room(self, principal: object, peer: Peer) -> Hashable:
-        """Make room for a session, and return to whom it is counted."""
-        owner = owner_of(principal, peer)
-        self.admission.check(owner)
-        try:
-            displaced = self.shares.make_room(owner)
-        except NoRoomError as full:
-            self.reached.note("max_sessions", owner, "a new session was refused")
-            raise overloaded(
-                full, f"Too many sessions: at most {self.limits.max_sessions} on this server"
-            ) from None
-        if displaced is not None:
-            self.reached.note(
-                "max_sessions", displaced.owner, "a session that was not at work made room for another one"
-            )
-            displaced.address.tell(Close("The session was not at work, and made room for another one"))
-        return owner
-
-    def _spawn_session(
-        self,
-        transport: TransportKind,
-        principal: object,
-        owner: Hashable,
-        shared: Stream | None,
-        *,
-        timed: bool = True,
-        name: str | None = None,
-    ) -> Session:
-        session = Session(self, self.new_name() if name is None else name, transport, principal, owner)
-        self.backend.opened(session)
-        self.system.spawn(SessionActor, session, self, shared, timed)
-        self.shares.enter(owner, session)
-        return session
-
-    def registered(self, session: Session) -> None:
-        """Enter a session whose initialize is being answered. For the handshake."""
-        self._sessions[session.id] = session
-
-    def ready(self, session: Session) -> None:
-        """Note that a session's client sent initialized. For the session."""
-        self.shares.establish(session)
-        session.listening = session.transport is TransportKind.DUPLEX
-
-    def stash_store(self, session: Session) -> SessionStash | None:
-        """Return where what is held for a session's client is kept as well. For the session."""
-        records = self.records_of(session)
-        return None if records is None else records.stash_of(session)
-
-    def records_of(self, session: Session) -> SessionRecords | None:
-        """Return what keeps a session for others to go on with it, should this process end; None if nobody could. For the bus."""
-        return None if session.transport is TransportKind.DUPLEX else self.records
-
-    def forget(self, session: Session) -> None:
-        """Take a session that has ended out of the directory. For the session."""
-        self.shares.leave(session)
-        departed = session in self._departed
-        self._departed.discard(session)
-        registered = departed or self._sessions.pop(session.id, None) is not None
-        if not departed:
-            self._forget_kept(session)
-        farewell = self.backend.farewell(session) if registered else None
-        if farewell is not None and not self.system.closed:
-            self._farewells.begin(session.owner, farewell)
-
-    def _forget_kept(self, session: Session) -> None:
-        # Else it has not ended: this process has, and out of order, or before it could hand it over.
-        alone = self.successors is None
-        ended = not self.system.closed and (alone if self.records is None else self.records.drop(session))
-        self.topics.remove(session.address, uris=session.subscriptions)
-        if session.streams.close() and ended and self._forgetting is not None:
-            self._forgetting.add(session.id)
-
-    def depart(self, session: Session) -> None:
-        """Take a session out of the directory that another process has, which has what is kept of it. For the session."""
-        if self._sessions.get(session.id) is session:
-            del self._sessions[session.id]
-            self._departed.add(session)
-        self.topics.remove(session.address, uris=session.subscriptions)
-        session.streams.close()
+        return self.session_directory.open_channel(principal, owner, stream, timed=timed), stream
 
     def open_stream(self, kind: StreamKind, session: Session | None = None) -> Stream:
         """Open a stream. For transports.
@@ -405,7 +211,7 @@ class Hub(Services):
         """Return what the bus has done and holds at this moment."""
         ledger, inside = self.ledger, self.system.statistics()
         return Statistics(
-            sessions=len(self._sessions),
+            sessions=len(self.sessions),
             requests=len(self.admission) + len(self.listens),
             listens=len(self.listens),
             emitted=ledger.emitted,
@@ -447,46 +253,24 @@ class Hub(Services):
         for slot in self.listens:
             if slot.address is not None:
                 slot.address.tell(End("The server is shutting down"))
-        self._let_sessions_go()
+        self.session_directory.let_go()
         with trio.move_on_after(seconds) as patience:
             await self.admission.wait_idle()
             await self.tasks.wait_idle()
-            if self.successors is not None:
-                await self.successors.wait_none()
+            await self.session_directory.wait_handed_over()
         if patience.cancelled_caught:
             self.reached.note("drain_seconds", None, "what still ran at the shutdown was ended")
         for slot in self.admission:
             if slot.address is not None:
                 slot.address.tell(End("The server is shutting down"))
-        await self._end_sessions()
+        await self.session_directory.end_all(_FLUSH_SECONDS)
         self.tasks.end_all()
         with trio.move_on_after(_FLUSH_SECONDS):
             await self._streams.wait_none()
             await self.event_breaker.wait_idle()
             await self.tasks.wait_none()
         with trio.move_on_after(seconds):
-            await self._farewells.wait_none()
-
-    def _let_sessions_go(self) -> None:
-        """Begin to end all sessions: the GET streams of those with which nobody goes on, and those that others go on with."""
-        if self.successors is not None:
-            self.successors.begin()
-            return
-        for session in [*self._sessions.values()]:
-            session.address.tell(EndGet())
-
-    async def _end_sessions(self) -> None:
-        """End what is left of all sessions."""
-        if self.successors is not None:
-            self.successors.hurry()
-            with trio.move_on_after(_FLUSH_SECONDS):
-                await self.successors.wait_none()
-            self.records = (
-                None  # what could not be handed over is kept, for the time when this process has ended
-            )
-        for session in self.shares:
-            goes_on = self.successors is not None and session.transport is not TransportKind.DUPLEX
-            session.address.tell(Left() if goes_on else Close("The server is shutting down"))
+            await self.session_directory.wait_farewells()
 
 
 def hub_of(services: Services) -> Hub:

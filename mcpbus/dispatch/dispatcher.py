@@ -17,8 +17,9 @@ from mcpbus.core.backend import Listener
 from mcpbus.core.budget import weigh
 from mcpbus.core.call import Call, Handler
 from mcpbus.core.client_notification import ClientNotification, NotificationActor
-from mcpbus.core.hub import Hub, SessionRecords
+from mcpbus.core.hub import Hub
 from mcpbus.core.notification import PROGRESS
+from mcpbus.core.other_processes import SessionRecords
 from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import LONGEST_KEY, MOST_ANSWERS
 from mcpbus.core.request import Request
@@ -149,7 +150,7 @@ def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> 
     of_session = _SESSION_METHODS.get(method)
     if of_session is None or session is None:
         raise method_not_found(method)
-    records = bus.records_of(session)
+    records = bus.session_directory.records_of(session)
     if records is None:
         return of_session(bus, session, context)
     slot = bus.admission.admit(context.request.id, context.table(), context)

@@ -32,7 +32,7 @@ class Registration:
     def __init__(self, bus: Hub, session: Session, params: InitializeParams, revision: Revision) -> None:
         self._bus = bus
         self._session = session
-        self._records = bus.records_of(session)
+        self._records = bus.session_directory.records_of(session)
         session.revision = revision
         session.client_info = msgspec.to_builtins(params.client_info)
         session.client_capabilities = params.capabilities
@@ -73,7 +73,7 @@ class Registration:
     def complete(self) -> bytes:
         """Enter the session in the directory, and return the encoded InitializeResult."""
         session = self._session
-        self._bus.registered(session)
+        self._bus.session_directory.registered(session)
         session.address.tell(Registered())
         assert session.revision is not None  # noqa: S101 - set above
         return self._bus.backend.initialize(session.revision, session)

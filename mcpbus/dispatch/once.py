@@ -2,7 +2,7 @@
 
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.call import Call, Handler
-from mcpbus.core.hub import SharedRounds
+from mcpbus.core.other_processes import SharedRounds
 from mcpbus.core.parked_calls import round_used
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.protocol.request_state import RoundState

@@ -125,7 +125,7 @@ class DuplexRequests:
                 session, principal = self._session, self._principal
                 if not self._used:
                     self._used = True
-                    self._bus.shares.establish(session)
+                    self._bus.session_directory.shares.establish(session)
                 self._check_scopes(request, routing, None)
                 context = RequestContext(
                     request, routing, revision, _DUPLEX, self._peer, claim, session, principal

@@ -159,7 +159,7 @@ class Responder:
             result = bus.backend.initialize(decision.revision, None)
             return _reply(context, form, result)
         try:
-            session = bus.open_session(transport, principal, peer)
+            session = bus.session_directory.open(transport, principal, peer)
             context = msgspec.structs.replace(context, session=session)
             registration = Registration(bus, session, decision.params, decision.revision)
             registered = dispatcher.register(bus, context, registration, bus.open_stream)

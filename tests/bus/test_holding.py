@@ -146,7 +146,7 @@ async def test_what_one_session_is_told_of_a_resource_is_held_once_until_it_list
 async def test_that_something_elicited_is_complete_is_told_to_who_knows_of_its_id(revision, autojump_clock):
     async with staged() as stage, stage.wire(revision) as wire:
         await stage.quiet()
-        [session] = stage.bus.shares
+        [session] = stage.bus.session_directory.shares
         receipt = session.elicitation_complete("e1")
         await stage.quiet()
         if revision == "2025-11-25":
@@ -365,7 +365,7 @@ async def test_an_initialize_that_is_one_request_too_many_leaves_no_session_behi
             {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
         ).ended()
         assert second.status == 503
-        assert len(stage.bus.shares) == 1
+        assert len(stage.bus.session_directory.shares) == 1
         assert (await first.ended()).status == 200
         await stage.quiet()
         assert (stage.bus.statistics().sessions, stage.bus.statistics().actors) == (1, 1)
@@ -439,7 +439,7 @@ async def test_a_hook_that_fails_has_the_session_refused_and_nothing_kept(
             assert "mcp-session-id" not in answer.headers
         assert ("on_session hook" if fault == "raises" else "on_session_timeout") in caplog.text
         await stage.assert_nothing_is_left()
-        assert (len(stage.bus.sessions), len(stage.bus.shares)) == (0, 0)
+        assert (len(stage.bus.sessions), len(stage.bus.session_directory.shares)) == (0, 0)
         fails = False
         await stage.probe.initialize()
 
@@ -459,12 +459,12 @@ async def test_a_client_that_leaves_while_it_registers_leaves_nothing(autojump_c
 
         post = stage.probe.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
         await trio.sleep(1)
-        assert len(stage.bus.shares) == 1
+        assert len(stage.bus.session_directory.shares) == 1
         post.disconnect()
         await stage.quiet()
         assert outcome == ["cancelled"]
         await trio.sleep(10)
-        assert (dict(stage.bus.sessions), len(stage.bus.shares)) == ({}, 0)
+        assert (dict(stage.bus.sessions), len(stage.bus.session_directory.shares)) == ({}, 0)
         await stage.assert_nothing_is_left()
 
 
@@ -478,10 +478,10 @@ async def test_a_connection_that_closes_while_it_registers_leaves_nothing(autoju
         async with stage.wire() as wire:
             await wire.say("initialize", HELLO, 1)
             await stage.quiet()
-            assert len(stage.bus.shares) == 1
+            assert len(stage.bus.session_directory.shares) == 1
             wire.hang_up()
         await stage.assert_nothing_is_left()
-        assert (len(stage.bus.shares), stage.bus.budget.held) == (0, 0)
+        assert (len(stage.bus.session_directory.shares), stage.bus.budget.held) == (0, 0)
         assert caplog.records == []
 
 

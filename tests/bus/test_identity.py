@@ -41,10 +41,10 @@ async def test_another_principals_session_is_as_if_it_were_not_there(verb, princ
 async def test_find_session_says_nothing_of_whether_the_session_exists(autojump_clock):
     async with staged(authenticate=by_header) as stage:
         alice = await stage.probe.initialize(headers=as_("alice"))
-        assert stage.bus.find_session(alice.id, {"name": "alice"}) is stage.bus.sessions[alice.id]
-        assert stage.bus.find_session(alice.id, {"name": "mallory"}) is None
-        assert stage.bus.find_session(alice.id, None) is None
-        assert stage.bus.find_session("no such id", {"name": "alice"}) is None
+        assert stage.bus.session_directory.find(alice.id, {"name": "alice"}) is stage.bus.sessions[alice.id]
+        assert stage.bus.session_directory.find(alice.id, {"name": "mallory"}) is None
+        assert stage.bus.session_directory.find(alice.id, None) is None
+        assert stage.bus.session_directory.find("no such id", {"name": "alice"}) is None
 
 
 class Cross:

@@ -48,9 +48,9 @@ async def test_what_was_said_a_minute_ago_is_not_counted_into_the_next_line_agai
 async def test_a_bus_says_which_of_its_limits_were_reached(autojump_clock):
     async with open_bus(Server("s"), limits=Limits(max_sessions=1)) as bus:
         assert bus.statistics().limits_reached == {}
-        bus.open_session(TransportKind.HTTP, None, LOCAL)
+        bus.session_directory.open(TransportKind.HTTP, None, LOCAL)
         with pytest.raises(Overloaded):
-            bus.open_session(TransportKind.HTTP, None, LOCAL)
+            bus.session_directory.open(TransportKind.HTTP, None, LOCAL)
         assert bus.statistics().limits_reached == {"max_sessions": 1}
 
 

@@ -415,6 +415,6 @@ async def test_what_cannot_be_asked_is_refused_at_once(revision, capabilities, w
 async def test_a_connection_of_the_newest_revision_has_no_session_to_ask(autojump_clock):
     async with staged() as stage, stage.wire(None):
         await stage.quiet()
-        [session] = stage.bus.shares
+        [session] = stage.bus.session_directory.shares
         with pytest.raises(CannotAskError, match=UNANSWERED):
             await session.list_roots()

@@ -19,7 +19,7 @@ def as_(who):
 
 
 def held(stage):
-    return {who: stage.bus.shares.held_by(who) for who in ("alice", "bob")}
+    return {who: stage.bus.session_directory.shares.held_by(who) for who in ("alice", "bob")}
 
 
 async def test_one_principals_sessions_make_no_others_go(autojump_clock):
@@ -69,7 +69,7 @@ async def test_owners_vanish_with_their_last_session(autojump_clock):
             session = await stage.probe.initialize(headers=as_(who))
             await session.delete().ended()
         await stage.quiet()
-        assert (len(stage.bus.shares), stage.bus.shares.owners) == (0, 0)
+        assert (len(stage.bus.session_directory.shares), stage.bus.session_directory.shares.owners) == (0, 0)
 
 
 async def test_one_principals_requests_leave_a_tenth_to_others(autojump_clock, caplog):

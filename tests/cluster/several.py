@@ -50,7 +50,7 @@ async def quiet(buses):
 
 async def kill(bus, directory):
     """Have a process end without a word, as far as the others can tell."""
-    bus.records = bus.tell_elsewhere = None
+    bus.session_directory.records = bus.tell_elsewhere = None
     directory._living.pop(bus.node.home)
     bus.node._cluster = MemoryDirectory().cluster()
     bus.node.records._entries.clear()

@@ -352,7 +352,7 @@ async def claim(name, owner, other, directory):
 async def hand_over(name, owner, other, directory):
     """Another process takes a session over, and its owner knows."""
     await claim(name, owner, other, directory)
-    owner.records.note(owner.sessions[name])
+    owner.session_directory.records.note(owner.sessions[name])
     await quiet([owner])
     assert not owner.sessions
 
@@ -411,10 +411,11 @@ async def test_what_nobody_has_any_more_though_it_is_the_processs_own_is_taken_u
     async with open_buses(make, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
         await quiet(buses)
-        only(buses[0]).bus.records, records = None, buses[0].records
+        known = buses[0].session_directory
+        known.records, records = None, known.records
         only(buses[0]).close()
         await quiet(buses)
-        buses[0].records = records
+        known.records = records
         for number in (1, 0):
             assert (await at(session, probes[number]).request("ping").ended()).status == 200
         assert [len(bus.sessions) for bus in buses] == [1, 0]

@@ -242,7 +242,7 @@ async def test_a_get_stream_that_nobody_can_go_on_with_is_cut(autojump_clock):
         resumed = session.get(last_event_id="unknown")
         assert (await resumed.ended()).status == 400
         await quiet(buses)
-        buses[0].records.drop(next(iter(buses[0].sessions.values())))
+        buses[0].session_directory.records.drop(next(iter(buses[0].sessions.values())))
         await kill(buses[0], directory)
         await stream.wait_for(lambda: stream.aborted)
 

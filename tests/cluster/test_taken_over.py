@@ -219,7 +219,7 @@ async def test_a_call_goes_on_where_it_was_begun(way, autojump_clock, monkeypatc
         assert "another process has its session" in text(await going_on.message(timeout=200))
         await quiet(buses)
         assert said(stream) == [1]
-        assert (buses[0].statistics().actors, len(buses[0].shares)) == (0, 0)
+        assert (buses[0].statistics().actors, len(buses[0].session_directory.shares)) == (0, 0)
         check_books(buses)
 
 
@@ -284,7 +284,7 @@ async def test_a_session_that_comes_back_meanwhile_is_another_one(autojump_clock
         await going_on.ended(timeout=200)
         await quiet(buses)
         assert only(buses[0]).id == session.id
-        assert len(directory._kept) == len(buses[0].shares) == 1
+        assert len(directory._kept) == len(buses[0].session_directory.shares) == 1
 
 
 async def test_nothing_more_is_kept_of_it_here(autojump_clock):

@@ -38,7 +38,7 @@ class ServerSteps:
     async def _admitted(self, opening: Any) -> bool:
         """Connect, and insist that a client is refused only by a full bus."""
         bus = self.bus
-        full = len(bus.shares) >= bus.limits.max_sessions
+        full = len(bus.session_directory.shares) >= bus.limits.max_sessions
         opened = await opening
         if not opened and not full:
             self.fault("0", "a client was refused")

@@ -113,7 +113,10 @@ async def test_clients_behind_a_known_proxy_are_owners_of_their_own(shell, trust
             await probe.initialize(headers={"x-forwarded-for": client})
         sse = {"accept": "text/event-stream", "x-forwarded-for": "192.0.2.1"}
         await probe.send("GET", headers=sse, target="/sse").begun()
-        assert (len(home.bus.shares), home.bus.shares.owners) == (4, owners)
-        assert home.bus.shares.held_by(Peer.at("192.0.2.1" if trusted else "127.0.0.1")) == (
-            3 if trusted else 4
+        assert (len(home.bus.session_directory.shares), home.bus.session_directory.shares.owners) == (
+            4,
+            owners,
         )
+        assert home.bus.session_directory.shares.held_by(
+            Peer.at("192.0.2.1" if trusted else "127.0.0.1")
+        ) == (3 if trusted else 4)

@@ -36,11 +36,11 @@ async def test_a_silent_connection_ends(connect, autojump_clock):
     async with house() as home, connect(home) as (_, is_open):
         await trio.sleep(SOON)
         assert is_open()
-        assert len(home.bus.shares) == 1
+        assert len(home.bus.session_directory.shares) == 1
         await trio.sleep(LATE)
         assert not is_open()
         await home.assert_nothing_is_left()
-        assert (len(home.bus.shares), home.bus.shares.owners) == (0, 0)
+        assert (len(home.bus.session_directory.shares), home.bus.session_directory.shares.owners) == (0, 0)
 
 
 @BOTH
@@ -73,4 +73,4 @@ async def test_what_is_in_the_same_process_or_on_stdio_may_be_silent(autojump_cl
         with Channel(home.bus, None, spared=True):
             await trio.sleep(10_000)
             await home.quiet()
-            assert len(home.bus.shares) == 3
+            assert len(home.bus.session_directory.shares) == 3

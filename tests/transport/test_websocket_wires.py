@@ -105,7 +105,7 @@ async def test_requests_come_before_an_upgrade(turns, autojump_clock):
         client.send_bytes(upgrade(HOST))
         await client._until(lambda: client.status == 200)
         await home.quiet()
-        assert len(home.bus.shares) == 1
+        assert len(home.bus.session_directory.shares) == 1
 
 
 # -- faults --------------------------------------------------------------------------------------

@@ -1,0 +1,209 @@
+"""The directory of the legacy sessions: where they are opened and found, and taken out when they end or go elsewhere."""
+
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType
+
+import trio
+
+from mcpbus.core.admission import overloaded
+from mcpbus.core.backend import Backend
+from mcpbus.core.farewell import Farewells
+from mcpbus.core.other_processes import SessionMovedError, SessionRecords, Successors
+from mcpbus.core.services import Services
+from mcpbus.core.session import Session
+from mcpbus.core.session_actor import SessionActor
+from mcpbus.core.session_messages import Close, EndGet, Left
+from mcpbus.core.shares import NoRoomError, Shares
+from mcpbus.core.stash import SessionStash
+from mcpbus.core.stores.forgetting import Forgetting
+from mcpbus.core.stream import Stream
+from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.principals import is_same
+from mcpbus.protocol.routes import TransportKind
+
+
+class SessionDirectory:
+    """The legacy sessions of a hub, with connections that carry everything, of which each has one.
+
+    Args:
+        bus: What the sessions belong to.
+        backend: Hears of each that is opened, and has ended.
+        forgetting: Makes the event store forget those that have ended; None if there is none.
+
+    Attributes:
+        by_id: Those that have been initialized, by id.
+        shares: All of them, by owner.
+        records: Keeps what other processes need to go on with sessions, should this one end; None if there are none.
+        successors: Other processes, which go on with sessions when this one ends; None likewise.
+    """
+
+    def __init__(self, bus: Services, backend: Backend, forgetting: Forgetting | None) -> None:
+        limits = bus.limits
+        self._bus = bus
+        self._backend = backend
+        self._forgetting = forgetting
+        self._sessions: dict[str, Session] = {}
+        self._departed: set[Session] = set()
+        self.by_id: Mapping[str, Session] = MappingProxyType(self._sessions)
+        self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
+        self._farewells = Farewells(bus.system, limits.max_sessions, bus.reached)
+        self.records: SessionRecords | None = None
+        self.successors: Successors | None = None
+
+    def find(self, session_id: str, principal: object) -> Session | None:
+        """Return the session of that id, if it is `principal`'s own; None is the answer for both faults.
+
+        A session that is a connection has no requests over Streamable HTTP, whoever knows its id.
+
+        Raises:
+            SessionMovedError: Another process goes on with it.
+        """
+        session = self._sessions.get(session_id)
+        # With requests in flight it is still here, where their client answers and cancels.
+        busy = session is not None and session.in_flight
+        if self.successors is not None and not busy and self.successors.has(session_id):
+            raise SessionMovedError
+        return self.find_own(session_id, principal)
+
+    def find_own(self, session_id: str, principal: object) -> Session | None:
+        """Return the session of that id, if it is `principal`'s own, also where another process is about to go on with it."""
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.transport is TransportKind.DUPLEX
+            or not is_same(session.principal, principal)
+        ):
+            return None
+        return session
+
+    def open(
+        self, transport: TransportKind, principal: object, peer: Peer, name: str | None = None
+    ) -> Session:
+        """Open a session over HTTP, for an initialize that is about to be answered.
+
+        Args:
+            transport: How its client is connected.
+            principal: Whom `authenticate` found.
+            peer: From where it comes.
+            name: Its id, if it had that in another process.
+
+        Raises:
+            Overloaded: There are as many as there may be, and none that could make room for one of this owner's.
+        """
+        owner = self.make_room(principal, peer)
+        session = Session(
+            self._bus, self._bus.new_name() if name is None else name, transport, principal, owner
+        )
+        return self._enter(session, None, timed=True)
+
+    def open_channel(self, principal: object, owner: Hashable, stream: Stream, *, timed: bool) -> Session:
+        """Open the session of a connection that carries everything, for which room was made; see `Hub.open_channel`."""
+        session = Session(self._bus, self._bus.new_name(), TransportKind.DUPLEX, principal, owner)
+        return self._enter(session, stream, timed=timed)
+
+    def _enter(self, session: Session, shared: Stream | None, *, timed: bool) -> Session:
+        self._backend.opened(session)
+        self._bus.system.spawn(SessionActor, session, self, shared, timed)
+        self.shares.enter(session.owner, session)
+        return session
+
+    def make_room(self, principal: object, peer: Peer) -> Hashable:
+        """Make room for a session, and return to whom it is counted."""
+        bus, owner = self._bus, owner_of(principal, peer)
+        bus.admission.check(owner)
+        try:
+            displaced = self.shares.make_room(owner)
+        except NoRoomError as full:
+            bus.reached.note("max_sessions", owner, "a new session was refused")
+            raise overloaded(
+                full, f"Too many sessions: at most {bus.limits.max_sessions} on this server"
+            ) from None
+        if displaced is not None:
+            bus.reached.note(
+                "max_sessions", displaced.owner, "a session that was not at work made room for another one"
+            )
+            displaced.address.tell(Close("The session was not at work, and made room for another one"))
+        return owner
+
+    def registered(self, session: Session) -> None:
+        """Enter a session whose initialize is being answered. For the handshake."""
+        self._sessions[session.id] = session
+
+    def ready(self, session: Session) -> None:
+        """Note that a session's client sent initialized. For the session."""
+        self.shares.establish(session)
+        session.listening = session.transport is TransportKind.DUPLEX
+
+    def stash_store(self, session: Session) -> SessionStash | None:
+        """Return where what is held for a session's client is kept as well. For the session."""
+        records = self.records_of(session)
+        return None if records is None else records.stash_of(session)
+
+    def records_of(self, session: Session) -> SessionRecords | None:
+        """Return what keeps a session for others to go on with it, should this process end; None if nobody could. For the bus."""
+        return None if session.transport is TransportKind.DUPLEX else self.records
+
+    def forget(self, session: Session) -> None:
+        """Take a session that has ended out of the directory. For the session."""
+        self.shares.leave(session)
+        departed = session in self._departed
+        self._departed.discard(session)
+        registered = departed or self._sessions.pop(session.id, None) is not None
+        if not departed:
+            self._forget_kept(session)
+        farewell = self._backend.farewell(session) if registered else None
+        if farewell is not None and not self._bus.system.closed:
+            self._farewells.begin(session.owner, farewell)
+
+    def _forget_kept(self, session: Session) -> None:
+        # Else it has not ended: this process has, and out of order, or before it could hand it over.
+        alone = self.successors is None
+        ended = not self._bus.system.closed and (
+            alone if self.records is None else self.records.drop(session)
+        )
+        self._bus.topics.remove(session.address, uris=session.subscriptions)
+        if session.streams.close() and ended and self._forgetting is not None:
+            self._forgetting.add(session.id)
+
+    def depart(self, session: Session) -> None:
+        """Take a session out of the directory that another process has, which has what is kept of it. For the session."""
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+            self._departed.add(session)
+        self._bus.topics.remove(session.address, uris=session.subscriptions)
+        session.streams.close()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def let_go(self) -> None:
+        """Begin to end all sessions: the GET streams of those with which nobody goes on, and those that others go on with."""
+        if self.successors is not None:
+            self.successors.begin()
+            return
+        for session in [*self._sessions.values()]:
+            session.address.tell(EndGet())
+
+    async def wait_handed_over(self) -> None:
+        """Wait until others go on with all sessions with which they are to."""
+        if self.successors is not None:
+            await self.successors.wait_none()
+
+    async def end_all(self, seconds: float) -> None:
+        """End what is left of all sessions.
+
+        Args:
+            seconds: How long it is waited for those with which others are to go on.
+        """
+        if self.successors is not None:
+            self.successors.hurry()
+            with trio.move_on_after(seconds):
+                await self.wait_handed_over()
+            # What could not be handed over is kept, for the time when this process has ended.
+            self.records = None
+        for session in self.shares:
+            goes_on = self.successors is not None and session.transport is not TransportKind.DUPLEX
+            session.address.tell(Left() if goes_on else Close("The server is shutting down"))
+
+    async def wait_farewells(self) -> None:
+        """Wait until nothing runs any more for sessions that have ended."""
+        await self._farewells.wait_none()

@@ -411,3 +411,14 @@ def test_fields_that_are_looked_at_late_are_all_there_for_whoever_asks_meanwhile
     assert headers.all(b"x") == ["a", "b"]
     assert meanwhile == [["a", "b"]]
     assert headers.all(b"x") == ["a", "b"]
+
+
+def test_fields_that_are_looked_at_late_are_joined_once_with_those_that_were_there_early():
+    asked = []
+    early = Headers.of({b"a": b"1"})
+    headers = early.plus(lambda: asked.append(1) or [(b"x", b"2")])
+    assert headers.all(b"a") == ["1"]
+    assert asked == []
+    assert [headers.get(name) for name in ("b", "x", "c")] == [None, "2", None]
+    assert asked == [1]
+    assert early.get("x") is None

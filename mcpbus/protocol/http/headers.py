@@ -25,31 +25,6 @@ _REMEMBERED_BYTES: Final = 256
 T = TypeVar("T")
 
 
-class _Fields(dict[bytes, Values]):
-    """Fields by their names in lower case, of which some are not looked at before one is asked for that is not there.
-
-    Attributes:
-        late: Gives those; None once they are among the others.
-    """
-
-    __slots__ = ("late",)
-
-    late: Callable[[], Sequence[tuple[bytes, bytes]]] | None
-
-    def __missing__(self, name: bytes) -> Values | None:
-        """Enter them, and return what the one says that is asked for; None if it is not among them."""
-        late = self.late
-        if late is not None:  # it may be for another thread as well, which finds all of them or asks again
-            fields = late()
-            found: dict[bytes, Values] = dict(fields)
-            if len(found) < len(fields):
-                found.clear()
-                _enter(found, fields)
-            self.update(found)
-            self.late = None
-        return self.get(name)
-
-
 def _enter(kept: dict[bytes, Values], fields: Iterable[tuple[bytes, bytes]]) -> None:
     """Add fields whose names are in lower case, in the order in which they arrived."""
     for name, value in fields:
@@ -103,13 +78,11 @@ class Headers(Mapping[str, str]):
         Args:
             late: Gives them, their names in lower case. Called when a field is asked for that is not among these.
         """
-        fields = _Fields(self._fields)
-        fields.late = late
-        headers = Headers.__new__(Headers)
-        headers._fields = fields
-        headers.raw = fields.__getitem__
+        headers = _LateHeaders.__new__(_LateHeaders)
+        headers._fields = headers.early = self._fields
         headers.accepted = self.accepted
         headers.announcement = self.announcement
+        headers.late = late
         return headers
 
     def _all(self) -> dict[bytes, Values]:
@@ -179,6 +152,38 @@ class Headers(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return f"<Headers {', '.join(self)}>"
+
+
+class _LateHeaders(Headers):
+    """Header fields of which some are not looked at before one is asked for that is not among the others.
+
+    Attributes:
+        early: The others.
+        late: Gives those that are looked at late.
+    """
+
+    __slots__ = ("early", "late")
+
+    early: dict[bytes, Values]
+    late: Callable[[], Sequence[tuple[bytes, bytes]]]
+
+    def raw(self, name: bytes) -> Values | None:
+        """As of all headers."""
+        fields = self._fields
+        values = fields.get(name)
+        if values is None and fields is self.early:  # another thread may ask meanwhile, and do the same
+            self._fields = fields = _join(fields, self.late())
+            values = fields.get(name)
+        return values
+
+
+def _join(early: dict[bytes, Values], late: Sequence[tuple[bytes, bytes]]) -> dict[bytes, Values]:
+    """Return the fields that were looked at early together with others, whose names are not among theirs."""
+    fields = {**early, **dict(late)}
+    if len(fields) < len(early) + len(late):
+        fields = {**early}
+        _enter(fields, late)
+    return fields
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):

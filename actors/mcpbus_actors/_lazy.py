@@ -110,6 +110,13 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
         """Whether it has stopped, or is about to; see `Address.stopped`."""
         return self.address.stopped if self._life is _ACTIVE else self._life in {_STOPPING, _STOPPED}
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is not at work, and would be at once on what its maker told it: the maker may as well do that itself."""
+        return self._life is None or (
+            self._life is _ACTIVE and not self.system.dispatcher.busy and not self.address.stopped
+        )
+
     @trio.lowlevel.enable_ki_protection
     def tell(self, message: M) -> Discard | None:
         """Give it a message, as its maker; see `Address.tell`."""

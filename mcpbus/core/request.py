@@ -261,7 +261,7 @@ class Request(Carrier, kw_only=True, eq=False):
         waits is written here. Nobody else has to hear of either.
         """
         told: object = said
-        if self._life is None:
+        if self._life is None or self.at_rest:
             try:
                 message = _DRAWN_UP[type(said)](self, said)
             except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame

@@ -199,10 +199,10 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         """Have a drafted notification written in this very stack, if nothing waits before it; return whether that has begun."""
         writer = self._writer
         return (
-            self._life is None
-            and writer is not None
+            writer is not None
             and writer.direct is not None
-            and not self.outbox.held
+            and not (self.outbox.held or self.finishing)
+            and (self._life is None or self.at_rest)
             and writer.direct(message)
         )
 

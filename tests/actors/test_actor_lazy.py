@@ -77,6 +77,20 @@ async def test_what_nobody_asks_for_has_neither_cell_nor_account():
         assert system.statistics() == before
 
 
+@BOTH
+async def test_it_is_at_rest_unless_somebody_is_at_work_or_it_has_ended(awake):
+    async with stage() as (system, _, _):
+        lazy, other = make(system, awake=awake), make(system)
+        assert lazy.at_rest
+        lazy.tell(lambda itself: itself.log.append(itself.at_rest))
+        assert lazy.log == [False]
+        other.tell(lambda _: lazy.log.append(lazy.at_rest))
+        assert lazy.log == [False, not awake]
+        assert lazy.at_rest
+        lazy.tell(end)
+        assert not lazy.at_rest
+
+
 async def test_its_address_is_there_as_soon_as_somebody_asks():
     async with stage() as (system, probe, _):
         lazy = make(system)

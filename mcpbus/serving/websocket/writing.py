@@ -5,17 +5,17 @@ later; and what is said in a turn of a connection, with what else that turn says
 """
 
 import math
-from typing import Final, Protocol
+from typing import Protocol
 
 import trio
 
-from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.budget import SHORT_BYTES
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
+from mcpbus.serving.response_writer import GATHER_SECONDS
 from mcpbus.serving.websocket.carrier import Carrier
 from mcpbus.serving.websocket.frames import Frames
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.websocket import WebSockets
-
-_GATHER_SECONDS: Final = 0.001
 
 
 class Listener(Protocol):
@@ -48,10 +48,12 @@ class FrameWriter:
     __slots__ = (
         "_carrier",
         "_channel",
+        "_clock",
         "_frames",
         "_gathers",
         "_left",
         "_listener",
+        "_most",
         "_over",
         "_websockets",
         "_written_at",
@@ -70,17 +72,21 @@ class FrameWriter:
         self._left = False
         self._over = False
         self._written_at = -math.inf
+        self._clock = trio.lowlevel.current_clock().current_time
+        self._most = min(SHORT_BYTES, websockets.limits.outbox_bytes) - OVERHEAD_BYTES
         self.sending = False
 
     def begin(self) -> None:
         """Write what is there, and from now on what comes."""
         self._channel.writer.notify = self._notice
+        self._channel.writer.direct = self._write_one
         self.write_now()
 
     def leave_channel(self) -> None:
         """Write nothing more of what is said on the channel; what the frames have to say still is."""
         self._left = True
-        self._channel.writer.notify = self._channel.writer.connection = None
+        writer = self._channel.writer
+        writer.notify = writer.direct = writer.connection = None
 
     def end(self) -> None:
         """Write nothing more."""
@@ -94,12 +100,41 @@ class FrameWriter:
         if self.sending or self._over or (self._gathers and not final):
             return self._gathers
         carrier = self._carrier
-        if carrier.in_turn or (not final and trio.current_time() - self._written_at < _GATHER_SECONDS):
+        if carrier.in_turn or (not final and self._clock() - self._written_at < GATHER_SECONDS):
             self._gathers = True
             carrier.write_later(self)
             return True
         self.write_now()
         return False
+
+    def _write_one(self, message: OutboundMessage) -> bool:
+        """Write one notification where nothing waits, in one step with its fate; see `mcpbus.core.writer.Writer`."""
+        carrier, frames, now = self._carrier, self._frames, self._clock()
+        if (
+            self.sending
+            or self._over
+            or now - self._written_at < GATHER_SECONDS
+            or len(message.data) > self._most
+            or frames.speaks
+            or frames.closing
+            or carrier.in_turn
+        ):
+            return False
+        try:
+            rest = carrier.send_now(frames.encode([message.data]))
+        except Exception as failure:  # noqa: BLE001 - as below
+            carrier.fail(failure)
+            return False
+        if rest is None:
+            return False  # what comes of it is seen when it is tried again
+        self._written_at = now
+        if rest:
+            self._channel.writer.begin(message)
+            self._wait_for(rest, said=True)
+        else:
+            message.receipt.enter_delivered()
+            self._listener.wrote()
+        return True
 
     def write_now(self) -> None:
         """Write all that waits. See `Writer`. Nothing is raised: whoever speaks is not to blame."""
@@ -128,16 +163,20 @@ class FrameWriter:
         return batch or []
 
     def _send(self, data: bytes, *, said: bool) -> None:
-        self._written_at = trio.current_time()
+        self._written_at = self._clock()
         rest = self._carrier.send_now(data)
         if rest is None:
             self._listener.close()
         elif rest:
-            self.sending = True
-            self._channel.writer.connection = self
-            self._carrier.start(self._send_rest, rest, said)
+            self._wait_for(rest, said=said)
         else:
             self._sent(said=said)
+
+    def _wait_for(self, rest: bytes, *, said: bool) -> None:
+        """Have a task send what the client does not take at once."""
+        self.sending = True
+        self._channel.writer.connection = self
+        self._carrier.start(self._send_rest, rest, said)
 
     async def _send_rest(self, rest: bytes, said: bool) -> None:
         websockets, sent = self._websockets, False

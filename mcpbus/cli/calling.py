@@ -78,7 +78,7 @@ def _find(name: str, tools: list[dict[str, Any]], target: str) -> dict[str, Any]
     names = [str(tool.get("name")) for tool in tools]
     if name in names:
         return tools[names.index(name)]
-    close = difflib.get_close_matches(name, names, n=1)
+    close = [each for each in names if each.startswith(name)] or difflib.get_close_matches(name, names, n=1)
     hint = (
         f"did you mean {close[0]}?" if close else f"mcpbus list {shlex.quote(target)} tells which there are."
     )

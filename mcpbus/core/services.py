@@ -112,9 +112,10 @@ class Services:
             RuntimeError: Always, in such a thread; it says what to write instead.
         """
         if get_ident() != self._thread:
+            plain = f"in a handler that is a plain function, write ctx.{call}(...) with ctx: SyncContext; "
             raise RuntimeError(
-                f"{call}() belongs to the thread that trio runs in: from another one, write "
-                f"trio.from_thread.run_sync({call}, ...), with trio_token= where trio did not start that thread"
+                f"{call}() belongs to the thread that trio runs in: {plain if call.startswith('bus.') else ''}from another one, "
+                f"write trio.from_thread.run_sync({call}, ...), with trio_token= where trio did not start that thread"
             )
 
     def publish(  # noqa: PLR0917 - what a notification is made of

@@ -75,8 +75,13 @@ async def test_a_call_from_another_thread_is_refused_and_changes_nothing(name, a
         await stage.quiet()
         before = state(stage, session)
         call = CALLS[name]
-        with pytest.raises(RuntimeError, match=rf"{name}\(\) .* trio\.from_thread\.run_sync\({name}"):
+        with pytest.raises(
+            RuntimeError, match=rf"{name}\(\) .* trio\.from_thread\.run_sync\({name}"
+        ) as caught:
             elsewhere(call, stage, session)
+        assert (f"write ctx.{name}(...) with ctx: SyncContext" in str(caught.value)) == name.startswith(
+            "bus."
+        )
         await stage.quiet()
         assert state(stage, session) == before
         if name != "server.completion":

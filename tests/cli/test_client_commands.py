@@ -234,6 +234,7 @@ def test_what_was_not_offered_is_not_asked(url):
     ("arguments", "status", "told"),
     [
         (["call", WIRE, "forcast"], 2, "the server has no tool 'forcast': did you mean forecast?"),
+        (["call", WIRE, "fo"], 2, "the server has no tool 'fo': did you mean forecast?"),
         (["call", WIRE, "xyz"], 2, f"mcpbus list {WIRE} tells which there are."),
         (
             ["call", f"stdio:{sys.executable} -m mcpbus stdio {WIRE}", "xyz"],

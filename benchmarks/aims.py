@@ -193,6 +193,20 @@ AIMS = (
         unit="KiB",
     ),
     Aim(
+        "idle stream of HTTP/2, of 1,000: resident",
+        _figure("idle-http2", "mcpbus-http2", 1_000, "each", 1 / 1024),
+        6,
+        at_least=False,
+        unit="KiB",
+    ),
+    Aim(
+        "idle WebSocket, of 1,000: resident",
+        _figure("idle-websockets", "mcpbus-websocket", 1_000, "each", 1 / 1024),
+        10,
+        at_least=False,
+        unit="KiB",
+    ),
+    Aim(
         "one stalled reader among 100: the others' p99 with it over without",
         _figure("stalled", "mcpbus", 1, "p99_ratio"),
         1.2,

@@ -11,6 +11,7 @@ from benchmarks.peers.peer import HOST, PATH
 
 MODERN = "2026-07-28"
 CHANGED_URI = "bench://value"
+_EVERY_CHANGE = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": [CHANGED_URI]}}
 
 _META = "io.modelcontextprotocol/"
 
@@ -92,8 +93,11 @@ class Dialect:
 
     def listen(self) -> bytes:
         """Return a subscription to every change that a server may announce."""
-        wanted = {"toolsListChanged": True, "resourceSubscriptions": [CHANGED_URI]}
-        return self.request("subscriptions/listen", {"notifications": wanted})
+        return self.request("subscriptions/listen", _EVERY_CHANGE)
+
+    def listen_message(self) -> dict[str, Any]:
+        """Return the message that subscribes to them."""
+        return self.message("subscriptions/listen", _EVERY_CHANGE, 1)
 
     def initialize(self) -> bytes:
         """Return the first request of a session."""

@@ -27,7 +27,13 @@ _OK = b"HTTP/1.1 200"
 
 
 class Conversation(ABC):
-    """One connection of the load."""
+    """One connection of the load.
+
+    Attributes:
+        at_once: How many exchanges it has in flight.
+    """
+
+    at_once = 1
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -37,13 +43,17 @@ class Conversation(ABC):
         """Return what can be read when an answer has come: the same for as long as the load goes on."""
         return self.sock.fileno()
 
+    def close(self) -> None:
+        """End it."""
+        self.sock.close()
+
     @abstractmethod
     def ask(self) -> None:
         """Begin an exchange."""
 
     @abstractmethod
-    def answered(self) -> bool:
-        """Read what has come, and return whether the exchange is complete.
+    def answered(self) -> int:
+        """Read what has come, and return how many exchanges that completes.
 
         Raises:
             WrongAnswer: It is not what is expected.
@@ -221,7 +231,8 @@ def load(
     start = now = clock()
     for conversation in conversations:
         conversation.since = now
-        conversation.ask()
+        for _ in range(conversation.at_once):
+            conversation.ask()
     end = start + seconds
     try:
         while now < end or len(latencies) < least * len(conversations):
@@ -230,7 +241,7 @@ def load(
                 raise WrongAnswer(f"no answer within {STALLED_SECONDS:g} s")
             for number, _ in ready:
                 conversation = by_number[number]
-                if conversation.answered():
+                for _ in range(conversation.answered()):
                     now = clock()
                     latencies.append(now - conversation.since)
                     conversation.since = now
@@ -243,18 +254,18 @@ def load(
         poller.close()
         gc.enable()
     latencies.sort()
-    return Load(latencies, now - start, len(conversations), server, own)
+    late = sum(conversation.at_once for conversation in conversations)
+    return Load(latencies, now - start, late, server, own)
 
 
 def _let_finish(poller: select.epoll, by_number: dict[int, Conversation]) -> None:
-    unanswered = set(by_number)
-    while unanswered:
+    unanswered = {number: conversation.at_once for number, conversation in by_number.items()}
+    while unanswered := {number: count for number, count in unanswered.items() if count}:
         ready = poller.poll(STALLED_SECONDS)
         if not ready:
             raise WrongAnswer(f"{len(unanswered)} answers did not come within {STALLED_SECONDS:g} s")
         for number, _ in ready:
-            if by_number[number].answered():
-                unanswered.remove(number)
+            unanswered[number] -= by_number[number].answered()
 
 
 def repeat(

@@ -1,4 +1,4 @@
-"""The short call over HTTP/2, without TLS: each connection has one stream at a time, as those of HTTP/1.1 have one call.
+"""The short call over HTTP/2, without TLS: each connection has so many streams at a time, one as those of HTTP/1.1 have one call.
 
 Its frames are made and read by hand, since a client that takes longer than the server would let it sleep before each call.
 """
@@ -28,77 +28,114 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return HEADER.pack(len(payload) << 8 | kind, flags, stream) + payload
 
 
+_OPENING = (
+    PREFACE + frame(SETTINGS, 0, 0, b"") + frame(WINDOW_UPDATE, 0, 0, LARGEST_WINDOW.to_bytes(4, "big"))
+)
+_ACKNOWLEDGED = b"notifications/subscriptions/acknowledged"
+
+
+def _fields(target: Target, method: str) -> list[tuple[str, str]]:
+    """Return the head of a request."""
+    return [
+        (":method", "POST"),
+        (":path", PATH),
+        (":scheme", "http"),
+        (":authority", f"{HOST}:{target.port}"),
+        ("accept", "application/json, text/event-stream"),
+        ("content-type", "application/json"),
+        ("mcp-protocol-version", target.revision),
+        ("mcp-method", method),
+    ]
+
+
+def open_listens(target: Target, count: int) -> socket.socket:
+    """Return a connection with so many streams that each listen to every change.
+
+    Raises:
+        WrongAnswer: One was refused.
+    """
+    sock, encoder = connect(target.port), hpack.Encoder()
+    dialect, fields = Dialect(target.port, target.revision), _fields(target, "subscriptions/listen")
+    data = [_OPENING]
+    for number in range(count):
+        body = msgspec.json.encode(dialect.listen_message())
+        data.append(frame(HEADERS, END_HEADERS, 2 * number + 1, encoder.encode(fields)))
+        data.append(frame(DATA, END_STREAM, 2 * number + 1, body))
+    sock.sendall(b"".join(data))
+    heard = b""
+    while heard.count(_ACKNOWLEDGED) < count:
+        said = sock.recv(PIECE)
+        heard += said
+        if not said:
+            raise WrongAnswer(f"{heard.count(_ACKNOWLEDGED)} of {count} listens were acknowledged")
+    return sock
+
+
 class Streams(Conversation):
     """Short calls, each on a stream of its own."""
 
-    def __init__(self, sock: socket.socket, target: Target) -> None:
+    def __init__(self, sock: socket.socket, target: Target, at_once: int = 1) -> None:
         super().__init__(sock)
+        self.at_once = at_once
         self._dialect = Dialect(target.port, target.revision)
-        self._number = 0
+        self._numbers: dict[int, int] = {}
         self._stream = 1
-        fields = [
-            (":method", "POST"),
-            (":path", PATH),
-            (":scheme", "http"),
-            (":authority", f"{HOST}:{target.port}"),
-            ("accept", "application/json, text/event-stream"),
-            ("content-type", "application/json"),
-            ("mcp-protocol-version", target.revision),
-            ("mcp-method", "tools/call"),
-            ("mcp-name", "echo"),
-        ]
+        fields = [*_fields(target, "tools/call"), ("mcp-name", "echo")]
         encoder = hpack.Encoder()
         self._head = encoder.encode(fields)
         self._later_head = encoder.encode(fields)  # it refers to what the first one has added to the table
         self._decoder = hpack.Decoder()
         self._heard = b""
-        self._answer = bytearray()
-        window = frame(WINDOW_UPDATE, 0, 0, LARGEST_WINDOW.to_bytes(4, "big"))
-        self.sock.sendall(PREFACE + frame(SETTINGS, 0, 0, b"") + window)
+        self._answers: dict[int, bytearray] = {}
+        self.sock.sendall(_OPENING)
 
     def ask(self) -> None:
         """Open a stream with the call."""
-        self._number = next(numbers)
-        body = msgspec.json.encode(self._dialect.echo_message(self._number))
+        number = self._numbers[self._stream] = next(numbers)
+        self._answers[self._stream] = bytearray()
+        body = msgspec.json.encode(self._dialect.echo_message(number))
         head, self._head = self._head, self._later_head
         self.sock.sendall(
             frame(HEADERS, END_HEADERS, self._stream, head) + frame(DATA, END_STREAM, self._stream, body)
         )
         self._stream += 2
 
-    def answered(self) -> bool:
-        """Read frames, and return whether the stream has ended."""
+    def answered(self) -> int:
+        """Read frames, and return how many streams have ended."""
         data = self.sock.recv(PIECE)
         if not data:
             raise WrongAnswer("the connection ended within an answer")
         self._heard += data
-        ended = False
+        ended = 0
         while len(self._heard) >= HEADER.size:
-            size_and_kind, flags, _ = HEADER.unpack_from(self._heard)
+            size_and_kind, flags, stream = HEADER.unpack_from(self._heard)
             end = HEADER.size + (size_and_kind >> 8)
             if len(self._heard) < end:
                 break
-            ended |= self._take(size_and_kind & 0xFF, flags, self._heard[HEADER.size : end])
+            if self._take(size_and_kind & 0xFF, flags, stream, self._heard[HEADER.size : end]):
+                self._judge(stream)
+                ended += 1
             self._heard = self._heard[end:]
-        if ended:
-            answer = msgspec.json.decode(self._answer)
-            if answer["id"] != self._number or text_of(answer["result"]) != words(self._number):
-                raise WrongAnswer(f"not what was said: {bytes(self._answer)!r}")
-            self._answer.clear()
         return ended
 
-    def _take(self, kind: int, flags: int, payload: bytes) -> bool:
+    def _judge(self, stream: int) -> None:
+        number, said = self._numbers.pop(stream), self._answers.pop(stream)
+        answer = msgspec.json.decode(said)
+        if answer["id"] != number or text_of(answer["result"]) != words(number):
+            raise WrongAnswer(f"not what was said: {bytes(said)!r}")
+
+    def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> bool:
         if kind == HEADERS:
             status = dict(self._decoder.decode(payload))[":status"]
             if status != "200":
                 raise WrongAnswer(f"an HTTP/2 answer of status {status}")
         elif kind == DATA:
-            self._answer += payload
+            self._answers[stream] += payload
         elif kind in {RST_STREAM, GOAWAY}:
             raise WrongAnswer(f"an HTTP/2 answer was cut short: {kind} {payload!r}")
         return kind in {HEADERS, DATA} and bool(flags & END_STREAM)
 
 
-def repeat_http2(target: Target, connections: int) -> list[Conversation]:
-    """Return connections that each repeat the short call over HTTP/2."""
-    return [Streams(connect(target.port), target) for _ in range(connections)]
+def repeat_http2(target: Target, connections: int, at_once: int = 1) -> list[Conversation]:
+    """Return connections that each repeat the short call over HTTP/2, on so many streams at once."""
+    return [Streams(connect(target.port), target, at_once) for _ in range(connections)]

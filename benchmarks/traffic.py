@@ -4,8 +4,9 @@ import itertools
 import select
 import socket
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 import attrs
 
@@ -13,7 +14,7 @@ from benchmarks.calls import SESSION, Call
 from benchmarks.client import connect, exchange
 from benchmarks.crowd import open_sessions, opening_seconds
 from benchmarks.dialect import Client, Dialect
-from benchmarks.load import Asking, Question
+from benchmarks.load import Asking, Conversation, Question
 from benchmarks.process import Target
 
 CONNECTIONS = 32
@@ -107,6 +108,44 @@ class Reconnecting(Asking):
         self._poller.register(self.sock, select.EPOLLIN)
         self._send, self._receive = self.sock.sendall, self.sock.recv
         super().ask()
+
+
+class Calls(Protocol):
+    """Calls that are made again and again."""
+
+    @property
+    def each(self) -> int:
+        """How many calls each connection has made, on average, when all of them have been made once."""
+
+    @property
+    def opening_seconds(self) -> float:
+        """About how long it takes to open what they need and to end it, for the estimate."""
+
+    def to(self, target: Target) -> AbstractContextManager[Sequence[Conversation]]:
+        """Give the connections that make the calls to a server."""
+
+
+@attrs.frozen
+class OverWire:
+    """The short call over another wire than HTTP/1.1.
+
+    Attributes:
+        connect: Makes the connections.
+    """
+
+    connect: Callable[[Target], Sequence[Conversation]]
+    each = 1
+    opening_seconds = 0.0
+
+    @contextmanager
+    def to(self, target: Target) -> Iterator[Sequence[Conversation]]:
+        """See `Calls`."""
+        conversations = self.connect(target)
+        try:
+            yield conversations
+        finally:
+            for conversation in conversations:
+                conversation.close()
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from benchmarks.scenarios.first_token import FirstToken
 from benchmarks.scenarios.in_process import InProcess
 from benchmarks.scenarios.killed import KilledReplica, KilledWorker
 from benchmarks.scenarios.latency import Latency
-from benchmarks.scenarios.memory import IdleGets, IdleListens, IdleSessions
+from benchmarks.scenarios.memory import IdleGets, IdleHttp2, IdleListens, IdleSessions, IdleWebSockets
 from benchmarks.scenarios.mix import Mix
 from benchmarks.scenarios.parts import PARTS
 from benchmarks.scenarios.replicas import Replicas
@@ -31,6 +31,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     IdleSessions(),
     IdleListens(),
     IdleGets(),
+    IdleHttp2(),
+    IdleWebSockets(),
     Storm(),
     Stalled(),
     Resume(),

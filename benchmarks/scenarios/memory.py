@@ -1,20 +1,32 @@
 """What a server holds in memory for clients that do nothing."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from benchmarks.client import connect
 from benchmarks.crowd import Crowd, open_sessions, opening_seconds
-from benchmarks.peers.peer import Ability
+from benchmarks.load_http2 import open_listens
+from benchmarks.load_websocket import repeat_websocket
+from benchmarks.peers.peer import Ability, Wire
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import Figures, Metric, Served
 from benchmarks.usage import resident_bytes
 
 BEFORE = 20
+STREAMS_EACH = 50
 CONNECTIONS = 8
 SETTLE_SECONDS = 0.25
 SETTLED_SECONDS = 3.0
 STEADY = 64 * 1024
+
+
+class Closeable(Protocol):
+    """What was opened."""
+
+    def close(self) -> None:
+        """Close it."""
+
 
 _METRICS = (
     Metric("each", "KiB each", 1, scale=1 / 1024),
@@ -104,6 +116,56 @@ class IdleGets(IdleStreams):
     size_title = "GET streams"
     sizes = {100: 1, 1_000: 1, 10_000: 1}
     needs = Ability.GET_STREAMS
+
+
+class IdleHttp2(Idle):
+    """Listens on streams of HTTP/2."""
+
+    name = "idle-http2"
+    in_quick = False
+    title = "Resident memory of idle streams of HTTP/2"
+    what = f"The same for listens that are streams of HTTP/2, {STREAMS_EACH} of each connection."
+    size_title = "streams"
+    sizes = {100: 1, 1_000: 3}
+    wires = frozenset({Wire.HTTP2})
+    base = "mcpbus-http2"
+
+    def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002
+        """Open streams."""
+        yield from _grow(target, sizes, STREAMS_EACH, lambda: open_listens(target, STREAMS_EACH))
+
+
+class IdleWebSockets(Idle):
+    """WebSockets on which nothing is said."""
+
+    name = "idle-websockets"
+    in_quick = False
+    title = "Resident memory of idle WebSockets"
+    what = "The same for WebSockets, each a connection and a session."
+    size_title = "WebSockets"
+    sizes = {100: 1, 1_000: 3}
+    wires = frozenset({Wire.WEBSOCKET})
+    base = "mcpbus-websocket"
+
+    def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:  # noqa: ARG002
+        """Open connections."""
+        yield from _grow(target, sizes, 1, lambda: repeat_websocket(target, 1)[0])
+
+
+def _grow(
+    target: Target, sizes: Sequence[int], each: int, connect: Callable[[], Closeable]
+) -> Iterator[tuple[int, Figures]]:
+    """Open connections that bring so many each of what is measured."""
+    opened = [connect() for _ in range(BEFORE)]
+    try:
+        before = _settled(target)
+        for size in sizes:
+            while (len(opened) - BEFORE) * each < size:
+                opened.append(connect())
+            yield size, _figures(before, _settled(target), size)
+    finally:
+        for connection in opened:
+            connection.close()
 
 
 def _settled(target: Target) -> int:

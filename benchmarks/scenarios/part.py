@@ -7,7 +7,7 @@ from benchmarks.load import Load, load, together
 from benchmarks.peers.peer import Peer
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import CPU, LOADER, RATE, SLICE_SECONDS, Beside, Figures, Metric
-from benchmarks.traffic import CONNECTIONS, Traffic
+from benchmarks.traffic import CONNECTIONS, Calls, Traffic
 
 UNIFORM = Traffic(calls=(Call(),))
 
@@ -20,6 +20,7 @@ class Part(Beside):
         title: What the report calls it.
         traffic: Its calls.
         environment: What the server is started with.
+        in_quick: Whether a quick run of everything has it.
         aim: The most that a call should cost of mcpbus, in processor time over the uniform one.
         peers: Who is measured beside mcpbus, and the least that its rate should be over theirs.
     """
@@ -41,16 +42,18 @@ class Part(Beside):
         self,
         name: str,
         title: str,
-        traffic: Traffic,
+        traffic: Calls,
         *,
         environment: Mapping[str, str] | None = None,
         aim: float | None = None,
+        in_quick: bool = True,
         peers: Mapping[str, float] | None = None,
     ) -> None:
         self.name = name
         self.title = title
         self.environment = environment or {}
         self.aim = aim
+        self.in_quick = in_quick
         self.peers = peers or {}
         self.traffic = traffic
 

@@ -1,15 +1,21 @@
 """The parts of what the real world's calls are, each alone: one row for each."""
 
+from functools import partial
+
 import attrs
 
 from benchmarks.answers import FIRST_NUMBER, words
 from benchmarks.calls import Call
 from benchmarks.dialect import BENCH, uuid
+from benchmarks.load_http2 import repeat_http2
+from benchmarks.load_http_sse import repeat_http_sse
+from benchmarks.load_lines import repeat_lines
+from benchmarks.load_websocket import repeat_websocket
 from benchmarks.mixture import CLIENTS, proxy_fields, tool_name, traceparent
 from benchmarks.scenarios.part import Part
 from benchmarks.servers.parts import ALIKE
 from benchmarks.tokens import make_issuer, make_token
-from benchmarks.traffic import CONNECTIONS, InTwo, Reconnecting, Traffic
+from benchmarks.traffic import CONNECTIONS, InTwo, OverWire, Reconnecting, Traffic
 
 LATER, IN_A_THREAD = tool_name(0), tool_name(5)
 USERS = 1_000
@@ -159,5 +165,38 @@ PARTS = (
     ),
     Part("argument-10kb", "an argument of 10 kB", _one(_of_bytes(10_000)), aim=1.5),
     Part("argument-50kb", "an argument of 50 kB", _one(_of_bytes(50_000)), aim=3.0, peers={"rmcp": 0.9}),
+    Part(
+        "http2", "HTTP/2", OverWire(partial(repeat_http2, connections=CONNECTIONS)), in_quick=False, aim=3.0
+    ),
+    Part(
+        "http2-streams",
+        f"{CONNECTIONS} streams of one connection of HTTP/2",
+        OverWire(partial(repeat_http2, connections=1, at_once=CONNECTIONS)),
+        in_quick=False,
+        aim=3.0,
+    ),
+    Part(
+        "websocket",
+        "WebSocket",
+        OverWire(partial(repeat_websocket, connections=CONNECTIONS)),
+        in_quick=False,
+        aim=2.0,
+    ),
+    Part(
+        "http-sse",
+        "HTTP+SSE",
+        OverWire(partial(repeat_http_sse, clients=CONNECTIONS)),
+        environment={"BENCH_HTTP_SSE": "1"},
+        in_quick=False,
+        aim=2.5,
+    ),
+    Part(
+        "stdio",
+        f"stdio, {CONNECTIONS} at a time",
+        OverWire(partial(repeat_lines, at_once=CONNECTIONS)),
+        environment={"BENCH_STDIO": "1"},
+        in_quick=False,
+        aim=1.5,
+    ),
 )
 """What is measured, in the order of the report. Aims are of a call's processor time over the uniform one's."""

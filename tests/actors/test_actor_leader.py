@@ -136,6 +136,23 @@ async def test_what_waits_one_after_the_other_is_begun_by_several_in_a_turn(auto
 
 @pytest.mark.eagerness
 @pytest.mark.leadership
+async def test_whose_work_has_ended_takes_more_if_it_is_there_and_is_not_woken_for_that(autojump_clock):
+    async with crew() as mine:
+        mine.leader._most_at_rest = 0
+        tasks = []
+
+        async def pauses():
+            tasks.append(trio.lowlevel.current_task())
+            await trio.lowlevel.checkpoint()
+
+        for _ in range(40):
+            mine.put(pauses)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(tasks) == 40
+        assert len(set(tasks)) < 20
+
+
+@pytest.mark.leadership
 async def test_who_finds_nothing_to_help_with_rests_again(autojump_clock):
     async with crew() as mine:
         done = []

@@ -189,13 +189,20 @@ class Outbox:
             self._queue = [message]
         return full
 
+    def gather(self, most: int) -> None:
+        """Let notifications `join` an empty outbox, as `relax` does one in which something waits."""
+        self._queue, self.ease = [], self._ease(most)
+
     def relax(self, most: int) -> None:
         """Let others `join` what waits until that is taken, which will be soon; up to so many bytes, and before it is crowded.
 
         Not once it was full: then it is noted of each who says what.
         """
         if self._queue and self._said is None:
-            self.ease = min(most, self._half_bytes, self._half_items * OVERHEAD_BYTES)
+            self.ease = self._ease(most)
+
+    def _ease(self, most: int) -> int:
+        return min(most, self._half_bytes, self._half_items * OVERHEAD_BYTES)
 
     def join(self, message: OutboundMessage) -> bool:
         """Queue a drafted notification, and enter it in the books, if nobody has to hear of it; return whether that is so."""
@@ -205,7 +212,7 @@ class Outbox:
             return False
         self.held = held
         message.receipt.enter(_OUTBOX)
-        self._queue.append(message)  # type: ignore[union-attr]  # it is not empty
+        self._queue.append(message)  # type: ignore[union-attr]  # it is a list while others may join
         return True
 
     def take(self) -> list[OutboundMessage]:

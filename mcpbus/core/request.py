@@ -24,7 +24,7 @@ from mcpbus.core.call import Call, Carrier, Silence, read_failure
 from mcpbus.core.client_questions import ClientQuestions
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
-from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox
+from mcpbus.core.outbox import OutboundMessage, Outbox
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.request_context import OpenStream, RequestContext
@@ -271,10 +271,10 @@ class Request(Carrier, kw_only=True, eq=False):
                     said.receipt.enter()
                     said.receipt.discard(message)
                     return True
-                if self.stream is not None:
-                    if self.stream.outbox.join(message) or self.stream.write(message):
+                if (gathered := self.gathered) is not None:
+                    if gathered.join(message):
                         return True
-                elif self._gather(message) if self.gathered is None else self.gathered.join(message):
+                elif self._gather(message) if (stream := self.stream) is None else stream.say(message):
                     return True
                 told = message
         said.receipt.enter()
@@ -285,13 +285,13 @@ class Request(Carrier, kw_only=True, eq=False):
     def _gather(self, message: OutboundMessage) -> bool:
         """Keep what is said first, if it may go out together with the answer, and is not so long that somebody has to hear of it."""
         answering, limits = self.answering, self.call.bus.limits
-        most = min(SHORT_BYTES, limits.outbox_bytes)
-        if answering is None or answering.said is None or len(message.data) + OVERHEAD_BYTES > most:
+        if answering is None or answering.said is None:
             return False
-        message.receipt.enter()
-        self.gathered = Outbox(limits.outbox_items, limits.outbox_bytes)
-        self.gathered.put(message)
-        self.gathered.relax(SHORT_BYTES)
+        gathered = Outbox(limits.outbox_items, limits.outbox_bytes)
+        gathered.gather(SHORT_BYTES)
+        if not gathered.join(message):
+            return False
+        self.gathered = gathered
         return True
 
     def _take(self, said: OutboundNotification | Progress) -> None:

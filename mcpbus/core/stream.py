@@ -195,13 +195,19 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         else:
             self.tell(message)
 
-    def write(self, message: OutboundMessage) -> bool:
-        """Have a drafted notification written in this very stack, if nothing waits before it; return whether that has begun."""
-        writer = self._writer
+    def say(self, message: OutboundMessage) -> bool:
+        """Have a drafted notification join what waits, or written in this very stack if nothing does.
+
+        Returns:
+            Whether it has, or that has begun; otherwise the stream is to be told.
+        """
+        outbox, writer = self.outbox, self._writer
+        if outbox.held:
+            return outbox.join(message)
         return (
             writer is not None
             and writer.direct is not None
-            and not (self.outbox.held or self.finishing)
+            and not self.finishing
             and (self._life is None or self.at_rest)
             and writer.direct(message)
         )

@@ -153,9 +153,11 @@ class Runner:
     ) -> Any:
         if self.inline or not thread:
             return run()
-        place: Any = trio.CapacityLimiter(1)
+        place: Any
         if placed:
             place = self.workers().place(call.context.owner, call.bus.reached)
+        else:
+            place = trio.CapacityLimiter(1)
         try:
             return await trio.to_thread.run_sync(run, abandon_on_cancel=abandon, limiter=place)
         finally:

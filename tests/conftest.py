@@ -1,7 +1,9 @@
 """Which shell the tests go through, mcpbus's own HTTP/1.1, HTTP/2 or WebSocket, or ASGI; and what they do without of what is only for speed."""
 
+import gc
 import os
 import signal
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -83,6 +85,17 @@ def pytest_configure(config: pytest.Config) -> None:
     trick = config.getoption("--without")
     if trick is not None:
         TRICKS[trick]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Have the garbage collector not go through all tests while they are collected, nor again whenever one of them runs."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

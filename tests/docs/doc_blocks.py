@@ -46,7 +46,8 @@ def fenced(document: Path, language: str) -> list[Block]:
 def in_docstrings() -> Iterator[Block]:
     """Yield the literal blocks (after ``::``) of all docstrings of the packages."""
     for file in sorted([*ROOT.glob("actors/**/*.py"), *ROOT.glob("mcpbus/**/*.py")]):
-        for node in ast.walk(ast.parse(file.read_text())):
+        text = file.read_text()
+        for node in ast.walk(ast.parse(text)) if "::\n\n" in text else ():
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 docstring = inspect.cleandoc(ast.get_docstring(node) or "") + "\n"
                 for match in _LITERAL.finditer(docstring):

@@ -23,6 +23,7 @@ class LiveFunctions:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._functions: dict[tuple[str, str, int], list[FunctionType]] = {}
+        gc.unfreeze()  # what was there when tests were collected
         for thing in gc.get_objects():
             if type(thing) is FunctionType and thing.__code__.co_filename.startswith(f"{root}/"):
                 self._functions.setdefault(_key(thing.__code__), []).append(thing)

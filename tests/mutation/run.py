@@ -119,8 +119,9 @@ class Covered:
 class Copy:
     """A copy of the tree, in which things may be broken."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tests: list[str]) -> None:
         self.folder = folder
+        self._tests = tests
         self.paths = [str(folder), str(folder / "actors")]
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -128,12 +129,12 @@ class Copy:
             check=True,
             capture_output=True,
         )
-        digest = hashlib.sha256()
+        digest = hashlib.sha256("\0".join(tests).encode())
         for name in filter(None, listed.stdout.decode().split("\0")):
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
-                if name.endswith(".py") and name.startswith(("actors/", "mcpbus/", *TESTS)):
+                if name.endswith(".py") and name.startswith(("actors/", "mcpbus/", *tests)):
                     digest.update(name.encode() + (ROOT / name).read_bytes())
         self.digest = digest.hexdigest()[:16]
 
@@ -146,7 +147,7 @@ class Copy:
             lines = {p: {int(n): tests for n, tests in of.items()} for p, of in read["tests"].items()}
             return Covered(lines, read["seconds"])
         data = self.folder / "coverage.data"
-        arguments = [*_NO_CACHE, "-p", "tests.mutation.covering", "--durations=0", "-vv", *TESTS]
+        arguments = [*_NO_CACHE, "-p", "tests.mutation.covering", "--durations=0", "-vv", *self._tests]
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", *arguments],
             cwd=self.folder,
@@ -189,7 +190,7 @@ class Copy:
             del sys.modules[name]
         sys.path[:0] = self.paths
         with Path(os.devnull).open("w") as null, contextlib.redirect_stdout(null):
-            status = pytest.main(["-q", *_NO_CACHE, *TESTS], plugins=[plugin])
+            status = pytest.main(["-q", *_NO_CACHE, *self._tests], plugins=[plugin])
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             raise click.ClickException(f"pytest ended with {status!r}")
 
@@ -275,13 +276,21 @@ def equivalents() -> set[tuple[str, str, str]]:
 @click.option(
     "--file", "paths", multiple=True, help="A file to break, from the root; all of the core unless given."
 )
+@click.option(
+    "--tests",
+    "tests",
+    multiple=True,
+    help="Where to look for tests, from the root; those of the core unless given.",
+)
 @click.option("--sample", type=int, help="How many mutants, drawn at random; all unless given.")
 @click.option("--seed", type=int, default=1, show_default=True, help="What they are drawn from.")
 @click.option(
     "--seconds", type=float, default=30.0, show_default=True, help="Of tests for each mutant, at most."
 )
 @click.option("--jobs", type=int, default=os.cpu_count(), show_default=True, help="How many at a time.")
-def main(paths: tuple[str, ...], sample: int | None, seed: int, seconds: float, jobs: int) -> None:
+def main(  # noqa: PLR0917 - click gives them by name
+    paths: tuple[str, ...], tests: tuple[str, ...], sample: int | None, seed: int, seconds: float, jobs: int
+) -> None:
     """Break the core in one place after the other, and say what no test notices."""
     # What a shell runs in the background ignores this signal, and so would the tests of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -292,7 +301,7 @@ def main(paths: tuple[str, ...], sample: int | None, seed: int, seconds: float, 
     random.Random(seed).shuffle(mutants)
     mutants = mutants[:sample]
     with tempfile.TemporaryDirectory() as folder:
-        copy = Copy(Path(folder))
+        copy = Copy(Path(folder), list(tests) or TESTS)
         began = time.monotonic()
         covered = copy.covered()
         click.echo(f"{len(mutants)} mutants, tests mapped in {time.monotonic() - began:.0f} s")

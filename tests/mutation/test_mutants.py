@@ -55,7 +55,13 @@ def test_what_no_test_needs_to_notice_is_left_alone(source):
 
 
 def test_all_that_is_called_equivalent_is_there():
-    paths = {path for path, _, _ in equivalents()}
-    there = {(m.path, m.text, m.change) for path in paths for m in Mutants(path, (ROOT / path).read_bytes())}
+    known = equivalents()
+    paths = {path for path, _, _ in known}
     assert paths <= set(CORE)
-    assert equivalents() <= there, f"{EQUIVALENT} names what has gone"
+    there = set()
+    for path in paths:
+        mutants = Mutants(path, (ROOT / path).read_bytes())
+        there.update(
+            (m.path, m.text, m.change) for m in mutants.those(lambda m: (m.path, m.text, m.change) in known)
+        )
+    assert known == there, f"{EQUIVALENT} names what has gone"

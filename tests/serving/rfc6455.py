@@ -28,7 +28,8 @@ def frame(opcode, payload=b"", *, fin=True, rsv=0, masked=True, length=None):
     first = bytes([(0x80 if fin else 0) | rsv << 4 | opcode])
     if not masked:
         return first + head + payload
-    return first + head + MASK + bytes(byte ^ MASK[n % 4] for n, byte in enumerate(payload))
+    mask = (MASK * (len(payload) // 4 + 1))[: len(payload)]
+    return first + head + MASK + (int.from_bytes(payload) ^ int.from_bytes(mask)).to_bytes(len(payload))
 
 
 def close(code=None, reason=b""):

@@ -15,6 +15,7 @@ import uvicorn
 from msgspec import Meta
 
 from mcpbus import Context, Icon, Limits, ServeOptions, Server
+from mcpbus.auth import ResourceServer
 from mcpbus.serving import CannotListenError
 from mcpbus.testing import open_client
 
@@ -216,7 +217,14 @@ MAKING = {
         used(capabilities=["tool"]),
         "capabilities are tools, prompts, resources, completions, tasks; there is no 'tool'",
     ),
-    "a short secret": (used(state_keys=["x"]), "a secret of at least 16 bytes"),
+    "a short secret": (
+        used(state_keys=["x"]),
+        "state_keys[0] is 1 bytes long: a key is a secret of at least 16",
+    ),
+    "an issuer as what verifies": (
+        lambda _: ResourceServer("https://mcp.example.com/mcp", "https://id.example.com"),
+        "verifier is a JwtVerifier(...) or another TokenVerifier, not 'https://id.example.com'",
+    ),
     "a limit that is text": (
         lambda _: Limits(max_sessions="5"),
         "Limits: max_sessions is a number, not '5'",

@@ -54,6 +54,7 @@ class ResourceServer:
         clock: Tells the time, in seconds since the epoch.
 
     Raises:
+        TypeError: The verifier is none.
         ValueError: The URI or a scope cannot be one, or tokens that are for development only should protect more than this machine.
     """
 
@@ -67,6 +68,8 @@ class ResourceServer:
         name: str | None = None,
         documentation: str | None = None,
     ) -> None:
+        if not hasattr(verifier, "verify"):
+            raise TypeError(f"verifier is a JwtVerifier(...) or another TokenVerifier, not {verifier!r}")
         self.resource = canonical(resource)
         self.verifier = verifier
         self.local = verifier.local

@@ -157,10 +157,13 @@ def progress(books: Books, value: float, total: float | None, message: str | Non
         ValueError: `value` or `total` is not finite, which JSON cannot say.
         TypeError: One of them is no number, or `message` no text.
     """
-    if not isfinite(value):
-        raise _not_finite("progress", value)
-    if total is not None and not isfinite(total):
-        raise _not_finite("total", total)
+    try:
+        if not isfinite(value):
+            raise _not_finite("progress", value)
+        if total is not None and not isfinite(total):
+            raise _not_finite("total", total)
+    except TypeError:
+        raise TypeError(f"progress and total are numbers, not {value!r} and {total!r}") from None
     if message is not None and not isinstance(message, str):
         raise TypeError(f"message is no text: {message!r}")
     members = encode_value(_Report(value, total, message))[1:]

@@ -104,8 +104,12 @@ class Sealer:
     def __init__(self, keys: Sequence[bytes | str] = (), clock: Callable[[], float] = time.time) -> None:
         self.given = [key.encode() if isinstance(key, str) else key for key in keys]
         secrets = self.given or [os.urandom(32)]
-        if any(len(secret) < _SECRET_BYTES for secret in secrets):
-            raise ValueError(f"a key that seals is a secret of at least {_SECRET_BYTES} bytes")
+        for number, secret in enumerate(secrets):
+            if len(secret) < _SECRET_BYTES:
+                raise ValueError(
+                    f"state_keys[{number}] is {len(secret)} bytes long: a key is a secret of at least {_SECRET_BYTES} bytes, "
+                    f"as secrets.token_urlsafe() makes"
+                )
         self._secrets = secrets
         self.now = clock
 

@@ -120,6 +120,10 @@ def test_a_conversation_in_balance_is_sent(messages):
     assert Sample(messages).params(E)
 
 
+def test_a_message_by_itself_is_a_conversation():
+    assert Sample(user(TEXT)).params(E) == Sample([user(TEXT)]).params(E)
+
+
 MISSING = "after the last message results are missing: a"
 
 
@@ -127,6 +131,8 @@ MISSING = "after the last message results are missing: a"
     ("messages", "fault"),
     [
         ([5], "a message is a text or has a role and content, unlike 5"),
+        (5, "a message is a text or has a role and content, unlike 5"),
+        (model(USE), MISSING),
         ([[]], "a message is a text or has a role and content"),
         ([{"content": TEXT}], r"messages\[0\]: .*`role`"),
         (["x", {"role": "system", "content": TEXT}], r"messages\[1\]: Invalid enum value 'system'"),

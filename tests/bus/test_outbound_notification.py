@@ -117,3 +117,9 @@ async def test_progress_has_a_text_where_the_revision_knows_one(revision, autoju
         params = (await request.message())["params"]
         assert (params["progress"], params["total"]) == (1, 2)
         assert params.get("message") == (None if revision == "2024-11-05" else "half")
+
+
+@pytest.mark.parametrize(("value", "total"), [("a", None), (1, "a")])
+def test_progress_that_is_no_number_is_named(value, total):
+    with pytest.raises(TypeError, match=r"progress and total are numbers, not .*'a'"):
+        notification.progress(Ledger(), value, total, None)

@@ -28,11 +28,11 @@ class _Helper(Protocol):
         """The block that it stands for."""
 
 
-def read_conversation(given: str | Sequence[Any]) -> list[dict[str, Any]]:
+def read_conversation(given: Any) -> list[dict[str, Any]]:
     """Return messages as they are sent, each with a list of blocks.
 
     Args:
-        given: What the user says, a text, `Image` or `Audio`; or, in order, what the user says, what a model answered
+        given: What the user says, a text, `Image` or `Audio`, or a single message; or, in order, what the user says, what a model answered
             before (`Sampled`), and messages, ``{"role": ..., "content": ...}`` or a `PromptMessage`, whose content is
             a text, an `Image`, an `Audio` or a block, or a list of them.
 
@@ -40,7 +40,8 @@ def read_conversation(given: str | Sequence[Any]) -> list[dict[str, Any]]:
         TypeError: Something in it has no JSON form.
         ValueError: It is no conversation; the text says which message breaks which rule.
     """
-    messages = [_plain(item) for item in ([given] if isinstance(given, str | _Helper) else given)]
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    messages = [_plain(item) for item in (given if several else [given])]
     open_uses: set[str] = set()
     for number, message in enumerate(messages):
         try:

@@ -7,6 +7,7 @@ import pytest
 import trio
 from channels import call, notification
 from rfc6455 import PING
+from trio.testing import wait_all_tasks_blocked
 from websocket_tunnels import tunnel_ws
 from websocket_wires import wire_ws
 
@@ -69,6 +70,7 @@ async def assert_all_arrives_in_order(client):
     said = [await client.message() for _ in range(4)]
     assert [message["params"]["data"] for message in said[:3]] == [1, 2, 3]
     assert said[3]["result"]["content"][0]["text"] == "said"
+    await wait_all_tasks_blocked()  # the server hears later than the client that it was written
 
 
 @pytest.mark.parametrize("way", ["turns", "turns of HTTP/2"])
@@ -105,6 +107,7 @@ async def test_a_client_that_takes_nothing_for_too_long_is_given_up(ws, autojump
         await trio.sleep(1.5)
         client.stall()
         await client.ended()
+        await wait_all_tasks_blocked()
         assert 5 <= trio.current_time() < 10
         assert chat.fates[:2] == [DELIVERED, Fate.discarded(Reason.LOST)]
         assert chat.bus.statistics().limits_reached == {"write_deadline": 1}
@@ -116,6 +119,7 @@ async def test_nothing_is_said_once_a_close_has_been(autojump_clock):
         await trio.sleep(1.5)
         client.send_bytes(b"\xff" * 10)  # no frame
         await client.ended()
+        await wait_all_tasks_blocked()
         assert [message["params"]["data"] for message in client.messages[1:]] == [1]
         assert chat.fates == [DELIVERED, "cancelled"]
         assert chat.bus.ledger.balance() == 0

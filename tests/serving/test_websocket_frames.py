@@ -256,6 +256,20 @@ def test_all_at_once(case):
     assert player.said == pongs[-1:] + [said for said in case.said if said[0] != PONG]
 
 
+def test_what_reads_the_unusual_is_kept_no_longer_than_it_takes():
+    """A client that says nothing costs a sixth less, also once it has answered pings."""
+    player = Player()
+    assert player.frames._connection is None
+    player.frames.ping()
+    player.send(frame(PONG, b""), frame(PING, b"there?"))
+    assert player.frames._connection is None
+    player.send(frame(TEXT, b"unfin", fin=False))
+    assert player.frames._connection is not None
+    player.send(frame(CONTINUATION, b"ished"))
+    assert (player.messages, player.frames._connection) == ([b"unfinished"], None)
+    assert player.said == frames(b"\x89\x00" + b"\x8a\x06there?")
+
+
 # -- the end -------------------------------------------------------------------------------------
 
 

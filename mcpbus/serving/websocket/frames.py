@@ -1,6 +1,7 @@
 """One WebSocket connection from the server's end: bytes in, whole messages out, and the other way round. No input or output here.
 
-wsproto reads the frames, but for what is as usual, see `reading`, and writes those that change what may follow. Here is what may become of them: how long a message gets while it is put together, how many
+wsproto reads the frames, but for what is as usual, see `reading`, and writes those that change what may follow; it is there for as
+long as something of that is under way. Here is what may become of them: how long a message gets while it is put together, how many
 frames may come that bring nothing, that a ping is answered once however many come before there is time to, and how it ends.
 """
 
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from wsproto.connection import Connection, ConnectionState, ConnectionType
-from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 
 from mcpbus.protocol.websocket import CloseCode
 from mcpbus.serving.websocket.reading import Boundaries, read_text
@@ -22,6 +23,10 @@ _SHORT_BYTES: Final = 16
 _TEXT: Final = 0x81
 _BINARY: Final = 0x82
 """The first byte of a frame that is a whole message."""
+_PING: Final = b"\x89\x00"
+"""A frame that asks whether the client is there."""
+_PONG: Final = 0x8A
+"""The first byte of the answer to such a frame."""
 
 
 class Frames:
@@ -72,12 +77,12 @@ class Frames:
         *,
         binary: bool = False,
     ) -> None:
-        self._connection = Connection(ConnectionType.SERVER, trailing_data=data)
-        self._events = self._connection.events()
-        self._boundaries: Boundaries | None = None  # once wsproto has read something
+        self._connection: Connection | None = (
+            None  # most of the time, and then it takes a sixth of what is kept for a client
+        )
+        self._events: Iterable[Event] = ()
+        self._boundaries: Boundaries | None = None  # of what wsproto has read
         self._text: bytes | None = None  # a message that came as most do
-        if data:
-            self._follow(data)
         self._binary = binary
         self._max_bytes = max_bytes
         self._clock = clock
@@ -91,6 +96,8 @@ class Frames:
         self.fault: CloseCode | None = None
         self.heard = False
         self.closing = False
+        if data:
+            self._read(data)
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -110,14 +117,27 @@ class Frames:
             self._text = read_text(data)
             if self._text is not None:
                 return
-        self._connection.receive_data(data)
-        self._events = self._connection.events()
-        self._follow(data)
+        self._read(data)
 
-    def _follow(self, data: bytes) -> None:
+    def _read(self, data: bytes) -> None:
+        """Have wsproto read what has come."""
+        connection = self._employ()
+        connection.receive_data(data)
+        self._events = connection.events()
         if self._boundaries is None:
             self._boundaries = Boundaries()
         self._boundaries.follow(data)
+
+    def _employ(self) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(ConnectionType.SERVER)
+        return self._connection
+
+    def _dismiss(self) -> None:
+        """Let go of wsproto if a message may begin next: it then knows nothing that a new one would not."""
+        if not self.closing and self._boundaries is not None and self._boundaries.between:
+            self._connection = self._boundaries = None
+            self._events = ()
 
     def next(self) -> bytes | None:
         """Take the next message that has come whole, text in UTF-8; None if there is none. To be called until then."""
@@ -141,6 +161,7 @@ class Frames:
                     self._ping = event if isinstance(event, Ping) else self._ping
             if self.fault is not None:
                 break
+        self._dismiss()
         return None
 
     def _admits(self, event: TextMessage | BytesMessage) -> bool:
@@ -175,7 +196,7 @@ class Frames:
             self._fail(CloseCode.POLICY_VIOLATION)
 
     def _end(self, event: CloseConnection) -> None:
-        state = self._connection.state
+        state = self._employ().state
         if state is ConnectionState.OPEN:  # the client has not closed: what it sent could not be read
             self._fail(CloseCode(event.code))
             return
@@ -206,7 +227,7 @@ class Frames:
     def ping(self) -> None:
         """Ask whether the client is there."""
         if not self.closing:
-            self._pending += self._connection.send(Ping())
+            self._pending += _PING
 
     @property
     def speaks(self) -> bool:
@@ -215,17 +236,16 @@ class Frames:
 
     def encode(self, messages: Iterable[bytes], *, binary: bool = False) -> bytes:
         """The bytes of so many messages, and of all else that is to be said with them. After a close, ours or the client's, messages are not said."""
-        connection = self._connection
-        send = connection.send
         data, self._pending = self._pending, b""
         ping, self._ping = self._ping, None
         farewell, self._farewell = self._farewell, None
-        if connection.state is ConnectionState.OPEN:
+        connection = self._connection
+        if connection is None or connection.state is ConnectionState.OPEN:
             if ping is not None:
-                data += send(ping.response())
+                data += _frame(_PONG, bytes(ping.payload))
             opcode = _BINARY if binary else _TEXT
             data += b"".join([_frame(opcode, message) for message in messages])
-        return data if farewell is None else data + send(farewell)
+        return data if farewell is None else data + self._employ().send(farewell)
 
 
 def _frame(first: int, payload: bytes) -> bytes:

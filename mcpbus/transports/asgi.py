@@ -161,6 +161,13 @@ class _AsgiRequest:
         self._send = send
 
     async def read_body(self, limit: int) -> bytes | None:
+        """See `HttpRequest`. It is read in the first of these ways that will do; each spares what the next one takes.
+
+        - What has arrived is taken, without a scope: plain hypercorn lets us see that.
+        - What comes in two messages, the second one empty as a rule, is waited for in one scope, which bounds both.
+        - What was finished by that is handed on, and never counted: what is decoded of it is counted next.
+        - The rest, which is long, or slow, is counted while it comes, in a scope for each piece, whose deadline moves.
+        """
         rate = self._limits.body_rate
         until = rate.begin(trio.current_time())
         body, more = await self._read_arrived()
@@ -176,7 +183,6 @@ class _AsgiRequest:
                     rest, more = await self._read_piece()
                     body, received = body + rest, len(rest)
         if not more and (len(body) < LARGE_BYTES or not self._budget.line.locked()):
-            # It is finished, and what is decoded of it is counted next.
             if len(body) >= LARGE_BYTES:
                 await take_turn(self._budget.line)
             return body if len(body) <= limit else None

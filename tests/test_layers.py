@@ -55,7 +55,11 @@ DOORS = {
     "docstring_parser": ["mcpbus.features.docstrings"],
     "h2": ["mcpbus.testing.over_http2"],
     "httpx2": ["mcpbus.auth", "mcpbus.auth.web", "mcpbus.client.http"],
-    "hpack": ["mcpbus.serving.http2.field_decoder", "mcpbus.serving.http2.field_encoder"],
+    "hpack": [
+        "mcpbus.serving.http2.field_decoder",
+        "mcpbus.serving.http2.field_encoder",
+        "mcpbus.serving.http2.huffman",
+    ],
     "httptools": ["serving", "mcpbus.examples.client", "mcpbus.testing.over_http1"],
     "hypercorn": ["mcpbus.serving.hypercorn"],
     "joserfc": [

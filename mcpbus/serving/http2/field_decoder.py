@@ -4,10 +4,10 @@ import functools
 from typing import Final, TypeAlias
 
 import hpack
-from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
 from mcpbus.serving.http2.errors import Abuse, ConnectionFault, ErrorCode
+from mcpbus.serving.http2.huffman import expand
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -135,8 +135,8 @@ def _read_text(block: bytes, at: int) -> tuple[bytes, int]:
         raise hpack.HPACKDecodingError("a text that is longer than its block")
     text = block[start:end]
     if coding:
-        text = _expand(text) if size <= _LONGEST_REMEMBERED else decode_huffman(text)
+        text = _expand(text) if size <= _LONGEST_REMEMBERED else expand(text)
     return text, end
 
 
-_expand = functools.lru_cache(maxsize=1024)(decode_huffman)
+_expand = functools.lru_cache(maxsize=1024)(expand)

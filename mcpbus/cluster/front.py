@@ -18,6 +18,7 @@ from mcpbus.cluster.directory import Kept, is_released, released_home
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import Elsewhere, LinkedRequest
+from mcpbus.cluster.links import unreachable
 from mcpbus.cluster.mentions import (
     is_for_nobody,
     listened_task,
@@ -28,7 +29,7 @@ from mcpbus.cluster.mentions import (
     task_of,
 )
 from mcpbus.cluster.messages import Open, encode
-from mcpbus.cluster.node import Node, unreachable
+from mcpbus.cluster.node import Node
 from mcpbus.cluster.owed_replies import OwedReplies
 from mcpbus.cluster.quick_relay import QuickRelay, RelayedAnswer
 from mcpbus.cluster.relay import Relayed, relay

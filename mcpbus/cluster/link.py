@@ -1,33 +1,19 @@
 """A link: one connection between two processes, over which each has the other serve requests.
 
-It begins with a greeting in which both prove that they have the key. Then each request has a channel of its own: whoever asks opens it,
-odd numbers for the one that dialled and even ones for the other. A link on which nothing comes for a while is dead, and so
-are its channels.
+It begins with a greeting, see `greeting`. Then each request has a channel of its own: whoever asks opens it, odd numbers for the one that
+dialled and even ones for the other. A link on which nothing comes for a while is dead, and so are its channels.
 """
 
-import hmac
-import os
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 import msgspec
 import trio
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.cluster.frames import FrameError, FrameReader, Kind, Message, OtherVersionError, encode_frames
-from mcpbus.cluster.messages import VERSION, Hello, decode_hello, encode
-from mcpbus.cluster.quick_stream import QuickStream
+from mcpbus.cluster.frames import FrameError, Kind, encode_frames
+from mcpbus.cluster.greeting import MOST_BYTES, Incoming
 
-_PURPOSE: Final = b"mcpbus link 1"
-_NONCE_BYTES: Final = 16
-MOST_KEYS: Final = 256
-"""Of which the names are in a greeting: all that a process has."""
-_NAMING: Final = b"name"
-_NAME_BYTES: Final = 8
-_GREETING_BYTES: Final = 4096
-_MOST_BYTES: Final = 256 * 1024 * 1024
-"""Of messages that are on their way in one direction."""
 _CHANNELS: Final = 1 << 32
 _FAREWELL_SECONDS: Final = 1.0
 """How long it may take to end a link in order."""
@@ -76,102 +62,6 @@ class Service(Protocol):
 
     def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task that goes on when the link is lost."""
-
-
-class Incoming:
-    """The messages that come over a connection.
-
-    Args:
-        stream: The connection.
-
-    Attributes:
-        stream: The same, for who does not want to wait.
-        ready: Those that have come, and were not taken.
-    """
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self.stream = QuickStream(stream)
-        self._reader = FrameReader(_GREETING_BYTES)
-        self.ready: deque[Message] = deque()
-
-    def trust(self) -> None:
-        """Let messages be as long as requests and answers are."""
-        self._reader.limit = _MOST_BYTES
-
-    async def wait(self) -> None:
-        """Wait until a message is ready. A schedule point always.
-
-        Raises:
-            FrameError: The connection has ended, or what comes over it is no message.
-        """
-        if self.ready:
-            await trio.lowlevel.checkpoint()
-        while not self.ready:
-            data = await self.stream.receive()
-            if not data:
-                raise FrameError("the connection has ended")
-            self.ready.extend(self._reader.read(data))
-
-    async def expect(self, kind: Kind) -> bytes:
-        """Return what the next message says, which is of this kind.
-
-        Raises:
-            FrameError: It is not.
-        """
-        await self.wait()
-        found, _, payload = self.ready.popleft()
-        if found != kind:
-            raise FrameError(f"a message of kind {found} came in place of {kind.name}")
-        return payload
-
-
-async def greet(
-    stream: trio.abc.Stream, incoming: Incoming, keys: Sequence[bytes], home: str, dialled: str | None
-) -> str:
-    """Tell who is at this end of a connection, and return who is at the other.
-
-    Args:
-        stream: The connection.
-        incoming: What comes over it.
-        keys: Secrets, of which the other end has at least one.
-        home: Who is here.
-        dialled: Whom we have dialled; None if the other end has.
-
-    Raises:
-        OtherVersionError: It speaks another version.
-        FrameError: It has none of the keys, or is somebody else.
-    """
-    named = _name_keys(keys)
-    said_here = encode(Hello(home, os.urandom(_NONCE_BYTES), [*named], VERSION))
-    await stream.send_all(encode_frames(Kind.HELLO, 0, said_here))
-    said_there = await incoming.expect(Kind.HELLO)
-    theirs = decode_hello(said_there)
-    if dialled not in {None, theirs.home}:
-        raise FrameError(f"{theirs.home} answers in the place of {dialled}")
-    if theirs.version != VERSION:
-        raise OtherVersionError(
-            f"process {theirs.home} speaks version {theirs.version} over links, and this one {VERSION}"
-        )
-    first = dialled is not None
-    # As it was said: a newer process may say more of itself than can be read here.
-    said = encode([said_here, said_there] if first else [said_there, said_here])
-    preferred, others = ([*named], theirs.keys) if first else (theirs.keys, [*named])
-    name = next((name for name in preferred if name in others), None)
-    if name is None:
-        raise FrameError("whoever is there has none of the keys")
-    key = named[name]
-    proofs = [hmac.digest(key, role + said, "sha256") for role in (b"dialled", b"accepted")]
-    await stream.send_all(encode_frames(Kind.PROOF, 0, proofs[not first]))
-    if not hmac.compare_digest(await incoming.expect(Kind.PROOF), proofs[first]):
-        raise FrameError("whoever is there does not have the key")
-    incoming.trust()
-    return theirs.home
-
-
-def _name_keys(keys: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return the keys for links, each by a name that tells nothing of it."""
-    derived = [hmac.digest(key, _PURPOSE, "sha256") for key in keys]
-    return {hmac.digest(key, _NAMING, "sha256")[:_NAME_BYTES]: key for key in derived}
 
 
 class Link:
@@ -276,7 +166,7 @@ class Link:
             self._unwritten += self._unhurried
             self._unhurried.clear()
         self._unwritten += encode_frames(kind, channel, payload)
-        if len(self._unwritten) > _MOST_BYTES:
+        if len(self._unwritten) > MOST_BYTES:
             self.close()
 
     def send_with_next(self, kind: Kind, channel: int) -> None:

@@ -17,10 +17,11 @@ from mcpbus.cluster.chores import Chores
 from mcpbus.cluster.directory import Cluster, Kept
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.forwarded_heads import ForwardedHeads
-from mcpbus.cluster.frames import Kind, OtherVersionError
+from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.hand_over import HandOver
-from mcpbus.cluster.link import LOST, Incoming, Link, greet
+from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import LinkedRequest, Served
+from mcpbus.cluster.links import Links
 from mcpbus.cluster.messages import Changed, decode_changed, decode_open, encode
 from mcpbus.cluster.names import Names
 from mcpbus.cluster.records import Records
@@ -40,15 +41,8 @@ from mcpbus.transports.refusals import plain
 
 _log = logging.getLogger("mcpbus")
 
-_GREET_SECONDS: Final = 5.0
-"""How long it may take to connect, and to greet."""
-_PAUSE_SECONDS: Final = 0.05
-_LONGEST_PAUSE: Final = 0.5
-"""Between two attempts at that: each pause is twice the last one."""
 LOOK_SECONDS: Final = 1.0
 """How often it is looked whether there are others."""
-_MOST_STRANGERS: Final = 64
-"""Connections at once that have not been greeted."""
 _LISTS: Final[Mapping[str, ListName]] = {name: name for name in get_args(ListName)}
 
 
@@ -67,6 +61,7 @@ class Node:
         hand_over: Its own, once it ends itself.
         remote_sessions: Those of the others, to which this one may say something.
         heads: Writes and reads what is forwarded.
+        links: Its links to the others.
     """
 
     adoptions: Adoptions
@@ -84,16 +79,13 @@ class Node:
         self._endpoints: list[Served] = []
         self.heads = ForwardedHeads(self._endpoints)
         self._context = copy_context()
-        self._links: dict[str, list[Link]] = {}
-        self._dials: dict[str, _Dial] = {}
-        self._strangers = 0
+        self._complaints = Complaints(_log)
+        self.links = Links(cluster, nursery, self, self._complaints)
         self._told_changes = ToldChanges(self)
         self._homes: frozenset[str] = frozenset()
         self._serves = False
-        self._leaving = False
         self._work: trio.Nursery | None = None  # what runs for the others
         self._abandoned = trio.Event()
-        self._complaints = Complaints(_log)
 
     async def join(self, bus: Hub) -> None:
         """Serve a bus together with the others; returns when it is linked to all that are there.
@@ -116,7 +108,7 @@ class Node:
         bus.abandon = self.abandon
         bus.lease = Lease()
         await self._nursery.start(self._open_work)
-        await self._nursery.start(partial(directory.listen, self.home, self._accept, bus.lease))
+        await self._nursery.start(partial(directory.listen, self.home, self.links.accept, bus.lease))
         try:
             await self._look()
         except OSError as error:
@@ -129,38 +121,9 @@ class Node:
         self._endpoints.append(endpoint)
         return len(self._endpoints) - 1
 
-    # -- links -----------------------------------------------------------------------------------
-
-    async def reach(self, home: str) -> Link | None:
-        """Return a link to a process; None if it has ended.
-
-        Raises:
-            Overloaded: It may be there, and cannot be reached.
-        """
-        await trio.lowlevel.checkpoint()
-        link = self.link(home)
-        if link is not None:
-            return link
-        dial = self._dials.get(home)
-        if dial is None:
-            dial = self._dials[home] = _Dial()
-            self._nursery.start_soon(self._run_dialled, home, dial)
-        await dial.done.wait()
-        if dial.link is None and not dial.ended:
-            raise dial.refused or unreachable()
-        return dial.link
-
-    async def leave(self) -> None:
-        """End all links in order: what still comes over them is asked elsewhere."""
-        self._leaving = True
-        async with trio.open_nursery() as nursery:
-            for links in self._links.values():
-                for link in links:
-                    nursery.start_soon(link.end_in_order)
-
     async def abandon(self) -> None:
         """End what runs for the others, as cancelled, and take nothing more; returns when it has ended."""
-        self._leaving = True
+        self.links.closed = True
         if self._work is not None:
             self._work.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
@@ -175,85 +138,24 @@ class Node:
             self._work = None
             self._abandoned.set()
 
+    # -- links -----------------------------------------------------------------------------------
+
     def link(self, home: str) -> Link | None:
         """Return the link to a process, if there is one now."""
-        return next((link for link in self._links.get(home, ()) if not link.closed), None)
+        return self.links.find(home)
 
-    async def _run_dialled(self, home: str, dial: "_Dial") -> None:
-        try:
-            with trio.move_on_after(self._cluster.patience):
-                pause = _PAUSE_SECONDS
-                while not await self._try_to_dial(home, dial):
-                    await trio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
-        finally:
-            del self._dials[home]
-            dial.done.set()
-        if dial.link is not None:
-            await self._run(dial.link)
+    async def reach(self, home: str) -> Link | None:
+        """Return a link to a process; see `Links.reach`."""
+        return await self.links.reach(home)
 
-    async def _try_to_dial(self, home: str, dial: "_Dial") -> bool:
-        """Connect to a process; return whether there is nothing more to be tried."""
-        try:
-            with trio.fail_after(_GREET_SECONDS):
-                stream = await self._cluster.directory.dial(home)
-                if stream is None:
-                    dial.ended = True
-                else:
-                    dial.link = await self._greet(stream, home)
-        except OtherVersionError as why:
-            self._complaints.warn("sessions, calls and tasks of another process cannot be asked for: %s", why)
-            dial.refused = Overloaded("The process that has this session, call or task is of another version")
-        except Overloaded as why:
-            dial.refused = why
-        except (*LOST, trio.TooSlowError) as why:  # it may be about to end
-            _log.info("process %s cannot be reached: %s", home, why)
-            return False
-        return True
-
-    async def _accept(self, stream: trio.abc.Stream) -> None:
-        """Serve a connection to here."""
-        link = None
-        if self._strangers < _MOST_STRANGERS and not self._leaving:
-            self._strangers += 1
-            try:
-                with trio.move_on_after(_GREET_SECONDS):
-                    link = await self._greet(stream, None)
-            except Exception as why:  # noqa: BLE001 - whatever a stranger says ends their connection alone
-                self._complaints.warn("a connection from no process of this server was closed: %s", why)
-            finally:
-                self._strangers -= 1
-        if link is None:
-            await trio.aclose_forcefully(stream)
-        else:
-            await self._run(link)
-
-    async def _greet(self, stream: trio.abc.Stream, dialled: str | None) -> Link:
-        """Make a link of a connection."""
-        try:
-            incoming = Incoming(stream)
-            home = await greet(stream, incoming, self._cluster.keys, self.home, dialled)
-        except BaseException:
-            await trio.aclose_forcefully(stream)
-            raise
-        silence = self._cluster.silence
-        link = Link(incoming, home, self, dialled=dialled is not None, silence=silence)
-        self._links.setdefault(home, []).append(link)
-        self._homes |= {home}
-        if self._serves and home != self.home:
+    def linked(self, link: Link) -> None:
+        """See `mcpbus.cluster.links.LinkedService`."""
+        self._homes |= {link.home}
+        if self._serves and link.home != self.home:
             link.send(Kind.SERVING, 0)
-        return link
 
-    async def _run(self, link: Link) -> None:
-        try:
-            await link.run()
-        except* LOST as why:
-            _log.info("the link to process %s was lost: %s", link.home, why.exceptions)
-        finally:
-            links = self._links[link.home]
-            links.remove(link)
-            if not links:
-                del self._links[link.home]
+    def parted(self, link: Link) -> None:
+        """See `mcpbus.cluster.links.LinkedService`."""
         if link.home != self.home and self.link(link.home) is not None:
             self._tell_all_here()  # what the other end has said may have been lost with this one
 
@@ -331,7 +233,7 @@ class Node:
         Raises:
             Overloaded: None can be reached.
         """
-        homes = [home for home in self._links if home not in but and self.link(home) is not None]
+        homes = [home for home in self.links.by_home if home not in but and self.link(home) is not None]
         if not homes:
             raise Overloaded("The server is shutting down")
         return random.choice(homes)  # noqa: S311 - it is no secret
@@ -346,7 +248,7 @@ class Node:
         number = self._told_changes.next_number()
         payload = encode(Changed(change.list, change.uri, number))
         told: dict[str, Link] = {}
-        for home in self._links:
+        for home in self.links.by_home:
             link = self.link(home)
             if link is not None and home != self.home:
                 link.send(Kind.CHANGED, 0, payload)
@@ -382,28 +284,6 @@ class Node:
                 bus.tell_here(Change(None, uri))
 
 
-class _Dial:
-    """An attempt to reach a process.
-
-    Attributes:
-        done: Set when it is over.
-        link: What came of it.
-        ended: Whether nobody is there any more.
-        refused: Why it was not tried for longer.
-    """
-
-    def __init__(self) -> None:
-        self.done = trio.Event()
-        self.link: Link | None = None
-        self.ended = False
-        self.refused: Overloaded | None = None
-
-
-def unreachable() -> Overloaded:
-    """Return why a request is not served whose process cannot be reached."""
-    return Overloaded("The process that has this session, call or task cannot be reached")
-
-
 @asynccontextmanager
 async def open_node(cluster: Cluster) -> AsyncIterator[Node]:
     """Open a process's part of a cluster; it is to be closed after its bus."""
@@ -411,5 +291,5 @@ async def open_node(cluster: Cluster) -> AsyncIterator[Node]:
         node = Node(cluster, nursery)
         yield node
         await node.records.settle()
-        await node.leave()
+        await node.links.leave()
         nursery.cancel_scope.cancel()

@@ -13,7 +13,7 @@ import trio
 from mcpbus.cluster import tcp
 from mcpbus.cluster.directory import Cluster
 from mcpbus.cluster.errors import JoinError
-from mcpbus.cluster.link import MOST_KEYS
+from mcpbus.cluster.greeting import MOST_KEYS
 from mcpbus.cluster.tcp import Place, TlsPair
 from mcpbus.protocol.http.origin import is_loopback_host
 

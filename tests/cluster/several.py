@@ -52,9 +52,9 @@ async def kill(bus, directory):
     """Have a process end without a word, as far as the others can tell."""
     bus.session_directory.records = bus.tell_elsewhere = None
     directory._living.pop(bus.node.home)
-    bus.node._cluster = MemoryDirectory().cluster()
+    bus.node._cluster = bus.node.links._cluster = MemoryDirectory().cluster()
     bus.node.records._entries.clear()
-    for links in [*bus.node._links.values()]:
+    for links in [*bus.node.links.by_home.values()]:
         for link in links:
             link.close()
     await quiet([bus])

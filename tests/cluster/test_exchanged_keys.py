@@ -73,7 +73,7 @@ async def test_who_has_no_key_in_common_serves_alone(autojump_clock, caplog):
     async with open_with((OLD,), (NEW,)) as (_, buses, probes):
         session = at(await probes[0].initialize(), probes[1])
         assert (await session.request("ping").ended()).status == 404
-        assert not any(bus.node._links for bus in buses)
+        assert not any(bus.node.links.by_home for bus in buses)
 
 
 async def test_more_keys_than_can_be_told_of_are_refused_at_the_start():

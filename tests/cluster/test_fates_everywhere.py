@@ -88,7 +88,7 @@ async def test_where_nobody_asks_any_more_nothing_waits(gone, autojump_clock):
             nursery.cancel_scope.cancel()
         await quiet(buses)
         assert not waiting()
-        assert not any(link._channels for links in there._links.values() for link in links)
+        assert not any(link._channels for links in there.links.by_home.values() for link in links)
 
 
 async def test_it_is_asked_again_where_the_link_is_lost(autojump_clock):

@@ -10,9 +10,9 @@ import trio.testing
 from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
 
-from mcpbus.cluster import link, node
+from mcpbus.cluster import greeting, link, links, node
 from mcpbus.cluster.frames import FrameError, FrameReader, Kind, encode_frames
-from mcpbus.cluster.link import Incoming, greet
+from mcpbus.cluster.greeting import Incoming, greet
 from mcpbus.cluster.messages import Hello, encode
 from mcpbus.cluster.quick_stream import QuickStream
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
@@ -43,7 +43,7 @@ async def test_both_ends_of_a_link_know_who_is_at_the_other(autojump_clock):
     assert await both_greet() == ["there", "here"]
 
 
-MANY = [b"%d" % number for number in range(link.MOST_KEYS)]
+MANY = [b"%d" % number for number in range(greeting.MOST_KEYS)]
 
 
 @pytest.mark.parametrize("keys", [([b"k", b"l"], [b"l", b"m"]), ([b"l"], [b"k", b"l"]), (MANY, [MANY[-1]])])
@@ -139,7 +139,7 @@ async def test_a_connection_that_is_closed_as_something_comes_is_closed(monkeypa
 async def test_strangers_are_few_at_once(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, _):
-        streams = [await directory.dial(buses[0].node.home) for _ in range(node._MOST_STRANGERS)]
+        streams = [await directory.dial(buses[0].node.home) for _ in range(links._MOST_STRANGERS)]
         await quiet(buses)
         more = await directory.dial(buses[0].node.home)
         with trio.fail_after(1):

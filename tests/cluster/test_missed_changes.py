@@ -5,8 +5,8 @@ import trio
 from several import open_buses, quiet
 from test_forwarding import make
 
-from mcpbus.cluster import node
-from mcpbus.cluster.node import _Dial
+from mcpbus.cluster import links, node
+from mcpbus.cluster.links import _Dial
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
 URI = "res://one"
@@ -29,10 +29,10 @@ def told(stream):
 
 async def link_once_more(of, to):
     """Have a process open a second link to another one, as where both dial at once."""
-    dial = of._dials[to.home] = _Dial()
-    of.start(of._run_dialled, to.home, dial)
+    dial = of.links._dials[to.home] = _Dial()
+    of.start(of.links._run_dialled, to.home, dial)
     await dial.done.wait()
-    assert len(of._links[to.home]) == 2
+    assert len(of.links.by_home[to.home]) == 2
 
 
 async def test_one_that_joins_and_cannot_be_reached_hears_of_them_later(autojump_clock):
@@ -88,7 +88,7 @@ async def test_none_is_missed_that_is_said_before_the_link_is_there_at_both_ends
     async with open_buses(make, directory=directory) as (buses, probes):
         speaker, hearer = buses[speaks], buses[1 - speaks]
         stream = await listen(probes[1 - speaks])
-        greet = node.greet
+        greet = links.greet
 
         async def greet_later(stream, incoming, keys, home, dialled):
             there = await greet(stream, incoming, keys, home, dialled)
@@ -96,7 +96,7 @@ async def test_none_is_missed_that_is_said_before_the_link_is_there_at_both_ends
                 await greeted.wait()
             return there
 
-        monkeypatch.setattr(node, "greet", greet_later)
+        monkeypatch.setattr(links, "greet", greet_later)
         await directory.cut()
         await quiet(buses)
         buses[0].node.start(buses[0].node._try_to_reach, buses[1].node.home)

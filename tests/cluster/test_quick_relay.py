@@ -108,7 +108,7 @@ async def test_a_client_that_goes_is_told_of(far, autojump_clock):
     await quiet(buses)
     held.disconnect()
     await quiet(buses)
-    assert not buses[0].node._links[buses[1].node.home][0]._channels
+    assert not buses[0].node.links.by_home[buses[1].node.home][0]._channels
 
 
 async def test_an_answer_that_finds_its_client_gone_is_lost(far, monkeypatch, autojump_clock):

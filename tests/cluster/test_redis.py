@@ -347,7 +347,7 @@ async def pause(bus):
     bus.node._try_to_reach = nothing
     key = f"{directory._prefix}:r:{bus.node.home}"
     await directory._redis.call("DEL", key)
-    for links in [*bus.node._links.values()]:
+    for links in [*bus.node.links.by_home.values()]:
         for link in links:
             link.close()
     await trio.testing.wait_all_tasks_blocked(0.05)  # until the others have noticed

@@ -10,9 +10,9 @@ from test_forwarding import CHANGED, call, make, text
 from test_held import SAID, said, say
 from test_remote_sessions import UNREACHABLE
 
-from mcpbus.cluster import frames, link, messages
+from mcpbus.cluster import frames, greeting, messages
 from mcpbus.cluster.frames import Kind, OtherVersionError
-from mcpbus.cluster.link import Incoming, greet
+from mcpbus.cluster.greeting import Incoming, greet
 from mcpbus.cluster.messages import encode
 from mcpbus.cluster.records import SessionRecord, decode_record
 from mcpbus.core.admission import Overloaded
@@ -172,7 +172,7 @@ async def test_a_newer_process_that_says_more_of_itself_is_understood(autojump_c
     async def one(end, home, dialled):
         met.append(await greet(end, Incoming(end), [b"key"], home, dialled))
 
-    monkeypatch.setattr(link, "Hello", lambda *said: next(made)(*said))  # noqa: PLW0108 - one after the other
+    monkeypatch.setattr(greeting, "Hello", lambda *said: next(made)(*said))  # noqa: PLW0108 - one after the other
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one, ends[0], "here", "there")
         nursery.start_soon(one, ends[1], "there", None)
@@ -194,7 +194,7 @@ async def test_sessions_of_another_version_are_refused_at_once_and_not_unknown(
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):
         session = at(await probes[0].initialize(), probes[1])
-        monkeypatch.setattr(link, "VERSION", NEWER)
+        monkeypatch.setattr(greeting, "VERSION", NEWER)
         dial = directory.dial
 
         async def dial_another_version(home):
@@ -210,7 +210,7 @@ async def test_sessions_of_another_version_are_refused_at_once_and_not_unknown(
         assert "another version" in refused.messages[0]["error"]["message"]
         assert trio.current_time() == begun
         assert f"speaks version 1 over links, and this one {NEWER}" in caplog.text
-        monkeypatch.setattr(link, "VERSION", messages.VERSION)
+        monkeypatch.setattr(greeting, "VERSION", messages.VERSION)
         directory.dial = dial
         await quiet(buses)
         assert (await session.request("ping").ended()).status == 200

@@ -389,6 +389,21 @@ async def test_what_is_asked_in_one_turn_is_written_together_at_its_end():
         assert there.recv(100) == encode_frames(Kind.OPEN, 7, b"c")
 
 
+async def test_what_nobody_waits_for_is_written_once_though_nothing_follows(autojump_clock, nursery):
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(here))
+    one = link.Link(Incoming(stream), "there", None, dialled=True, silence=30)
+    with here, there:
+        nursery.start_soon(one._linger)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in (1, 3):
+            one.send_with_next(Kind.WRITTEN, number)
+            await trio.sleep(1)
+            assert there.recv(100) == encode_frames(Kind.WRITTEN, number)
+        nursery.cancel_scope.cancel()
+
+
 async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_computing(
     autojump_clock, monkeypatch
 ):

@@ -29,10 +29,12 @@ from mcpbus.serving.http2.field_encoder import encode_head
 from mcpbus.serving.http2.frames import PREFACE
 from mcpbus.serving.http2.heads import Heads
 from mcpbus.serving.http2.protocol import Protocol
+from mcpbus.serving.http2.streams import Streams
 from mcpbus.serving.http2.token_bucket import TokenBucket
 
 HEAD = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "test")]
 BLOCK = hpack.Encoder().encode([(name, value, True) for name, value in HEAD])
+ADDING, REFERRING = map(hpack.Encoder().encode, [HEAD, HEAD])
 OPEN = HeadersFrame(1, data=BLOCK, flags=["END_HEADERS"])
 CLOSED = HeadersFrame(1, data=BLOCK, flags=["END_HEADERS", "END_STREAM"])
 END = DataFrame(1, flags=["END_STREAM"])
@@ -212,6 +214,19 @@ OF_THE_CONNECTION = {
         [HeadersFrame(1, data=b"\xff\x00", flags=["END_HEADERS"])],
         ErrorCodes.COMPRESSION_ERROR,
     ),
+    "a table that is resized after a field": (
+        [HeadersFrame(1, data=BLOCK + b"\x20\x01a\x01b", flags=["END_HEADERS"])],
+        ErrorCodes.COMPRESSION_ERROR,
+    ),
+    "a field of a table that was emptied, in a head that came before": (
+        [
+            HeadersFrame(1, data=ADDING, flags=["END_HEADERS"]),
+            *[HeadersFrame(n, data=REFERRING, flags=["END_HEADERS"]) for n in (3, 5)],
+            HeadersFrame(7, data=b"\x20" + BLOCK, flags=["END_HEADERS"]),
+            HeadersFrame(9, data=REFERRING, flags=["END_HEADERS"]),
+        ],
+        ErrorCodes.COMPRESSION_ERROR,
+    ),
     "more data than the connection's window": (
         [OPEN, headers(3, flags=["END_HEADERS"]), *[DataFrame(n, data=bytes(16_384)) for n in (1, 1, 1, 1)]],
         ErrorCodes.FLOW_CONTROL_ERROR,
@@ -248,6 +263,43 @@ def test_what_is_wrong_with_the_connection_ends_it(said, code):
     events = list(server.events)
     server.hear(headers(21))
     assert server.events == events
+
+
+def test_a_ping_is_answered_with_what_it_says():
+    server = Server()
+    server.hear(PingFrame(0, opaque_data=b"abcdefgh"))
+    (pong,) = server.frames
+    assert isinstance(pong, PingFrame)
+    assert (pong.flags, pong.opaque_data) == ({"ACK"}, b"abcdefgh")
+
+
+def test_all_answers_together_have_no_more_room_than_the_connection():
+    server = Server()
+    server.hear(OPEN, WindowUpdateFrame(1, window_increment=2**20), headers(3))
+    server.answer(1, last=False)
+    for _ in range(3):
+        server.protocol.say(1, bytes(16_384), last=False)
+    assert [server.protocol.room(stream_id) for stream_id in (1, 3)] == [65_535 - 3 * 16_384] * 2
+
+
+@pytest.mark.parametrize("answered_first", [True, False])
+def test_a_stream_is_gone_when_both_halves_have_ended(answered_first):
+    streams = Streams()
+    stream = streams.open(1)
+    if not answered_first:
+        streams.hear_end(1, stream)
+    streams.say(1, stream, 10, last=True)
+    if answered_first:
+        streams.hear_end(1, stream)
+    assert streams.live == {}
+
+
+def test_the_last_streams_that_were_reset_are_known():
+    streams = Streams()
+    for number in range(257):
+        streams.open(2 * number + 1)
+        streams.reset(2 * number + 1, by_us=True)
+    assert [streams.was_reset(stream_id) for stream_id in (1, 3, 513)] == [False, True, True]
 
 
 def test_settings_come_first():

@@ -334,7 +334,7 @@ crowded = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @example([("put", said, 0, 1) for said in (PROGRESS, LOG, LOG, CUSTOM, PROGRESS, CUSTOM)], 3, 10_000)
 @example([("put", said, size, 1) for said, size in STEPS_BACK], 4, 4 * OVERHEAD_BYTES + 100)
 @example([("put", said, size, 1) for said, size in TWIN], 10, 4 * OVERHEAD_BYTES + 200)

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 from mcpbus_actors import (
-    Address,
     Cell,
     Failed,
     LazyActor,
@@ -30,7 +29,7 @@ from mcpbus_actors import (
 
 from mcpbus.core.answers import Answers
 from mcpbus.core.budget import Account, weigh
-from mcpbus.core.notification import OutboundNotification, Progress
+from mcpbus.core.carriers import ByTask, Carrier, Silence
 from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.request_context import RequestContext
@@ -51,52 +50,7 @@ _log = logging.getLogger("mcpbus")
 _SHORT_BYTES = 1024
 """Of arguments that are not counted among what is kept for clients: the number of requests bounds them well enough."""
 
-
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
-
-
-class Carrier(LazyActor[object], eq=False):
-    """The request by which a call speaks to its client."""
-
-    def say(self, said: OutboundNotification | Progress) -> bool:
-        """Send what is said, which is drafted, and enter it in the books.
-
-        Returns:
-            Whether there is room for more at once: it has arrived where it waits to be written, and little else does.
-        """
-        raise NotImplementedError
-
-
-class ByTask(msgspec.Struct, frozen=True):
-    """Carries a call that has become a task.
-
-    Attributes:
-        address: Of the task's actor.
-    """
-
-    address: Address[object]
-
-    def say(self, said: OutboundNotification | Progress) -> bool:
-        """See `Carrier.say`."""
-        said.receipt.enter()
-        self.address.tell(said)
-        return said.receipt.fate is not None
-
-
-class Silence(msgspec.Struct, frozen=True):
-    """Carries a call that reaches nobody.
-
-    Attributes:
-        reason: Why.
-    """
-
-    reason: Reason
-
-    def say(self, said: OutboundNotification | Progress) -> bool:
-        """See `Carrier.say`. It is discarded."""
-        said.receipt.enter()
-        said.receipt.discard(self.reason)
-        return True
 
 
 class _Lapse(msgspec.Struct, frozen=True):

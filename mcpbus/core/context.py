@@ -9,7 +9,8 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core import notification
-from mcpbus.core.call import Call, Carrier
+from mcpbus.core.call import Call
+from mcpbus.core.carriers import Carrier
 from mcpbus.core.hub import Hub, hub_of
 from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw, answered_within, make_ask

@@ -20,7 +20,8 @@ from mcpbus_actors import Cell, EagerTask, Outcome, Stopped, StopReason, Succeed
 
 from mcpbus.core.admission import Slot
 from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.call import Call, Carrier, Silence, read_failure
+from mcpbus.core.call import Call, read_failure
+from mcpbus.core.carriers import Carrier, Silence
 from mcpbus.core.client_questions import ClientQuestions
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress

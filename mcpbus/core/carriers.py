@@ -1,0 +1,51 @@
+"""What a call speaks to its client by: its request, the task that it has become, or nothing any more."""
+
+import msgspec
+from mcpbus_actors import Address, LazyActor
+
+from mcpbus.core.notification import OutboundNotification, Progress
+from mcpbus.protocol.routes import Reason
+
+
+class Carrier(LazyActor[object], eq=False):
+    """The request by which a call speaks to its client."""
+
+    def say(self, said: OutboundNotification | Progress) -> bool:
+        """Send what is said, which is drafted, and enter it in the books.
+
+        Returns:
+            Whether there is room for more at once: it has arrived where it waits to be written, and little else does.
+        """
+        raise NotImplementedError
+
+
+class ByTask(msgspec.Struct, frozen=True):
+    """Carries a call that has become a task.
+
+    Attributes:
+        address: Of the task's actor.
+    """
+
+    address: Address[object]
+
+    def say(self, said: OutboundNotification | Progress) -> bool:
+        """See `Carrier.say`."""
+        said.receipt.enter()
+        self.address.tell(said)
+        return said.receipt.fate is not None
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """Carries a call that reaches nobody.
+
+    Attributes:
+        reason: Why.
+    """
+
+    reason: Reason
+
+    def say(self, said: OutboundNotification | Progress) -> bool:
+        """See `Carrier.say`. It is discarded."""
+        said.receipt.enter()
+        said.receipt.discard(self.reason)
+        return True

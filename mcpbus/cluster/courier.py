@@ -106,7 +106,7 @@ class Courier:
         self._name = name
         self._home = home
         self._count = self._items = self._bytes = 0
-        self._waiting: list[_Errand] = []
+        self._waiting: list[_Delivery] = []
         self._running = False
         self._account = self._open_account()
 
@@ -140,34 +140,34 @@ class Courier:
             self._count += 1
             self._items += 1
             self._bytes += size
-            errand = _Errand(self, self._count, receipt, payload, trio.current_time() + self._patience)
+            delivery = _Delivery(self, self._count, receipt, payload, trio.current_time() + self._patience)
             link = None if self._waiting else self._others.link(self._home)
             if link is None:
-                self.wait(errand)
+                self.wait(delivery)
             else:
-                errand.send(link)
+                delivery.send(link)
 
     def _refuse(self, receipt: Receipt, full: str) -> None:
         receipt.discard(Reason.OVERFLOW)
         self._bus.reached.note(full, None, "what was said to a session elsewhere was discarded")
 
-    def wait(self, errand: "_Errand") -> None:
+    def wait(self, delivery: "_Delivery") -> None:
         """Have something wait, before what was said after it."""
-        insort(self._waiting, errand, key=lambda waiting: waiting.number)
+        insort(self._waiting, delivery, key=lambda waiting: waiting.number)
         if not self._running:
             self._running = True
             self._others.start(self._run)
-        self._account.hold(errand.size)
+        self._account.hold(delivery.size)
 
-    def let_go(self, errand: "_Errand") -> None:
+    def let_go(self, delivery: "_Delivery") -> None:
         """Count something no longer."""
         self._items -= 1
-        self._bytes -= errand.size
+        self._bytes -= delivery.size
 
-    def settle(self, errand: "_Errand", fate: Fate) -> None:
+    def settle(self, delivery: "_Delivery", fate: Fate) -> None:
         """Note what became of something."""
-        self.let_go(errand)
-        errand.receipt.settle(fate)
+        self.let_go(delivery)
+        delivery.receipt.settle(fate)
 
     def _open_account(self) -> Account:
         return self._bus.budget.account("what is told to a session elsewhere", self._make_room)
@@ -177,13 +177,13 @@ class Courier:
         self._account = self._open_account()  # the old one has ended
 
     def _discard_all(self, reason: Reason) -> None:
-        for errand in self._take():
-            self.settle(errand, Fate.discarded(reason))
+        for delivery in self._take():
+            self.settle(delivery, Fate.discarded(reason))
 
-    def _take(self, count: int | None = None) -> "list[_Errand]":
+    def _take(self, count: int | None = None) -> "list[_Delivery]":
         """Take what has waited for longest; all of it, unless told otherwise."""
         taken, self._waiting[:count] = self._waiting[:count], []
-        self._account.release(sum(errand.size for errand in taken))
+        self._account.release(sum(delivery.size for delivery in taken))
         return taken
 
     async def _run(self) -> None:
@@ -196,7 +196,7 @@ class Courier:
             self._running = False
             self._discard_all(Reason.UNREACHABLE)  # this process ends, or it cannot be found out
 
-    async def _carry(self, first: "_Errand") -> None:
+    async def _carry(self, first: "_Delivery") -> None:
         found: Link | Session | Reason = Reason.UNREACHABLE
         with trio.move_on_at(first.deadline):
             found = await self._find(first.attempts)
@@ -207,11 +207,11 @@ class Courier:
         elif isinstance(found, Reason):
             self._discard_all(found)
         elif isinstance(found, Session):
-            for errand in self._take():
-                errand.say(found)
+            for delivery in self._take():
+                delivery.say(found)
         else:
-            for errand in self._take():
-                errand.send(found)
+            for delivery in self._take():
+                delivery.send(found)
 
     async def _find(self, attempts: int) -> Link | Session | Reason:
         """Find who has the session; why it can be told nothing, if nobody will.
@@ -255,7 +255,7 @@ def _report(failure: BaseException) -> None:
     _log.error("it could not be found out which process has a session", exc_info=failure)
 
 
-class _Errand:
+class _Delivery:
     """One thing that is told; a `mcpbus.cluster.link.Channel` while it is.
 
     Attributes:

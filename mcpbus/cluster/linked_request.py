@@ -18,7 +18,7 @@ from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.endpoint import Entered
+from mcpbus.transports.entered import Entered
 from mcpbus.transports.response import Awaited, Entry, HttpRequest, Opened
 
 

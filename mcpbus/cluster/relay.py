@@ -15,7 +15,7 @@ from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.http.messages import Answer, refusal
 from mcpbus.protocol.http.sse import CONTENT_TYPE
 from mcpbus.transports import answers
-from mcpbus.transports.endpoint import Entered
+from mcpbus.transports.entered import Entered
 from mcpbus.transports.response import HttpRequest
 
 

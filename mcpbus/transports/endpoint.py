@@ -7,19 +7,17 @@ form of the answer is chosen when its first bytes are due.
 from collections.abc import Awaitable, Callable, Collection
 from contextvars import copy_context
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
-import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
-from mcpbus.core.budget import SHORT_BYTES, Account, Budget
+from mcpbus.core.budget import Budget
 from mcpbus.core.hub import Hub
 from mcpbus.core.limits import Limits
-from mcpbus.core.receipt import DELIVERED, LOST, Fate, Receipt
+from mcpbus.core.receipt import Fate
 from mcpbus.core.session import Session
 from mcpbus.dispatch.directory import Directory
 from mcpbus.protocol.http.bearer import NewToken
@@ -39,12 +37,14 @@ from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize, refuse_lacking, verify
+from mcpbus.transports.entered import Entered
 from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.needed_scopes import lacking
 from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
-from mcpbus.transports.response import Awaited, Entry, HttpRequest, Opened, ReadyOutlet, ResponseWriter
+from mcpbus.transports.response import Entry, HttpRequest, Opened, ReadyOutlet, ResponseWriter
 from mcpbus.transports.resumption import resume
+from mcpbus.transports.stream_outlet import StreamOutlet
 from mcpbus.transports.websocket import WebSockets
 
 _POST: Final = Proceed("POST")
@@ -240,7 +240,7 @@ class Endpoint:
             if not opened.form.json or not await response.at_once():
                 await response.run(self._bus.limits)
 
-    def entered(self, answer: Answer) -> "Entered":
+    def entered(self, answer: Answer) -> Entered:
         """Count an answer while it is written, and enter it in the books if it is a reply: ``with endpoint.entered(answer): ...``."""
         return Entered(self.enter(answer), self.budget, len(answer.body))
 
@@ -336,16 +336,16 @@ class Endpoint:
         host, decision = http.host, self.exchange.judge_body(http.head, body, principal)
         if self._auth is not None:
             decision = self._lacking(principal, decision) or decision
-        desk = _Desk(None if host is None else host.scope)
+        outlet = StreamOutlet(None if host is None else host.scope)
         peer = self.exchange.origin(http.head, http.peer)
-        result = self._responder.carry_out(decision, http.head, principal, peer, desk)
+        result = self._responder.carry_out(decision, http.head, principal, peer, outlet)
         if isinstance(result, Answer):
             return result
-        if desk.opened is not None:
+        if outlet.opened is not None:
             if host is None or result is None:
-                await self.stream(http, desk.opened)
+                await self.stream(http, outlet.opened)
             else:
-                host.leave(partial(self.stream, http, desk.opened))
+                host.leave(partial(self.stream, http, outlet.opened))
                 await result.finish()
         return None
 
@@ -356,10 +356,10 @@ class Endpoint:
         if decision.last_event_id is not None:
             await resume(self._bus, http, decision.session, decision.last_event_id, principal)
             return None
-        desk = _Desk()
-        self._responder.open(decision, principal, desk)
-        assert desk.opened is not None  # noqa: S101 - it was given the stream
-        await self.stream(http, desk.opened)
+        outlet = StreamOutlet()
+        self._responder.open(decision, principal, outlet)
+        assert outlet.opened is not None  # noqa: S101 - it was given the stream
+        await self.stream(http, outlet.opened)
         return None
 
 
@@ -367,69 +367,3 @@ def _host(address: SplitResult) -> str:
     """The host of an address, as a Host field has it."""
     name = address.hostname or ""
     return f"[{name}]" if ":" in name else name
-
-
-class Entered:
-    """An answer that is being written; it is delivered if that does not raise, and lost if it does.
-
-    A short one is not counted, nor given up: the connections bound how many there are, and what is refused for want of memory is
-    told so.
-
-    Args:
-        entry: What is settled when it is written; None if it has no place in the books.
-        budget: Where it is counted meanwhile. If there is too much, writing it is given up.
-        size: How many bytes it has.
-    """
-
-    __slots__ = ("_budget", "_counted", "_entry", "_size")
-
-    def __init__(self, entry: Entry | None, budget: Budget, size: int) -> None:
-        self._entry = entry
-        self._budget = budget
-        self._size = size
-        self._counted: tuple[Account, trio.CancelScope] | None = None
-
-    def __enter__(self) -> None:
-        """Begin to write it."""
-        if self._size > SHORT_BYTES:
-            scope = trio.CancelScope()
-            account = self._budget.account("an answer", scope.cancel)
-            self._counted = account, scope
-            scope.__enter__()
-            account.hold(2 * self._size)  # it is there twice, as a stream's messages are
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        """Note what became of it."""
-        if self._entry is not None:
-            self._entry.settle(DELIVERED if kind is None else LOST)
-        if self._counted is None:
-            return None
-        account, scope = self._counted
-        account.close()
-        return scope.__exit__(kind, value, traceback)
-
-
-class _Desk:
-    """The outlet of a request whose own task writes the answer."""
-
-    __slots__ = ("opened", "scope")
-
-    def __init__(self, scope: trio.CancelScope | None = None) -> None:
-        self.scope = scope
-        self.opened: Opened | None = None
-
-    @property
-    def said(self) -> list[Receipt] | None:
-        """See `Outlet`: what is said is written as it comes."""
-        return None
-
-    def open(self, opened: Opened) -> None:
-        self.opened = opened
-
-    def wait(self, _request: Awaited, _quiet: float) -> None:
-        """See `Outlet`: the task writes what comes on a stream."""

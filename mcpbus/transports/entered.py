@@ -1,0 +1,54 @@
+"""A whole answer while it is written: counted, and settled in the end."""
+
+from types import TracebackType
+
+import trio
+
+from mcpbus.core.budget import SHORT_BYTES, Account, Budget
+from mcpbus.core.receipt import DELIVERED, LOST
+from mcpbus.transports.response import Entry
+
+
+class Entered:
+    """An answer that is being written; it is delivered if that does not raise, and lost if it does.
+
+    A short one is not counted, nor given up: the connections bound how many there are, and what is refused for want of memory is
+    told so.
+
+    Args:
+        entry: What is settled when it is written; None if it has no place in the books.
+        budget: Where it is counted meanwhile. If there is too much, writing it is given up.
+        size: How many bytes it has.
+    """
+
+    __slots__ = ("_budget", "_counted", "_entry", "_size")
+
+    def __init__(self, entry: Entry | None, budget: Budget, size: int) -> None:
+        self._entry = entry
+        self._budget = budget
+        self._size = size
+        self._counted: tuple[Account, trio.CancelScope] | None = None
+
+    def __enter__(self) -> None:
+        """Begin to write it."""
+        if self._size > SHORT_BYTES:
+            scope = trio.CancelScope()
+            account = self._budget.account("an answer", scope.cancel)
+            self._counted = account, scope
+            scope.__enter__()
+            account.hold(2 * self._size)  # it is there twice, as a stream's messages are
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        """Note what became of it."""
+        if self._entry is not None:
+            self._entry.settle(DELIVERED if kind is None else LOST)
+        if self._counted is None:
+            return None
+        account, scope = self._counted
+        account.close()
+        return scope.__exit__(kind, value, traceback)

@@ -1,0 +1,28 @@
+"""Where a request whose own task writes the answer is given the stream on which that comes."""
+
+import trio
+
+from mcpbus.core.receipt import Receipt
+from mcpbus.transports.response import Awaited, Opened
+
+
+class StreamOutlet:
+    """The outlet of a request whose own task writes the answer."""
+
+    __slots__ = ("opened", "scope")
+
+    def __init__(self, scope: trio.CancelScope | None = None) -> None:
+        self.scope = scope
+        self.opened: Opened | None = None
+
+    @property
+    def said(self) -> list[Receipt] | None:
+        """See `Outlet`: what is said is written as it comes."""
+        return None
+
+    def open(self, opened: Opened) -> None:
+        """See `Outlet`: whoever has made it looks for the stream here."""
+        self.opened = opened
+
+    def wait(self, _request: Awaited, _quiet: float) -> None:
+        """See `Outlet`: the task writes what comes on a stream."""

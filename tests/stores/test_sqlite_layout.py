@@ -2,9 +2,12 @@
 
 import sqlite3
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
+from mcpbus.core.stores import sqlite_layout
+from mcpbus.core.stores.sqlite import _EVENTS
 from mcpbus.stores import Replay, SqliteEventStore
 from mcpbus.tasks import SqliteTaskStore
 
@@ -61,7 +64,42 @@ async def test_after_that_others_may_have_the_file_as_well(older, path):
         assert (await other.replay("t", "a", 0)).events == [b"new"]
 
 
-def test_a_process_of_an_older_build_keeps_what_it_has_open(older, path):
+async def test_whoever_comes_while_another_process_has_an_older_file_tries_again(older, path, monkeypatch):
+    let_go = []
+
+    def pause(seconds):
+        older.close()
+        let_go.append(seconds)
+
+    monkeypatch.setattr(sqlite_layout.time, "sleep", pause)
+    with closing(SqliteEventStore(path)) as store:
+        assert len(let_go) == 1
+        assert await store.replay("s", "a", 0) == Replay([b"one", b"two"], finished=True)
+
+
+async def test_what_another_process_has_brought_up_to_date_meanwhile_is_left_as_it_is(
+    older, path, monkeypatch
+):
+    older.close()
+    alone = sqlite_layout._alone
+
+    def after_another(connection):
+        monkeypatch.undo()
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute(_EVENTS.table)
+            _EVENTS.older["events"](other)
+        return alone(connection)
+
+    monkeypatch.setattr(sqlite_layout, "_alone", after_another)
+    with closing(SqliteEventStore(path)) as store:
+        assert await store.replay("s", "a", 0) == Replay([b"one", b"two"], finished=True)
+
+
+def test_a_process_of_an_older_build_keeps_what_it_has_open(older, path, monkeypatch):
+    times = iter([0.0, 4.9, 5.0])
+    monkeypatch.setattr(
+        sqlite_layout, "time", SimpleNamespace(monotonic=times.__next__, sleep=lambda _: None)
+    )
     with pytest.raises(sqlite3.OperationalError) as caught:
         SqliteEventStore(path)
     assert str(caught.value) == (
@@ -104,3 +142,15 @@ def test_two_stores_in_one_file_are_told_so(path):
         SqliteTaskStore(path)
     hint = "another store or process has it, and each store needs a file of its own"
     assert str(caught.value) == f"cannot use {path}: database is locked; {hint}"
+
+
+@pytest.mark.parametrize(
+    ("make", "other", "table"),
+    [(SqliteEventStore, SqliteTaskStore, "tasks"), (SqliteTaskStore, SqliteEventStore, "batches")],
+)
+def test_a_file_of_another_kind_of_store_is_refused(make, other, table, path):
+    make(path).close()
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        other(path)
+    why = f"it has no table '{table}', so it is another store's; each store needs a file of its own"
+    assert str(caught.value) == f"cannot use {path}: {why}"

@@ -32,6 +32,7 @@ def _move_events(connection: sqlite3.Connection) -> None:
 
 _EVENTS = Layout(
     1,
+    "batches",
     """
 CREATE TABLE IF NOT EXISTS batches (
     position INTEGER PRIMARY KEY,
@@ -53,6 +54,7 @@ that of positions, as long as the clock is right."""
 
 _TASKS = Layout(
     1,
+    "tasks",
     """
 CREATE TABLE IF NOT EXISTS tasks (
     id TEXT PRIMARY KEY,

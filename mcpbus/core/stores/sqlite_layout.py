@@ -1,14 +1,21 @@
 """The table of an SQLite file and its version, which its `user_version` tells: a file of an older build is brought up to date.
 
-One of a newer build is refused. A process that has the file open in an older layout would lose its table, so nobody else may have it then.
+One of a newer build is refused. A process that has the file open in an older layout would lose its table, so nobody else may have it then:
+of several that come at once, as workers do, each lets go of the file and tries again.
 """
 
+import random
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Final
 
 import attrs
+
+_PAUSE_SECONDS: Final = 0.1
+"""How long a process lets go of a file at most that another one has."""
 
 
 @attrs.frozen
@@ -17,11 +24,13 @@ class Layout:
 
     Attributes:
         version: Of the layout; one more with each change of it.
+        name: Of the table.
         table: The statement that makes the table if it is not there.
         older: By the name of a table of an older layout, what moves its rows to where they are now, and drops it.
     """
 
     version: int
+    name: str
     table: str
     older: Mapping[str, Callable[[sqlite3.Connection], None]] = attrs.field(factory=dict)
 
@@ -29,7 +38,8 @@ class Layout:
         """Have a file's table be this one.
 
         Raises:
-            sqlite3.OperationalError: A newer build has written the file; or an older one, and somebody else has it open.
+            sqlite3.OperationalError: A newer build has written the file, or another kind of store; or an older build, and somebody
+                else has it open.
         """
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > self.version:
@@ -37,15 +47,24 @@ class Layout:
                 f"it has version {version}, and this mcpbus knows version {self.version}; use a newer mcpbus, or another file"
             )
         if version == self.version:
+            if self.name not in _tables(connection):
+                raise sqlite3.OperationalError(
+                    f"it has no table {self.name!r}, so it is another store's; each store needs a file of its own"
+                )
             return
-        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        moves = [self.older[name] for (name,) in names if name in self.older]
-        with _alone(connection) if moves else nullcontext(), connection:
+        with _alone(connection) if self._moves(connection) else nullcontext(), connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(self.table)
-            for move in moves:
+            for move in self._moves(connection):  # another process may have done it meanwhile
                 move(connection)
             connection.execute(f"PRAGMA user_version = {self.version}")
+
+    def _moves(self, connection: sqlite3.Connection) -> list[Callable[[sqlite3.Connection], None]]:
+        return [self.older[name] for name in _tables(connection) if name in self.older]
+
+
+class _HeldError(sqlite3.OperationalError):
+    """Somebody else has a file open that is to be brought up to date."""
 
 
 def open_file(
@@ -62,22 +81,40 @@ def open_file(
     Raises:
         sqlite3.OperationalError: It cannot be used. The error names the file and why.
     """
-    try:
-        connection = sqlite3.connect(path, timeout, check_same_thread=False, isolation_level=None)
+    until = time.monotonic() + timeout
+    while True:
         try:
-            for pragma in pragmas:
-                connection.execute(f"PRAGMA {pragma}")
-            layout.bring_to(connection)
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.DatabaseError as error:
-        raise sqlite3.OperationalError(f"cannot use {path}: {error}{_hint(path, error)}") from error
+            return _open(path, layout, pragmas, timeout)
+        except sqlite3.DatabaseError as error:
+            busy = isinstance(error, _HeldError) or _code(error) == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() >= until:
+                raise sqlite3.OperationalError(f"cannot use {path}: {error}{_hint(path, error)}") from error
+        time.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311 - so that they do not meet again
+
+
+def _open(path: str | Path, layout: Layout, pragmas: Sequence[str], timeout: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout, check_same_thread=False, isolation_level=None)
+    try:
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+        layout.bring_to(connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    """The code of an error, without why it is that one; 0 if it has none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 def _hint(path: str | Path, error: sqlite3.DatabaseError) -> str:
-    code = getattr(error, "sqlite_errorcode", None)
+    code = _code(error)
     if code == sqlite3.SQLITE_BUSY:
         return "; another store or process has it, and each store needs a file of its own"
     if code == sqlite3.SQLITE_CANTOPEN and not Path(path).parent.is_dir():
@@ -92,7 +129,7 @@ def _alone(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         connection.execute("PRAGMA journal_mode=DELETE")  # which cannot be where others have it open
     except sqlite3.OperationalError as error:
-        raise sqlite3.OperationalError(
+        raise _HeldError(
             "an older mcpbus wrote it, and another process has it open; end that, and start again"
         ) from error
     yield

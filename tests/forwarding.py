@@ -1,6 +1,6 @@
 """What a client is told when nothing that it asks for is at the process that it asks."""
 
-from mcpbus.cluster.front import Front
+from mcpbus.cluster.affinity import Affinity
 from mcpbus.cluster.node import Node
 from mcpbus.server import Server
 from mcpbus.testing import MemoryDirectory
@@ -15,7 +15,7 @@ def forward_all() -> None:
 
     Server.open = open_one_of_several
     itself = "the process itself, over a link"
-    Front.home_of = lambda *_: itself
+    Affinity.home_of = lambda *_: itself
     link, reach = Node.link, Node.reach
     Node.link = lambda node, home: link(node, node.home if home is itself else home)
     Node.reach = lambda node, home: reach(node, node.home if home is itself else home)

@@ -1,8 +1,7 @@
 """An endpoint of one process among several: it serves what is here, and has the others serve what is theirs.
 
-Whose something is, its name tells, see `names`: the session in a head or in an address, the task in a head, the call in the state
-that a client brings back, the first task of a listen. Who serves it judges it, asks who it is, and counts it; here
-it is only read, and what comes back is written.
+Whose something is, its `Affinity` tells. Who serves it judges it, asks who it is, and counts it; here it is only read, and what
+comes back is written.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,7 @@ from typing import Any, Final
 import trio
 from mcpbus_actors import EagerTask
 
+from mcpbus.cluster.affinity import Affinity
 from mcpbus.cluster.begun_requests import BegunRequest, ReadRequest
 from mcpbus.cluster.directory import Kept, is_released, released_home
 from mcpbus.cluster.forwarding import ForwardedRequest
@@ -20,9 +20,7 @@ from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import Elsewhere, LinkedRequest
 from mcpbus.cluster.links import unreachable
 from mcpbus.cluster.mentions import (
-    is_for_nobody,
     listened_task,
-    named_in_head,
     names_nothing,
     read_mentioned,
     session_of,
@@ -39,11 +37,9 @@ from mcpbus.core.hub import Hub
 from mcpbus.core.other_processes import SessionMovedError
 from mcpbus.core.receipt import Fate
 from mcpbus.core.session_messages import Reconnect
-from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.protocol.jsonrpc import Request, Undecodable, decode
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
 from mcpbus.transports.authorizing import authorize
@@ -68,7 +64,7 @@ class Front(Endpoint):
         super().__init__(bus, options, response)
         self._node = node
         self._number = node.enter(self)
-        self._moved: BoundedCache[str, str] = BoundedCache()
+        self._affinity = Affinity(node, bus, self.options)
 
     def respond(
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
@@ -76,9 +72,7 @@ class Front(Endpoint):
         """See `Endpoint.respond`. What is elsewhere has a task."""
         if cleared and names_nothing(head.headers, body):
             return super().respond(head, body, outlet, cleared=cleared)
-        home = self.home_of(head, body) or self._home_to_be(head, body)
-        if home is None and self._is_astray(head, body):
-            home = self._node.home
+        home = self._affinity.destination(head, body)
         if home is None:
             return super().respond(head, body, outlet, cleared=cleared)
         link = self._node.link(home)
@@ -133,12 +127,12 @@ class Front(Endpoint):
     async def serve(self, http: HttpRequest) -> Answer | None:
         """See `Endpoint.serve`."""
         head, body = http.head, b""
-        home = self.home_of(head)
+        home = self._affinity.home_of(head)
         # A body that is read is there also for the next one who is asked.
         asks = head.verb == "POST" and (
             session_of(head) is not None or self._node.hand_over.begun or claims_modern(head.headers)
         )
-        if home is None and not asks and not self._home_to_be(head, body):
+        if home is None and not asks and not self._affinity.home_to_be(head, body):
             return await self._serve_or_forward(http, body)
         if head.verb == "POST":
             content = self.exchange.judge_content(head)
@@ -152,10 +146,9 @@ class Front(Endpoint):
             if read is None:
                 return await super().serve(http)
             body = read
-        home = home or self.home_of(head, body) or self._home_to_be(head, body)
-        if home is None and not self._is_astray(head, body):
+        home = home or self._affinity.destination(head, body)
+        if home is None:
             return await self._serve_or_forward(http, body)
-        home = home or self._node.home
         return await self._forward(http, body, home)
 
     async def _serve_or_forward(self, http: HttpRequest, body: bytes) -> Answer | None:
@@ -186,7 +179,7 @@ class Front(Endpoint):
             return await super().serve(http)
         body = await http.read_body(self.max_body_bytes)
         http = ReadRequest(http, body, http.host)
-        if self._home_to_be(http.head, body or b"") is not None:
+        if self._affinity.home_to_be(http.head, body or b"") is not None:
             await self._node.hand_over.wait_gone(session)
         for _ in range(_ATTEMPTS):
             with suppress(SessionMovedError):
@@ -194,7 +187,7 @@ class Front(Endpoint):
         return answers.overload(unreachable())
 
     async def _serve_if_here(self, http: HttpRequest, session: str, body: bytes) -> Answer | Elsewhere | None:
-        if session not in self._bus.sessions or self._is_astray(http.head, body):
+        if session not in self._bus.sessions or self._affinity.may_be_elsewhere(http.head, body):
             try:
                 owner = await self._find_owner(http, body, self._node.home)
             except Overloaded as error:
@@ -202,63 +195,6 @@ class Front(Endpoint):
             if owner is not None:
                 return Elsewhere(owner) if isinstance(owner, str) else owner
         return await super().serve(http)
-
-    # -- whose it is -----------------------------------------------------------------------------
-
-    def home_of(self, head: Head, body: bytes = b"") -> str | None:
-        """Return for which process a request is; None if it is for this one, or for any.
-
-        Args:
-            head: The request.
-            body: The whole of it; empty if that has not come.
-        """
-        name = named_in_head(head, self.options) or self._named_in(body)
-        if name is None or name in self._bus.sessions or name in self._bus.tasks:
-            return None
-        home = self._node.names.home_of(name)
-        if home == self._node.home and name not in {session_of(head), task_of(head)}:
-            return None
-        # A session or a task that began there, or here, may be elsewhere now.
-        moved = None if home is None else self._moved.get(name)
-        return home if moved is None or self._node.link(moved) is None else moved
-
-    def _note_home(self, head: Head, home: str) -> None:
-        """Remember which process has served a request, if that is not where its session began: the next one can be sent there."""
-        session = session_of(head)
-        began = None if session is None else self._node.names.home_of(session)
-        if session is not None and began is not None and home not in {began, self._moved.get(session)}:
-            self._moved.keep(session, home, len(session))
-
-    def _home_to_be(self, head: Head, body: bytes) -> str | None:
-        """Return this process's home if a request is for a session of it that is about to be elsewhere, and can wait for that.
-
-        While requests of that are in flight, what the client says to them cannot: it is still served here.
-        """
-        name = session_of(head) if self._node.hand_over.begun else None
-        if name is None or not self._node.hand_over.has(name):
-            return None
-        session = self._bus.sessions.get(name)
-        if session is None or not session.in_flight or head.verb == "GET":
-            return self._node.home
-        try:
-            waits = head.verb == "POST" and isinstance(decode(body), Request)
-        except Undecodable:
-            waits = False  # whoever judges it says why
-        return self._node.home if waits else None
-
-    def _is_astray(self, head: Head, body: bytes) -> bool:
-        """Whether a client ends a session that another process may have by now, or answers or cancels in it what is not here."""
-        lease = self._bus.lease
-        if lease is None or lease.lasts or head.verb == "GET":
-            return False
-        session = self._bus.sessions.get(session_of(head) or "")
-        return session is not None and (head.verb == "DELETE" or is_for_nobody(body, session))
-
-    def _named_in(self, body: bytes) -> str | None:
-        params = read_mentioned(body)
-        if params is not None and params.request_state is not None:
-            return self._bus.parked_calls.sealer.call_of(params.request_state)
-        return listened_task(params)
 
     # -- what is elsewhere -----------------------------------------------------------------------
 
@@ -311,7 +247,7 @@ class Front(Endpoint):
             home, forwarded = elsewhere or home, None
             match relayed:
                 case Relayed.WHOLE:
-                    self._note_home(http.head, home)
+                    self._affinity.note_home(http.head, home)
                     return None
                 case Relayed.BEGUN:
                     http, attempts = BegunRequest(http), _ATTEMPTS
@@ -349,7 +285,7 @@ class Front(Endpoint):
             return None  # something else may have been named as well, and led here
         await self._node.adoptions.settled(session)
         await self._node.hand_over.wait_gone(session)
-        if session in self._bus.sessions and not self._is_astray(http.head, body):
+        if session in self._bus.sessions and not self._affinity.may_be_elsewhere(http.head, body):
             return None
         kept = await self._look(http.head, session)
         # It is not to be taken over where it is believed to be.

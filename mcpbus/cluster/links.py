@@ -26,10 +26,10 @@ _MOST_STRANGERS: Final = 64
 class LinkedService(Service, Protocol):
     """Who serves what comes over links, and hears of them."""
 
-    def linked(self, link: Link, /) -> None:
+    def on_linked(self, link: Link, /) -> None:
         """Take note of a new link."""
 
-    def parted(self, link: Link, /) -> None:
+    def on_link_lost(self, link: Link, /) -> None:
         """Take note that a link is lost."""
 
 
@@ -150,7 +150,7 @@ class Links:
         silence = self._cluster.silence
         link = Link(incoming, home, self._service, dialled=dialled is not None, silence=silence)
         self.by_home.setdefault(home, []).append(link)
-        self._service.linked(link)
+        self._service.on_linked(link)
         return link
 
     async def _run(self, link: Link) -> None:
@@ -163,7 +163,7 @@ class Links:
             links.remove(link)
             if not links:
                 del self.by_home[link.home]
-        self._service.parted(link)
+        self._service.on_link_lost(link)
 
 
 class _Dial:

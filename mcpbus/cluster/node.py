@@ -148,13 +148,13 @@ class Node:
         """Return a link to a process; see `Links.reach`."""
         return await self.links.reach(home)
 
-    def linked(self, link: Link) -> None:
+    def on_linked(self, link: Link) -> None:
         """See `mcpbus.cluster.links.LinkedService`."""
         self._homes |= {link.home}
         if self._serves and link.home != self.home:
             link.send(Kind.SERVING, 0)
 
-    def parted(self, link: Link) -> None:
+    def on_link_lost(self, link: Link) -> None:
         """See `mcpbus.cluster.links.LinkedService`."""
         if link.home != self.home and self.link(link.home) is not None:
             self._tell_all_here()  # what the other end has said may have been lost with this one

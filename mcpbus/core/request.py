@@ -359,7 +359,7 @@ class Request(Carrier, kw_only=True, eq=False):
             self._questions = ClientQuestions(session, self.address, self._send, used=self.call.answers.used)
         self._questions.ask(ask)
 
-    def _hear_of_question(self, message: Answered | Reported | Withdraw) -> None:
+    def _on_question(self, message: Answered | Reported | Withdraw) -> None:
         if self._questions is not None:
             self._questions.hear(message)
 
@@ -508,10 +508,10 @@ class Request(Carrier, kw_only=True, eq=False):
         OutboundMessage: _pass_on,
         CloseConnection: _close_stream,
         Ask: _ask,
-        Answered: _hear_of_question,
-        Reported: _hear_of_question,
+        Answered: _on_question,
+        Reported: _on_question,
         InputEnded: _input_ended,
-        Withdraw: _hear_of_question,
+        Withdraw: _on_question,
         TaskEnded: _task_ended,
         Finished: _finished,
         Cancel: _cancel,

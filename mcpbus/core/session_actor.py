@@ -192,7 +192,7 @@ class SessionActor:
     def _open_get(self, message: OpenGet) -> None:
         self._session.listening = True
         self._delivery.open_get(message.stream)
-        self._departure.hear_of_get(message.stream)
+        self._departure.on_get(message.stream)
         self._delivery.flush()
 
     def _end_get(self, _message: EndGet) -> None:
@@ -206,7 +206,7 @@ class SessionActor:
     def _stream_stopped(self, message: Stopped) -> None:
         if self._shared is not None:
             self._end(None)
-        self._departure.hear_of_end(message.address)
+        self._departure.on_stream_end(message.address)
 
     # -- when another process goes on ------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class SessionActor:
         else:
             self._delivery.send(message)
 
-    def _hear_of_question(self, message: Answered | Reported | Withdraw) -> None:
+    def _on_question(self, message: Answered | Reported | Withdraw) -> None:
         if self._questions is not None:
             self._questions.hear(message)
 
@@ -290,9 +290,9 @@ class SessionActor:
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _emit,
         Ask: _ask,
-        Answered: _hear_of_question,
-        Reported: _hear_of_question,
-        Withdraw: _hear_of_question,
+        Answered: _on_question,
+        Reported: _on_question,
+        Withdraw: _on_question,
         OpenGet: _open_get,
         EndGet: _end_get,
         Returned: _returned,

@@ -58,14 +58,14 @@ class Departure:
         self._taken_over: TakenOver | None = None
         self._departed = False
 
-    def hear_of_get(self, stream: Stream) -> None:
+    def on_get(self, stream: Stream) -> None:
         """Have a GET stream that the client has just opened go elsewhere, if the session does."""
         if self._taken_over is not None:
             stream.address.tell(PassOn())
         elif self._leave is not None:
             self._let_go(stream)
 
-    def hear_of_end(self, stream: Address[object]) -> None:
+    def on_stream_end(self, stream: Address[object]) -> None:
         """Hear that a stream has ended."""
         if self._passed_on:
             self._passed_on = tuple(each for each in self._passed_on if each.address != stream)

@@ -163,7 +163,8 @@ class Load:
     """What a load saw.
 
     Attributes:
-        latencies: Seconds from each question to its answer, in order of size.
+        latencies: Seconds from each question to its answer, in order of size; of a connection that has several in flight, from one
+            answer to the next.
         seconds: How long it was.
         late: Exchanges that were in flight at its end; they count for processor time alone.
         server_seconds: Processor time of the server.

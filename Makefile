@@ -17,6 +17,9 @@ CONNECTED := $(addprefix tests/,asking features middleware tasks)
 SIDE_BY_SIDE := --numprocesses=auto --maxprocesses=4 --dist
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
+# Where it is set, each process that tests start compiles once more what it imports, which doubles its start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fuzz mutate soak conformance interop bench docs lint clean
 

@@ -27,6 +27,14 @@ from mcpbus.transports.duplex import Channel
 from mcpbus.transports.response import Opened, ResponseWriter
 
 
+async def stalled_get(stage, session):
+    """Open a GET stream whose client takes nothing."""
+    get = await session.get().begun()
+    await stage.quiet()
+    get.stall()
+    return get
+
+
 async def answered(stage):
     session = await stage.probe.initialize()
     session.request("tools/call", tool(), id=7)
@@ -193,11 +201,9 @@ async def test_what_waits_for_a_stream_that_crashes_failed_and_what_was_being_wr
 async def test_what_is_said_to_a_stream_that_is_about_to_end_is_too_late(autojump_clock):
     async with staged() as stage:
         session = await stage.probe.initialize()
-        get = await session.get().begun()
-        await stage.quiet()
-        get.stall()
+        await stalled_get(stage, session)
         inside = stage.bus.sessions[session.id]
-        stream = stage.bus.sessions[session.id].address._mailbox._actor._delivery.get
+        stream = inside.address._mailbox._actor._delivery.get
         inside.notify("notifications/x")
         await stage.quiet()
         stream.address.tell(Finish())
@@ -225,9 +231,7 @@ async def test_what_waits_for_a_shared_channel_that_breaks_is_discarded_as_its_e
 async def test_what_waits_for_a_get_stream_that_ends_with_its_session_went_with_that(autojump_clock):
     async with staged() as stage:
         session = await stage.probe.initialize()
-        get = await session.get().begun()
-        await stage.quiet()
-        get.stall()
+        get = await stalled_get(stage, session)
         inside = stage.bus.sessions[session.id]
         written = inside.notify("notifications/x")
         await stage.quiet()
@@ -252,9 +256,7 @@ async def test_what_is_held_for_a_session_that_ends_went_with_it(autojump_clock)
 async def test_what_a_get_stream_had_that_nobody_returns_to_after_its_session_went_with_that(autojump_clock):
     async with staged() as stage:
         session = await stage.probe.initialize()
-        get = await session.get().begun()
-        await stage.quiet()
-        get.stall()
+        get = await stalled_get(stage, session)
         inside = stage.bus.sessions[session.id]
         inside.notify("notifications/x")
         await stage.quiet()

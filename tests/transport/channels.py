@@ -160,20 +160,48 @@ async def sse(probe, revision=None, **headers):
     stream.disconnect()
 
 
-class WsClient:
-    """A client of WebSocket, in memory: what the application says, and what it is told."""
+class Conversation:
+    """What a client of WebSocket was told, one message a frame, and how it says something; `tell` is its own."""
 
     def __init__(self):
-        self.sent = []
         self.frames = []
         self._read = 0
-        self._into, self._messages = trio.open_memory_channel(1000)
         self._changed = trio.Event()
-        self._stalled = False
 
     @property
     def messages(self):
         return [json.loads(frame) for frame in self.frames]
+
+    def say(self, message):
+        self.tell(text=json.dumps(message))
+
+    async def message(self):
+        await self._until(lambda: len(self.frames) > self._read)
+        self._read += 1
+        return json.loads(self.frames[self._read - 1])
+
+    async def ask(self, message):
+        self.say(message)
+        return await self.message()
+
+    async def _until(self, condition):
+        with trio.fail_after(60):
+            while not condition():
+                await self._changed.wait()
+
+    def _notify(self):
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+class WsClient(Conversation):
+    """A client of WebSocket, in memory: what the application says, and what it is told."""
+
+    def __init__(self):
+        super().__init__()
+        self.sent = []
+        self._into, self._messages = trio.open_memory_channel(1000)
+        self._stalled = False
 
     @property
     def close(self):
@@ -229,33 +257,12 @@ class WsClient:
     def tell(self, **frame):
         self._into.send_nowait({"type": "websocket.receive", **frame})
 
-    def say(self, message):
-        self.tell(text=json.dumps(message))
-
     def disconnect(self):
         self._into.send_nowait({"type": "websocket.disconnect", "code": 1006})
-
-    async def message(self):
-        await self._until(lambda: len(self.frames) > self._read)
-        self._read += 1
-        return json.loads(self.frames[self._read - 1])
-
-    async def ask(self, message):
-        self.say(message)
-        return await self.message()
 
     async def ended(self):
         await self._until(lambda: self.sent[-1:] == [{"type": "returned"}])
         return self
-
-    async def _until(self, condition):
-        with trio.fail_after(60):
-            while not condition():
-                await self._changed.wait()
-
-    def _notify(self):
-        self._changed.set()
-        self._changed = trio.Event()
 
 
 @asynccontextmanager

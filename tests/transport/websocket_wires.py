@@ -1,11 +1,10 @@
 """A client of WebSocket over a connection of the HTTP/1.1 lane in memory, down to the frames; it can what `channels.WsClient` can."""
 
 import base64
-import json
 from contextlib import asynccontextmanager
 
 import trio
-from channels import INITIALIZED, initialize
+from channels import INITIALIZED, Conversation, initialize
 from lanes import Owner, open_lane
 from rfc6455 import BINARY, CLOSE, PING, PONG, TEXT, frame, split
 from wires import Wire
@@ -15,7 +14,7 @@ from mcpbus.serving.http1.connection import Http1Connection
 KEY = base64.b64encode(bytes(range(16)))
 
 
-class WireClient:
+class WireClient(Conversation):
     """One connection.
 
     Attributes:
@@ -32,20 +31,14 @@ class WireClient:
     """
 
     def __init__(self, wire):
+        super().__init__()
         self.wire = wire
         self.accepted = False
         self.status = self.subprotocol = self.close = None
         self.headers, self.body = [], b""
-        self.frames = []
         self.pings = 0
         self.over = trio.Event()
         self.answers = True
-        self._read = 0
-        self._changed = trio.Event()
-
-    @property
-    def messages(self):
-        return [json.loads(text) for text in self.frames]
 
     async def listen(self):
         """Take what the server says."""
@@ -116,21 +109,9 @@ class WireClient:
         else:
             self.send(TEXT, text.encode())
 
-    def say(self, message):
-        self.tell(text=json.dumps(message))
-
     async def disconnect(self):
         """Leave without a word."""
         await self.wire.near.aclose()
-
-    async def message(self):
-        await self._until(lambda: len(self.frames) > self._read)
-        self._read += 1
-        return json.loads(self.frames[self._read - 1])
-
-    async def ask(self, message):
-        self.say(message)
-        return await self.message()
 
     async def ended(self):
         with trio.fail_after(60):
@@ -146,15 +127,6 @@ class WireClient:
         """Wait until it has sent more messages than so many, or has closed the connection."""
         while len(self.frames) <= count and not self.over.is_set():
             await self._changed.wait()
-
-    async def _until(self, condition):
-        with trio.fail_after(60):
-            while not condition():
-                await self._changed.wait()
-
-    def _notify(self):
-        self._changed.set()
-        self._changed = trio.Event()
 
 
 class _Over:

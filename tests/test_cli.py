@@ -134,6 +134,7 @@ def test_what_a_module_lacks_itself_is_not_hidden(weather):
         (["--sessions", "some"], "'some' is not one of 'sessionful', 'stateless'"),
         (["--response", "xml"], "'xml' is not one of 'auto', 'json', 'sse'"),
         (["--link", "127.0.0.1:0"], "--link is for replicas, which need --redis"),
+        (["--redis", "foo"], "Error: the URL of Redis is redis://HOST:PORT"),
         (
             ["--redis", "redis://r", "--workers", "2", "--link", "[::]:7000"],
             "link is '[::]:7000': each worker listens for the others on a port of its own, so write '[::]:0'",
@@ -161,20 +162,10 @@ def test_an_address_that_cannot_be_listened_on_is_told_without_a_traceback(weath
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--redis", "redis://127.0.0.1:1"],
-            "Error: replicas that listen for each other on 0.0.0.0:0 need a secret",
-        ),
-        (["--redis", "foo"], "Error: the URL of Redis begins with"),
-    ],
-)
-def test_a_replica_that_cannot_be_one_says_why_without_a_traceback(options, message, weather):
-    status, output = run("serve", "weather:server", *options)
+def test_a_replica_that_cannot_be_one_says_why_without_a_traceback(weather):
+    status, output = run("serve", "weather:server", "--redis", "redis://127.0.0.1:1")
     assert status == 1
-    assert message in output
+    assert "Error: replicas that listen for each other on 0.0.0.0:0 need a secret" in output
     assert "Traceback" not in output
 
 

@@ -15,6 +15,7 @@ from mcpbus.cluster.directory import Cluster
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.greeting import MOST_KEYS
 from mcpbus.cluster.tcp import Place, TlsPair
+from mcpbus.core.stores.redis_url import check_redis_url
 from mcpbus.protocol.http.origin import is_loopback_host
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ _START_SECONDS: Final = 5.0
 """How long Redis may take to be there at the start."""
 _LONGEST_NAMESPACE: Final = 64
 _LOOPBACK: Final = "127.0.0.1"
+
+
+def _check_url(_: object, __: object, url: str) -> None:
+    check_redis_url(url)
 
 
 def _check_namespace(_: object, __: object, namespace: str) -> None:
@@ -61,7 +66,7 @@ class Redis:
         tls: How they encrypt what they say to each other: a pair of contexts; None if they do not.
     """
 
-    url: str = attrs.field(repr=False)
+    url: str = attrs.field(repr=False, validator=_check_url)
     namespace: str = attrs.field(default="default", validator=_check_namespace)
     link: str = attrs.field(default="0.0.0.0:0", validator=_check_place)
     advertise: str | None = attrs.field(default=None, validator=_check_place)
@@ -97,12 +102,9 @@ class Redis:
             JoinError: That cannot be.
             ImportError: What speaks to Redis is not installed.
         """
-        try:
-            # coredis takes longer to import than all else together: for most of a second nobody else would have a turn.
-            module = await trio.to_thread.run_sync(import_module, "mcpbus.core.stores.redis_connection")
-            redis: RedisConnection = module.RedisConnection(self.url)
-        except ValueError as error:
-            raise JoinError(str(error)) from error
+        # coredis takes longer to import than all else together: for most of a second nobody else would have a turn.
+        module = await trio.to_thread.run_sync(import_module, "mcpbus.core.stores.redis_connection")
+        redis: RedisConnection = module.RedisConnection(self.url)
         link = Place.parse(self.link)
         if len(secrets) > MOST_KEYS:
             raise JoinError(

@@ -495,7 +495,6 @@ async def test_a_redis_that_takes_no_writes_is_one_that_is_down(refuse, take, sa
     ("redis", "said"),
     [
         (Redis("redis://127.0.0.1:1", link=LOOPBACK), "Redis at redis://127.0.0.1:1 cannot be used"),
-        (Redis("http://127.0.0.1"), "the URL of Redis begins with"),
         (Redis("redis://127.0.0.1:1"), "need a secret in common"),
     ],
 )
@@ -564,6 +563,14 @@ def test_workers_have_no_port_in_common(given, said):
         Server("it").run(workers=2, cluster=Redis("redis://r", **given))
     for place in ({"link": "127.0.0.1"}, {"advertise": "h"}, {"advertise": "h:0"}):
         Redis("redis://r", **place).check_for_workers()
+
+
+@pytest.mark.parametrize("url", ["localhost:6379", ":secret@h:6379", "http://h", "redis://", ""])
+@pytest.mark.parametrize("taker", [Redis, RedisConnection])
+def test_what_is_no_address_of_redis_is_refused_where_it_is_written(taker, url):
+    with pytest.raises(ValueError, match="the URL of Redis is redis://HOST:PORT") as raised:
+        taker(url)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_place_is_a_host_and_perhaps_a_port():

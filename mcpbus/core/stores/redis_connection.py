@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
+from mcpbus.core.stores.redis_url import check_redis_url
+
 try:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from coredis.connection import BaseConnection
@@ -33,7 +35,6 @@ except ImportError as error:
 
 _log = logging.getLogger("mcpbus")
 
-_SCHEMES: Final = ("redis", "rediss", "unix")
 _OLDEST: Final = (6, 2)
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -84,9 +85,8 @@ class RedisConnection:
     """
 
     def __init__(self, url: str, *, timeout: float = 1.0) -> None:
+        check_redis_url(url)
         scheme, _, place = url.partition("://")
-        if scheme not in _SCHEMES:
-            raise ValueError(f"the URL of Redis begins with {', '.join(_SCHEMES)}, not {scheme!r}")
         # Without the password.
         self._where = f"Redis at {scheme}://{place.rpartition('@')[2].partition('?')[0]}"
         self._url = url

@@ -18,8 +18,8 @@ Values = bytes | tuple[bytes, ...]
 _MODERN: Final[Mapping[Values | None, Revision]] = {
     name.encode(): revision for name, revision in REVISIONS.items() if modern(name)
 }
-_LITERAL: Final = re.compile(rb"(?!=\?)[ -~]*")
-"""What stands in its header as it is: nothing in it would have to be read first."""
+_LITERAL: Final = re.compile(rb"(?!=\?)(?:[!-~](?:[ -~]*[!-~])?)?")
+"""What stands in its header as it is: nothing in it would have to be read first, and no blank around it is the header's own."""
 
 
 class Announcement(msgspec.Struct, frozen=True, gc=False):

@@ -90,6 +90,21 @@ async def test_a_session_with_very_many_events_lets_others_have_their_turn(store
     assert await store.replay("much", "a1", 0) is None
 
 
+async def test_what_has_to_go_while_its_session_is_forgotten_goes_once():
+    store = MemoryEventStore(max_items=4_000)
+    for number in range(1, 4_001):
+        await store.append("much", "a", number, [b"x"], final=False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.forget, "much")
+        for _ in range(2):  # it has begun then, and has not ended
+            await trio.lowlevel.checkpoint()
+        assert 0 < len(store) < 4_000
+        await store.append("other", "b", 1, [b"y"] * 3_500, final=False)
+        assert len(store) == 4_000
+    assert len(store) == 3_500
+    assert len((await store.replay("other", "b", 0)).events) == 3_500
+
+
 async def test_an_append_evicts_so_many_at_most(tmp_path):
     path = tmp_path / "events.db"
     store = SqliteEventStore(path)

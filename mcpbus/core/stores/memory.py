@@ -1,6 +1,6 @@
 """An event store and a task store in memory: for one process, gone with it."""
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
@@ -12,19 +12,19 @@ from mcpbus.core.stores.protocol import Replay, TaskTakenError
 from mcpbus.core.tasks.record import TaskRecord
 
 _AT_ONCE: Final = 1_000
-"""So many events are forgotten before others run: about half a millisecond."""
+"""So many batches are forgotten before others run."""
 _KEPT: Final = Promise(ended=True)
 
 
-class _Stream:
-    __slots__ = ("events", "finished", "first", "name", "session")
+class _Batch(msgspec.Struct, eq=False, gc=False):
+    """What was appended at once: one thing and not one for each event, and the garbage collector looks at none of it."""
 
-    def __init__(self, session: str, name: str, first: int) -> None:
-        self.session = session
-        self.name = name
-        self.events: deque[bytes] = deque()
-        self.first = first  # the number of the oldest event that is kept
-        self.finished = False
+    session: str
+    stream: str
+    first: int
+    events: tuple[bytes, ...]
+    final: bool
+    came: float
 
 
 class MemoryEventStore:
@@ -42,28 +42,26 @@ class MemoryEventStore:
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._max_age = max_age
-        self._sessions: dict[str, dict[str, _Stream]] = {}
-        # When each event came, oldest first. A linked list, out of which a session's events go without a look at those of others.
-        self._ages: OrderedDict[tuple[_Stream, int], float] = OrderedDict()
+        # The batches of each stream, oldest first; those of all together, likewise, are a linked list, out of which a session's go
+        # without a look at those of others.
+        self._sessions: dict[str, dict[str, dict[_Batch, None]]] = {}
+        self._batches: OrderedDict[_Batch, None] = OrderedDict()
+        self._items = 0
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._ages)
+        return self._items
 
     def append(
         self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
     ) -> Awaitable[None]:
         """See `EventStore.append`."""
-        streams = self._sessions.setdefault(session, {})
-        kept = streams.get(stream)
-        if kept is None:
-            kept = streams[stream] = _Stream(session, stream, first)
         now = trio.current_time()
-        for number, event in enumerate(events, first):
-            kept.events.append(event)
-            self._ages[kept, number] = now
-            self._bytes += len(event)
-        kept.finished = final
+        batch = _Batch(session, stream, first, tuple(events), final, now)
+        self._sessions.setdefault(session, {}).setdefault(stream, {})[batch] = None
+        self._batches[batch] = None
+        self._items += len(events)
+        self._bytes += sum(map(len, events))
         self._evict(now)
         return _KEPT
 
@@ -71,40 +69,58 @@ class MemoryEventStore:
         """See `EventStore.replay`."""
         await trio.lowlevel.checkpoint()
         self._evict(trio.current_time())
-        kept = self._sessions.get(session, {}).get(stream)
-        if kept is None or not kept.first - 1 <= after < kept.first + len(kept.events):
+        batches = list(self._sessions.get(session, {}).get(stream, ()))
+        if not batches:
             return None
-        return Replay(list(kept.events)[after - kept.first + 1 :], kept.finished)
+        events = [event for batch in batches for event in batch.events]
+        seen = after - batches[0].first + 1
+        return Replay(events[seen:], batches[-1].final) if 0 <= seen <= len(events) else None
 
     async def forget(self, session: str) -> None:
         """See `EventStore.forget`. It costs what that session stored, and lets others run meanwhile."""
         done = 0
-        for stream in self._sessions.pop(session, {}).values():
-            while stream.events:
-                self._drop_oldest(stream)
+        for batches in self._sessions.pop(session, {}).values():
+            for batch in batches:
+                if batch in self._batches:  # it may have had to go meanwhile
+                    self._drop(batch)
                 done += 1
                 if done % _AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
 
     def _evict(self, now: float) -> None:
-        while self._ages and (
-            len(self._ages) > self._max_items
-            or self._bytes > self._max_bytes
-            or next(iter(self._ages.values())) + self._max_age < now
-        ):
-            stream, _ = next(iter(self._ages))
-            self._drop_oldest(stream)
-            streams = self._sessions.get(stream.session, {})
-            if not stream.events and streams.get(stream.name) is stream:
-                del streams[stream.name]
+        while self._batches:
+            oldest = next(iter(self._batches))
+            if oldest.came + self._max_age >= now and self._trim(oldest):
+                return
+            self._drop(oldest)
+            streams = self._sessions.get(oldest.session, {})
+            batches = streams.get(oldest.stream, {})
+            if oldest in batches:  # unless its session is being forgotten
+                del batches[oldest]
+                if not batches:
+                    del streams[oldest.stream]
                 if not streams:
-                    del self._sessions[stream.session]
+                    del self._sessions[oldest.session]
 
-    def _drop_oldest(self, stream: _Stream) -> None:
-        del self._ages[stream, stream.first]
-        self._bytes -= len(stream.events.popleft())
-        stream.first += 1
+    def _trim(self, batch: _Batch) -> bool:
+        """Drop the first events of a batch until the bounds hold, and return True; False if all of them have to go."""
+        items, size = self._items, self._bytes
+        if items <= self._max_items and size <= self._max_bytes:
+            return True
+        for gone, event in enumerate(batch.events):
+            if items <= self._max_items and size <= self._max_bytes:
+                batch.first += gone
+                batch.events = batch.events[gone:]
+                self._items, self._bytes = items, size
+                return True
+            items, size = items - 1, size - len(event)
+        return False
+
+    def _drop(self, batch: _Batch) -> None:
+        del self._batches[batch]
+        self._items -= len(batch.events)
+        self._bytes -= sum(map(len, batch.events))
 
 
 class MemoryTaskStore:

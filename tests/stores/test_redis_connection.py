@@ -199,7 +199,7 @@ async def test_a_connection_that_is_closed_is_used_no_more(shared_engine):
 
 
 def test_a_url_of_something_else_is_refused():
-    with pytest.raises(ValueError, match="begins with redis, rediss, unix, not 'http'"):
+    with pytest.raises(ValueError, match="rediss://HOST:PORT or unix:///path/to/socket, and not http://"):
         RedisConnection("http://localhost")
 
 

@@ -11,7 +11,7 @@ from benchmarks.answers import WrongAnswer, text_of, words
 from benchmarks.client import PIECE, connect
 from benchmarks.dialect import Dialect
 from benchmarks.load import Conversation, numbers
-from benchmarks.process import Target
+from benchmarks.process import START_SECONDS, Target
 
 
 class Lines(Conversation):
@@ -45,5 +45,20 @@ class Lines(Conversation):
 
 
 def repeat_lines(target: Target, at_once: int) -> list[Conversation]:
-    """Return the connection that repeats the short call over stdio."""
-    return [Lines(connect(target.port), target, at_once)]
+    """Return the connection that repeats the short call over stdio, once its server, which starts for it, has answered.
+
+    Raises:
+        WrongAnswer: It has not in time.
+    """
+    sock = connect(target.port)
+    patience = sock.gettimeout()
+    sock.settimeout(START_SECONDS)
+    lines = Lines(sock, target, at_once)
+    try:
+        lines.ask()
+        while not lines.answered():
+            pass
+    except TimeoutError as error:
+        raise WrongAnswer(f"the server has not started within {START_SECONDS:g} s") from error
+    sock.settimeout(patience)
+    return [lines]

@@ -12,7 +12,7 @@ from benchmarks import aims, machine, report
 from benchmarks.answers import WrongAnswer
 from benchmarks.client import connect, exchange
 from benchmarks.dialect import Dialect
-from benchmarks.load import Load, load
+from benchmarks.load import Load, load, numbers
 from benchmarks.peers import PEERS
 from benchmarks.plan import Plan
 from benchmarks.plots import PARTS as PICTURE
@@ -75,6 +75,13 @@ def assert_is_answered(part, bus):
         seen = load(bus, conversations, 0.0, least=1)
     assert seen.late == sum(each.at_once for each in conversations)
     assert len(seen.latencies) >= len(conversations)
+
+
+def test_a_server_on_stdio_has_started_before_it_is_measured():
+    stdio, number = BY_NAME["stdio"], next(numbers)
+    with running(BUS, stdio.environment) as bus, stdio.traffic.to(bus) as [lines]:
+        assert next(numbers) == number + 2, "no call has been made"
+        assert not lines._asked, "it has not been answered"
 
 
 @pytest.mark.parametrize("name", GUARDED)

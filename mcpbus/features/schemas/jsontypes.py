@@ -183,6 +183,8 @@ def _decode_other(kind: Any, value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
         return kind(value)
+    if kind is msgspec.UnsetType:
+        raise ValueError("Expected nothing")
     if not _is_model(kind):
         raise NotImplementedError
     try:

@@ -9,7 +9,8 @@ import Provider from "oidc-provider";
 
 const RESOURCE = "http://localhost/mcp";
 const SCOPES = ["files:read", "files:write"];
-const SECONDS = 2; // so long tokens are good, and so long a test waits for that
+const SECONDS = 2; // so long signed tokens are good, and so long a test waits for that
+const LONGER = 600; // so long opaque ones are, whose test waits for nothing
 
 async function listening(server) {
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -44,8 +45,9 @@ async function oidc() {
         getResourceServerInfo: (context, resource, client) => ({
           scope: SCOPES.join(" "),
           audience: resource,
-          accessTokenFormat: client.clientId === "program" ? "opaque" : "jwt",
-          accessTokenTTL: SECONDS,
+          ...(client.clientId === "program"
+            ? { accessTokenFormat: "opaque", accessTokenTTL: LONGER }
+            : { accessTokenFormat: "jwt", accessTokenTTL: SECONDS }),
         }),
       },
     },

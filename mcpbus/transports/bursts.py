@@ -9,7 +9,7 @@ import math
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage, Outbox, data_of, receipts_of
-from mcpbus.core.receipt import LOST, STORED, settle_all
+from mcpbus.core.receipt import LOST, STORED, Place, move_all, settle_all
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
@@ -42,20 +42,31 @@ def answer_burst(
     Returns:
         The answer; None if the outlet has it written when the store has told what is kept.
     """
-    request, revision = context.request, context.revision
-    if isinstance(result, ProtocolError):
-        reply = encode_error(request.id, revision.admissible(result))
-    else:
-        reply = encode_result(request.id, result)
+    said = gathered.remove()
+    receipts = receipts_of(said)
+    try:
+        reply = _encode_reply(context, result)
+        body = b"" if keeps else encode_events([*data_of(said), reply])
+    except Exception:  # there is no memory for it
+        settle_all(receipts, LOST)
+        raise
+    request = context.request
     if keeps:
         receipt = bus.ledger.enter(request.method)
-        gathered.put(OutboundMessage(Kind.REPLY, revision.era, reply, receipt, final=True))
-        return _open_burst(bus, context, outlet, gathered.take()).keep()
-    said = gathered.remove()
-    receipts = outlet.said
-    assert receipts is not None  # noqa: S101 - else nothing was gathered
-    receipts.extend(receipts_of(said))
-    return Answer(200, HEADERS, encode_events([*data_of(said), reply]), request.method)
+        move_all(receipts, Place.WRITING)
+        receipt.move(Place.WRITING)
+        said.append(OutboundMessage(Kind.REPLY, context.revision.era, reply, receipt, final=True))
+        return _open_burst(bus, context, outlet, said).keep()
+    written = outlet.said
+    assert written is not None  # noqa: S101 - else nothing was gathered
+    written.extend(receipts)
+    return Answer(200, HEADERS, body, request.method)
+
+
+def _encode_reply(context: RequestContext, result: bytes | ProtocolError) -> bytes:
+    if isinstance(result, ProtocolError):
+        return encode_error(context.request.id, context.revision.admissible(result))
+    return encode_result(context.request.id, result)
 
 
 def _open_burst(

@@ -259,6 +259,25 @@ async def test_where_there_is_no_memory_for_the_answer_it_is_stored(kind, autoju
 
 
 @ONE_PIECE
+@pytest.mark.parametrize(
+    ("kind", "encoder"),
+    [(None, "encode_events"), (None, "encode_result"), (MemoryEventStore, "encode_result")],
+)
+async def test_where_there_is_no_memory_before_it_is_kept_it_is_lost(
+    kind, encoder, autojump_clock, monkeypatch
+):
+    def encode(*_):
+        raise MemoryError
+
+    async with staged(monkeypatch, kind and kind()) as stage:
+        with monkeypatch.context() as scarce:
+            scarce.setattr(bursts, encoder, encode)
+            await stage.call("said")
+            assert (await stage.client.answer())[0] == 500
+        assert stage.fates == [LOST] * 3
+
+
+@ONE_PIECE
 async def test_a_session_that_ends_meanwhile_is_forgotten_and_its_client_answered(
     autojump_clock, monkeypatch
 ):

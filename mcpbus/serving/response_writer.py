@@ -137,11 +137,16 @@ class GatheringWriter(ABC):
             or now - self._written_at < GATHER_SECONDS
             or len(message.data) > self._most
             or self._is_about_to_write()
-            or not self._send_one(message, encode_event(message.data))
         ):
             return False
-        self._written_at = now
-        return True
+        try:
+            begun = self._send_one(message, encode_event(message.data))
+        except Exception as failure:  # noqa: BLE001 - as in `_say`
+            self._fail(failure)
+            return False
+        if begun:
+            self._written_at = now
+        return begun
 
     def _let_go(self) -> None:
         self._over = True

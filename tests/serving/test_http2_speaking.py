@@ -14,7 +14,7 @@ from mcpbus import Context, Limits, ServeOptions
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
-from mcpbus.serving import Counters
+from mcpbus.serving import Counters, response_writer
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.served_app import ServedApp
@@ -181,6 +181,27 @@ async def test_a_client_that_has_gone_is_lost_what_is_said(autojump_clock):
         assert (notes[0].fate, notes[-1]) == (DELIVERED, "cancelled")
         assert client.bus.ledger.discarded[Reason.LOST] == 1
         assert_nothing_is_left(client)
+
+
+async def test_what_there_is_no_memory_to_write_ends_its_stream_and_is_not_raised_to_who_speaks(
+    autojump_clock, monkeypatch
+):
+    def leave_no_memory(number):
+        if number == 2:
+            scarce.setattr(response_writer, "encode_event", encode)
+
+    def encode(*_):
+        scarce.undo()
+        raise MemoryError
+
+    tools = Tools()
+    notes = add_slow_chat(tools, leave_no_memory)
+    with monkeypatch.context() as scarce:
+        async with connected(tools) as client:
+            assert await client.until_stream(await client.call("chat"), h2.events.StreamReset)
+            await wait_all_tasks_blocked()
+            assert (notes[0].fate, notes[1:]) == (DELIVERED, ["cancelled"])
+            assert_nothing_is_left(client)
 
 
 async def test_a_quiet_stream_is_kept_alive_since_the_last_thing_that_was_said(autojump_clock):

@@ -103,6 +103,7 @@ ROWS = [
     ("D-6", modern_head(mcp_protocol_version="2025-11-25"), claiming("2025-11-25"), {}, 400, -32022, 1),
     ("X-24", modern_head(mcp_protocol_version=[E, E]), modern_request(), {}, 400, -32020, 1),
     ("X-24", modern_head(mcp_method=["tools/list"] * 2), modern_request(), {}, 400, -32020, 1),
+    ("X-20 no ASCII", modern_head("\xe9"), modern_request("\xe9"), {}, 400, -32020, 1),
     ("X-18", modern_head(mcp_method=None), modern_request(), {}, 400, -32020, 1),
     ("X-18", modern_head(mcp_method="prompts/list"), modern_request(), {}, 400, -32020, 1),
     ("X-19", call_head(None), modern_request("tools/call", name="a"), {}, 400, -32020, 1),

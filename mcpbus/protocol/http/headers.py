@@ -257,9 +257,14 @@ def _is_json(raw: bytes) -> bool:
 _remembered_json = functools.lru_cache(maxsize=64)(_is_json)
 
 
+def is_plain(value: str) -> bool:
+    """Whether a field's value holds nothing but visible ASCII and blanks, which everybody reads alike."""
+    return _PLAIN.fullmatch(value) is not None
+
+
 def encode_mirrored(text: str) -> str:
     """Write text as the value of Mcp-Name or Mcp-Param-*, within a Base64 sentinel where it cannot stand as it is (rule X-22)."""
-    if _PLAIN.fullmatch(text) and not _SENTINEL.fullmatch(text) and text == text.strip(_BLANKS):
+    if is_plain(text) and not _SENTINEL.fullmatch(text) and text == text.strip(_BLANKS):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
@@ -273,7 +278,7 @@ def decode_mirrored(value: str) -> str:
     Raises:
         ValueError: if it holds what a header must not, or its Base64 is not strict, or that does not hold UTF-8.
     """
-    if not _PLAIN.fullmatch(value):
+    if not is_plain(value):
         raise ValueError("it holds characters other than visible ASCII, which belong into =?base64?…?=")
     wrapped = _SENTINEL.fullmatch(value)
     if wrapped is None:

@@ -10,7 +10,7 @@ import msgspec
 
 from mcpbus.protocol.errors import header_mismatch, quoted
 from mcpbus.protocol.http.announcement import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
-from mcpbus.protocol.http.headers import Headers, decode_mirrored, encode_mirrored
+from mcpbus.protocol.http.headers import Headers, decode_mirrored, encode_mirrored, is_plain
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import Notification, Request
 from mcpbus.protocol.large import decode_large
@@ -211,6 +211,10 @@ def _agree(headers: Headers, name: bytes, value: str) -> None:
         stated = decode_mirrored(copy) if name == NAME_HEADER else copy
     except ValueError as fault:
         raise header_mismatch(f"the header {spelled} cannot be read: {fault}") from None
+    if not is_plain(copy):
+        raise header_mismatch(
+            f"the header {spelled} cannot be read: it holds characters other than visible ASCII"
+        )
     if stated != value:
         raise header_mismatch(f"the header {spelled} says {quoted(stated)}, the body {quoted(value)}")
 

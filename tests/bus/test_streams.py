@@ -96,6 +96,7 @@ async def test_of_a_request_that_ends_what_waits_is_discarded_and_nothing_else(
         assert [owner for owner, receipt in said.items() if receipt.fate] == gone
 
 
+@pytest.mark.dormancy
 async def test_a_dormant_stream_is_not_counted_among_those_that_are_open(autojump_clock):
     async with streaming(StreamKind.RESPONSE) as speaker:
         speaker.say()

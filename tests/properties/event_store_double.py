@@ -41,5 +41,5 @@ class WitnessStore(MemoryEventStore):
 
     def __contains__(self, stream: tuple[str, str]) -> bool:
         """Tell whether nothing of a stream was dropped, nor forgotten with its session."""
-        kept = self._sessions.get(stream[0], {}).get(stream[1])
-        return kept is not None and kept.first == 1
+        batches = self._sessions.get(stream[0], {}).get(stream[1], {})
+        return any(batch.first == 1 for batch in batches)

@@ -10,6 +10,9 @@ KEPT_AS_WELL = pytest.mark.at_home("what is held is in the directory as well, wh
 HANDED_OVER = pytest.mark.at_home("a process that drains hands its sessions over, where there is a directory")
 ONE_PIECE = pytest.mark.at_home("what is said to another process goes over a stream")
 READ_WHOLE = pytest.mark.at_home("what is passed on to another process is read before it is judged")
+LIVES_ON = pytest.mark.at_home(
+    "where there are other processes, one of them may have the session of one that has ended"
+)
 IN_TURN = pytest.mark.at_home(
     "both ends of a link are one process, which computes before it reads what it has answered"
 )

@@ -56,6 +56,7 @@ class Links:
         self._complaints = complaints
         self.by_home: dict[str, list[Link]] = {}
         self.closed = False
+        self._ended = False
         self._dials: dict[str, _Dial] = {}
         self._strangers = 0
 
@@ -75,6 +76,8 @@ class Links:
             return link
         dial = self._dials.get(home)
         if dial is None:
+            if self._ended:
+                raise unreachable()
             dial = self._dials[home] = _Dial()
             self._nursery.start_soon(self._run_dialled, home, dial)
         await dial.done.wait()
@@ -89,6 +92,10 @@ class Links:
             for links in self.by_home.values():
                 for link in links:
                     nursery.start_soon(link.end_in_order)
+
+    def end(self) -> None:
+        """Dial nobody from now on: where links run has ended."""
+        self._ended = True
 
     async def _run_dialled(self, home: str, dial: "_Dial") -> None:
         try:

@@ -289,7 +289,10 @@ async def open_node(cluster: Cluster) -> AsyncIterator[Node]:
     """Open a process's part of a cluster; it is to be closed after its bus."""
     async with background() as nursery:
         node = Node(cluster, nursery)
-        yield node
-        await node.records.settle()
-        await node.links.leave()
-        nursery.cancel_scope.cancel()
+        try:
+            yield node
+            await node.records.settle()
+            await node.links.leave()
+            nursery.cancel_scope.cancel()
+        finally:
+            node.links.end()

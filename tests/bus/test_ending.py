@@ -15,7 +15,7 @@ from mcpbus.protocol.owners import LOCAL
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.transports.lines import run_channel
-from tests.at_home import HANDED_OVER
+from tests.at_home import HANDED_OVER, LIVES_ON
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 ENDED = Fate.discarded(Reason.SESSION_ENDED)
@@ -332,10 +332,8 @@ async def test_who_comes_to_a_bus_that_has_ended_by_an_error_is_told_to_come_aga
     stage, ended = Stage(), trio.Event()
     app = await nursery.start(_end_by_an_error, stage, ended)
     async with open_probe(app) as probe:
-        session = await probe.initialize()
         ended.set()
         await stage.quiet()
-        assert (await session.request("tools/list").ended()).status == 404
         hello = {**HELLO, "protocolVersion": "2025-11-25"}
         news = [
             probe.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
@@ -344,6 +342,19 @@ async def test_who_comes_to_a_bus_that_has_ended_by_an_error_is_told_to_come_aga
             probe.send("GET", target="/sse"),
         ]
         assert [(await new.ended()).status for new in news] == [503] * 4
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@LIVES_ON
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_session_is_gone_with_a_bus_that_has_ended_by_an_error(nursery, caplog):
+    stage, ended = Stage(), trio.Event()
+    app = await nursery.start(_end_by_an_error, stage, ended)
+    async with open_probe(app) as probe:
+        session = await probe.initialize()
+        ended.set()
+        await stage.quiet()
+        assert (await session.request("tools/list").ended()).status == 404
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 

@@ -77,3 +77,9 @@ async def open_house(*, limits=None, authenticate=None, event_store=None, **opti
     ):
         house.bus, house.server = bus, server
         yield house
+
+
+def assert_nothing_is_left(bus):
+    statistics = bus.statistics()
+    assert (statistics.actors, statistics.requests, statistics.pending) == (0, 0, {})
+    assert bus.ledger.balance() == 0

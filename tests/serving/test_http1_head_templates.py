@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from outcomes import outcome
 
 from mcpbus.serving.http1 import head_templates
 from mcpbus.serving.http1.head import CHUNKED, read_head
@@ -17,7 +18,6 @@ from mcpbus.serving.http1.head_templates import (
     HeadTemplates,
 )
 from mcpbus.serving.http1.heads import Heads
-from mcpbus.serving.request_error import RequestError
 
 LIMIT = 8192
 
@@ -49,17 +49,6 @@ def test_a_template_cuts_what_came_often_as_it_would_be_cut_without(fields):
     assert learn(templates, data)
     cut = HeadCut(data)
     assert templates.cut(data) == (cut.plain, cut.digits[0] if cut.digits else None)
-
-
-def outcome(read):
-    try:
-        head = read()
-    except RequestError as error:
-        return error.status, error.text
-    judged = head.judged
-    fields = {name: judged.headers.raw(name.encode("latin-1")) for name in judged.headers}
-    said = judged.verb, judged.path, judged.query, fields, judged.headers.accepted
-    return said, head.length, head.raw, head.modern, head.keeps, head.expects, head.leaves
 
 
 PIECES = [

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from outcomes import outcome
 
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED
@@ -276,17 +277,6 @@ APART = [
     [b"Authorization: a", b"X: " + b"y" * 1500],
     [b"Authorization: " + b"x" * 9000],
 ]
-
-
-def outcome(read):
-    try:
-        head = read()
-    except RequestError as error:
-        return error.status, error.text
-    judged = head.judged
-    fields = {name: judged.headers.raw(name.encode()) for name in judged.headers}
-    said = judged.verb, judged.path, judged.query, fields, judged.headers.accepted
-    return said, head.length, head.raw, head.modern, head.keeps, head.expects, head.leaves
 
 
 @pytest.mark.parametrize("fields", APART, ids=lambda fields: repr(fields[:2])[:60])

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from houses import call
+from houses import assert_nothing_is_left, call
 from houses import open_house as open_any_house
 from trio.testing import wait_all_tasks_blocked
 
@@ -44,12 +44,6 @@ def add_chat(house, between=lambda _: None):
     return notes
 
 
-def assert_nothing_is_left(house):
-    statistics = house.bus.statistics()
-    assert (statistics.actors, statistics.requests, statistics.pending) == (0, 0, {})
-    assert house.bus.ledger.balance() == 0
-
-
 @ACTORS
 async def test_all_of_it_arrives_and_no_actor_was_there(autojump_clock):
     async with open_house() as house:
@@ -63,7 +57,7 @@ async def test_all_of_it_arrives_and_no_actor_was_there(autojump_clock):
             assert b'"said"' in body.splitlines()[-2]
         assert house.bus.system.statistics().spawned == 0
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 6
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 @ONE_PIECE
@@ -137,7 +131,7 @@ async def test_what_is_said_in_a_brief_turn_goes_out_with_the_answer_and_shares_
         await wait_all_tasks_blocked()
         assert [receipt.fate for receipt in notes] == [LOST] * 3
         assert house.bus.ledger.discarded[Reason.LOST] == 4
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 async def test_what_was_said_in_a_row_is_written_when_the_handler_waits(autojump_clock):
@@ -163,7 +157,7 @@ async def test_what_was_said_in_a_row_is_written_when_the_handler_waits(autojump
         assert [receipt.fate for receipt in notes[2:]] == [refused, DELIVERED, DELIVERED]
         assert (await client.answer())[2].count(b"data: ") == 5
         await wait_all_tasks_blocked()
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 @ONE_PIECE
@@ -177,7 +171,7 @@ async def test_a_client_that_cannot_be_told_the_first_thing_has_cancelled(autoju
         await wait_all_tasks_blocked()
         assert notes[-1] == "cancelled"
         assert all(receipt.fate == LOST for receipt in notes[:-1])
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 @ONE_PIECE
@@ -189,7 +183,7 @@ async def test_a_client_that_goes_away_meanwhile_loses_the_rest(autojump_clock):
         await client.over.wait()
         await wait_all_tasks_blocked()
         assert [receipt.fate for receipt in notes] == [DELIVERED, LOST, LOST]
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 @pytest.mark.parametrize("room", [0, 10, 300])
@@ -206,7 +200,7 @@ async def test_a_client_that_takes_little_at_once_gets_all_of_it(room, autojump_
         assert (await client.answer())[2].count(b"data: ") == 4
         await wait_all_tasks_blocked()
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 @ONE_PIECE
@@ -221,7 +215,7 @@ async def test_a_client_that_takes_little_and_goes_away_is_not_told_the_rest(aut
         await client.over.wait()
         await wait_all_tasks_blocked()
         assert [receipt.fate for receipt in notes] == [LOST, CANCELLED, CANCELLED]
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 def add_slow_chat(house, before=lambda _: None):
@@ -258,7 +252,7 @@ async def test_what_is_said_now_and_then_is_written_at_once_without_an_outbox(au
         assert fates == [DELIVERED] * 2
         assert house.bus.ledger.delivered == 5
         assert len(queued) == 2  # what comes first, and the reply
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 @pytest.mark.parametrize("room", [0, 10, 700])
@@ -285,7 +279,7 @@ async def test_a_client_that_has_no_room_now_and_then_gets_all_of_it_in_order(ro
         assert progress == sorted(progress)
         await wait_all_tasks_blocked()
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 async def test_a_client_that_goes_away_now_and_then_is_lost_what_is_said(autojump_clock):
@@ -299,7 +293,7 @@ async def test_a_client_that_goes_away_now_and_then_is_lost_what_is_said(autojum
         await wait_all_tasks_blocked()
         assert (notes[0].fate, notes[1:]) == (DELIVERED, ["cancelled"])
         assert house.bus.ledger.discarded[Reason.LOST] == 1
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 async def test_what_is_more_than_an_outbox_may_hold_is_not_written_past_it(autojump_clock):
@@ -309,7 +303,7 @@ async def test_what_is_more_than_an_outbox_may_hold_is_not_written_past_it(autoj
         await client.say(call("chat"))
         assert (await client.answer())[2].count(b"data: ") == 2
         assert [receipt.fate for receipt in notes] == [Fate.discarded(Reason.OVERFLOW)] * 3
-        assert_nothing_is_left(house)
+        assert_nothing_is_left(house.bus)
 
 
 async def test_what_is_long_does_not_overtake_what_waits(autojump_clock):

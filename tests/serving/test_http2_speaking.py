@@ -6,6 +6,7 @@ import h2.events
 import pytest
 import trio
 from h2.settings import SettingCodes
+from houses import assert_nothing_is_left
 from test_http2_serving import Client, Owner, Tools
 from trio.testing import wait_all_tasks_blocked
 from wires import Wire
@@ -72,12 +73,6 @@ def add_slow_chat(tools, before=lambda _: None):
     return notes
 
 
-def assert_nothing_is_left(client):
-    statistics = client.bus.statistics()
-    assert (statistics.actors, statistics.requests, statistics.pending) == (0, 0, {})
-    assert client.bus.ledger.balance() == 0
-
-
 async def assert_all_is_said_in_order(client, stream_id):
     await client.until_stream(stream_id, h2.events.StreamEnded)
     body = client.bodies[stream_id]
@@ -96,7 +91,7 @@ async def test_what_is_said_now_and_then_is_written_at_once_without_an_outbox(au
         assert fates == [DELIVERED] * 2
         assert client.bus.ledger.delivered == 5
         assert len(queued) == 2  # what comes first, and the reply
-        assert_nothing_is_left(client)
+        assert_nothing_is_left(client.bus)
 
 
 @pytest.mark.parametrize("room", [0, 10, 700])
@@ -117,7 +112,7 @@ async def test_a_connection_that_has_no_room_now_and_then_gets_all_of_it_in_orde
         client.wire.make_room()
         await assert_all_is_said_in_order(client, stream_id)
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
-        assert_nothing_is_left(client)
+        assert_nothing_is_left(client.bus)
 
 
 async def test_a_client_that_opens_too_little_of_a_window_gets_all_of_it_in_order(autojump_clock):
@@ -136,7 +131,7 @@ async def test_a_client_that_opens_too_little_of_a_window_gets_all_of_it_in_orde
         await client.flush()
         await assert_all_is_said_in_order(client, stream_id)
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
-        assert_nothing_is_left(client)
+        assert_nothing_is_left(client.bus)
 
 
 async def test_a_client_that_opens_no_window_for_too_long_is_given_up(autojump_clock):
@@ -151,7 +146,7 @@ async def test_a_client_that_opens_no_window_for_too_long_is_given_up(autojump_c
         assert 5 <= trio.current_time() < 10
         await wait_all_tasks_blocked()
         assert [receipt.fate for receipt in notes[:2]] == [DELIVERED, LOST]
-        assert_nothing_is_left(client)
+        assert_nothing_is_left(client.bus)
 
 
 async def test_what_several_say_at_a_time_is_one_write_for_all_but_the_first(autojump_clock):
@@ -180,7 +175,7 @@ async def test_a_client_that_has_gone_is_lost_what_is_said(autojump_clock):
         await trio.sleep(4)
         assert (notes[0].fate, notes[-1]) == (DELIVERED, "cancelled")
         assert client.bus.ledger.discarded[Reason.LOST] == 1
-        assert_nothing_is_left(client)
+        assert_nothing_is_left(client.bus)
 
 
 async def test_what_there_is_no_memory_to_write_ends_its_stream_and_is_not_raised_to_who_speaks(
@@ -201,7 +196,7 @@ async def test_what_there_is_no_memory_to_write_ends_its_stream_and_is_not_raise
             assert await client.until_stream(await client.call("chat"), h2.events.StreamReset)
             await wait_all_tasks_blocked()
             assert (notes[0].fate, notes[1:]) == (DELIVERED, ["cancelled"])
-            assert_nothing_is_left(client)
+            assert_nothing_is_left(client.bus)
 
 
 async def test_a_quiet_stream_is_kept_alive_since_the_last_thing_that_was_said(autojump_clock):

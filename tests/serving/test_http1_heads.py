@@ -386,6 +386,23 @@ def test_a_mapping_of_fields_has_those_that_are_looked_at_late():
     assert dict(read()) == {"host": "localhost", "x-word": "a, c", "y": "b"}
 
 
+class Late:
+    """Fields that are looked at late, of which those in `found` are found alone."""
+
+    def __init__(self, fields, found=()):
+        self.fields = fields
+        self.found = dict(found)
+        self.asked = []
+
+    def find(self, name):
+        self.asked.append(name)
+        return self.found.get(name)
+
+    def all(self):
+        self.asked.append("all")
+        return self.fields
+
+
 def test_fields_that_are_looked_at_late_are_all_there_for_whoever_asks_meanwhile():
     """Another thread, in whose place is here who asks in the middle of it."""
 
@@ -397,18 +414,72 @@ def test_fields_that_are_looked_at_late_are_all_there_for_whoever_asks_meanwhile
             return super().__iter__()
 
     meanwhile = []
-    headers = Headers.of({}).plus(lambda: Asked([(b"x", b"a"), (b"x", b"b")]))
+    headers = Headers.of({}).plus(Late(Asked([(b"x", b"a"), (b"x", b"b")])))
     assert headers.all(b"x") == ["a", "b"]
     assert meanwhile == [["a", "b"]]
     assert headers.all(b"x") == ["a", "b"]
 
 
+def test_fields_are_all_there_where_they_were_joined_while_one_was_looked_for():
+    class Found(Late):
+        def find(self, name):
+            if name == b"x":
+                headers.get(b"none")  # as another thread may
+            return super().find(name)
+
+    headers = Headers.of({b"a": b"1"}).plus(Found([(b"x", b"2"), (b"y", b"3")], {b"x": b"2"}))
+    assert headers.get(b"x") == "2"
+    assert dict(headers) == {"a": "1", "x": "2", "y": "3"}
+    assert headers.get(b"y") == "3"
+
+
 def test_fields_that_are_looked_at_late_are_joined_once_with_those_that_were_there_early():
-    asked = []
+    late = Late([(b"x", b"2")])
     early = Headers.of({b"a": b"1"})
-    headers = early.plus(lambda: asked.append(1) or [(b"x", b"2")])
+    headers = early.plus(late)
     assert headers.all(b"a") == ["1"]
-    assert asked == []
+    assert late.asked == []
     assert [headers.get(name) for name in ("b", "x", "c")] == [None, "2", None]
-    assert asked == [1]
+    assert late.asked == [b"b", "all"]
     assert early.get("x") is None
+
+
+def test_a_field_that_is_looked_at_late_is_looked_for_once_and_alone():
+    late = Late([(b"x", b"2"), (b"x", b"3"), (b"y", b"4")], {b"x": (b"2", b"3"), b"y": b"4"})
+    early = Headers.of({b"a": b"1"})
+    headers = early.plus(late)
+    assert [headers.raw(name) for name in (b"x", b"y", b"x", b"a")] == [
+        (b"2", b"3"),
+        b"4",
+        (b"2", b"3"),
+        b"1",
+    ]
+    assert late.asked == [b"x", b"y"]
+    assert dict(headers) == {"a": "1", "x": "2, 3", "y": "4"}
+    assert late.asked == [b"x", b"y", "all"]
+    assert dict(early) == {"a": "1"}
+
+
+def test_a_field_that_was_found_is_the_very_same_again_as_tokens_are_remembered_by():
+    headers = Heads(8192).read(post(b"Authorization: Bearer x")).judged.headers
+    found = headers.raw(b"authorization")
+    assert headers.raw(b"authorization") is found
+    headers.get("none")
+    assert headers.raw(b"authorization") is found
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (b"X-Word: a", b"Y: b", b"x-word: c"),
+        (b"MCP-Session-ID:\t a b \t", b"X: Mcp-Session-Id: 2"),
+        (b"Content-Length: 12", b"X-Content-Length: 13", b"Y: content-length: 14"),
+        (b"A-B: 1", b"A.B: 2", b"AxB: 3", b"B: 4", b"A: 5", b"A:"),
+        (b"X: \xc3\xa9", b"y:"),
+    ],
+)
+def test_a_field_that_is_found_alone_says_what_it_says_among_all(lines):
+    data = post(*lines)
+    whole = read_head(data, 8192).judged.headers
+    for name in (*map(str.encode, whole), b"a", b"x", b"mcp-session-id", b"content-length", b"none"):
+        assert Heads(8192).read(data).judged.headers.raw(name) == whole.raw(name)

@@ -5,7 +5,7 @@ import binascii
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar, overload
+from typing import Final, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -33,6 +33,16 @@ def _enter(kept: dict[bytes, Values], fields: Iterable[tuple[bytes, bytes]]) -> 
             kept[name] = value
         else:
             kept[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
+
+
+class LateFields(Protocol):
+    """Header fields of a request that nobody has looked at yet; their names are in lower case."""
+
+    def find(self, name: bytes, /) -> Values | None:
+        """One of them, as `Headers.raw` has it; None if it is not there, or takes as long to find as all."""
+
+    def all(self) -> Sequence[tuple[bytes, bytes]]:
+        """All of them, in the order in which they arrived."""
 
 
 class Headers(Mapping[str, str]):
@@ -72,22 +82,22 @@ class Headers(Mapping[str, str]):
         self.accepted = _read_accept(fields.get(b"accept"))
         self.announcement = read_announcement(fields.get)
 
-    def plus(self, late: Callable[[], Sequence[tuple[bytes, bytes]]]) -> "Headers":
+    def plus(self, late: LateFields) -> "Headers":
         """Return the same with more fields, none of which is among these, nor says what the client accepts, nor repeats the body.
 
         Args:
-            late: Gives them, their names in lower case. Called when a field is asked for that is not among these.
+            late: These fields, which are looked at once one is asked for that is not among those.
         """
         headers = _LateHeaders.__new__(_LateHeaders)
         headers._fields = headers.early = self._fields
         headers.accepted = self.accepted
         headers.announcement = self.announcement
         headers.late = late
+        headers.whole = None
         return headers
 
     def _all(self) -> dict[bytes, Values]:
         """All fields, also those that are looked at late."""
-        self.raw(b"")
         return self._fields
 
     def all(self, name: str | bytes) -> list[str]:
@@ -143,12 +153,8 @@ class Headers(Mapping[str, str]):
         return Headers.of({other: value for other, value in self._all().items() if other != name})
 
     def _find(self, name: str | bytes) -> Values | None:
-        values = self.raw(name)  # type: ignore[arg-type]  # text is not there, and read as bytes below
-        if values is None:
-            # Only ASCII is folded: to str.lower, a Kelvin sign would be a k.
-            name = name.encode(errors="replace") if isinstance(name, str) else name
-            values = self.raw(name.lower())
-        return values
+        # Only ASCII is folded: to str.lower, a Kelvin sign would be a k.
+        return self.raw((name.encode(errors="replace") if isinstance(name, str) else name).lower())
 
     def __repr__(self) -> str:
         return f"<Headers {', '.join(self)}>"
@@ -157,24 +163,35 @@ class Headers(Mapping[str, str]):
 class _LateHeaders(Headers):
     """Header fields of which some are not looked at before one is asked for that is not among the others.
 
+    Most requests are asked for one of them, such as their session, and nothing else. Another thread may ask meanwhile, and do the
+    same.
+
     Attributes:
-        early: The others.
-        late: Gives those that are looked at late.
+        early: The others; besides them, those that were asked for are in `_fields`.
+        late: Those that are looked at late.
+        whole: All; None before one was asked for that is not there.
     """
 
-    __slots__ = ("early", "late")
+    __slots__ = ("early", "late", "whole")
 
     early: dict[bytes, Values]
-    late: Callable[[], Sequence[tuple[bytes, bytes]]]
+    late: LateFields
+    whole: dict[bytes, Values] | None
 
     def raw(self, name: bytes) -> Values | None:
         """As of all headers."""
-        fields = self._fields
-        values = fields.get(name)
-        if values is None and fields is self.early:  # another thread may ask meanwhile, and do the same
-            self._fields = fields = _join(fields, self.late())
-            values = fields.get(name)
+        values = self._fields.get(name)
+        if values is None:
+            values = self.late.find(name) if self.whole is None else None
+            if values is None:
+                return self._all().get(name)
+            self._fields = {**self._fields, name: values}
         return values
+
+    def _all(self) -> dict[bytes, Values]:
+        if self.whole is None:
+            self.whole = _join(self.early, self.late.all())
+        return self.whole
 
 
 def _join(early: dict[bytes, Values], late: Sequence[tuple[bytes, bytes]]) -> dict[bytes, Values]:

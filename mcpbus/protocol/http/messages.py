@@ -1,12 +1,12 @@
 """What goes into the judgement of one HTTP request, and what comes out of it: values, each for the shell to carry out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.http.headers import Accepted, Headers
+from mcpbus.protocol.http.headers import Accepted, Headers, LateFields
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import (
     Notification,
@@ -71,7 +71,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     query: str = ""
     root: str = ""
 
-    def plus(self, late: Callable[[], Sequence[tuple[bytes, bytes]]]) -> "Head":
+    def plus(self, late: LateFields) -> "Head":
         """Return the same with more fields; see `Headers.plus`."""
         return Head(self.verb, self.path, self.headers.plus(late), self.query, self.root)
 

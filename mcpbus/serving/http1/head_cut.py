@@ -1,8 +1,11 @@
 """How the head of a request is cut in two: into the lines that are looked at, and the others."""
 
+import functools
 import re
+from collections.abc import Callable
 from typing import Final
 
+from mcpbus.protocol.http.announcement import Values
 from mcpbus.serving.head_limits import LOOKED_AT, MOST_DIGITS
 
 LENGTH: Final = b"content-length"
@@ -47,10 +50,35 @@ class HeadCut:
         self.names = [name for name in pieces[2::4] if name]
 
 
-def fields_apart(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the fields of a head that are not looked at before one is asked for: their names in lower case."""
-    pieces: list[bytes] = _APART.split(data)
-    return [
-        (name.lower(), value) if name else (LENGTH, digits)
-        for digits, name, value in zip(pieces[1::4], pieces[2::4], pieces[3::4], strict=True)
-    ]
+class FieldsApart:
+    """The fields of a head that are not looked at before one is asked for; see `mcpbus.protocol.http.headers.LateFields`.
+
+    Args:
+        data: The whole head, each line of which is well-formed.
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def find(self, name: bytes) -> Values | None:
+        """See `LateFields.find`."""
+        values = _find_lines(name)(self._data)
+        if len(values) > 1:
+            return tuple(values)
+        return values[0] if values else None
+
+    def all(self) -> list[tuple[bytes, bytes]]:
+        """See `LateFields.all`."""
+        pieces: list[bytes] = _APART.split(self._data)
+        return [
+            (name.lower(), value) if name else (LENGTH, digits)
+            for digits, name, value in zip(pieces[1::4], pieces[2::4], pieces[3::4], strict=True)
+        ]
+
+
+@functools.lru_cache(maxsize=64)
+def _find_lines(name: bytes) -> Callable[[bytes], list[bytes]]:
+    """Return what finds the values of a field; those who serve requests ask for the same few for ever."""
+    return re.compile(rb"\r\n(?i:%b):%b(%b)" % (re.escape(name), BLANKS, VALUE)).findall

@@ -11,7 +11,7 @@ from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
 from mcpbus.serving.head_limits import MOST_ALIKE, MOST_FIELDS
 from mcpbus.serving.http1.head import SHORT_BYTES, RequestHead, read_head
-from mcpbus.serving.http1.head_cut import LENGTH, HeadCut, fields_apart
+from mcpbus.serving.http1.head_cut import LENGTH, FieldsApart, HeadCut
 from mcpbus.serving.http1.head_templates import HeadTemplates
 from mcpbus.serving.request_error import RequestError
 
@@ -85,5 +85,5 @@ class Heads:
             if length or known.judged.headers.raw(LENGTH) is not None:
                 return None  # its body is measured twice
             length = int(digits)
-        judged = known.judged.plus(functools.partial(fields_apart, data))
+        judged = known.judged.plus(FieldsApart(data))
         return RequestHead(judged, length, data, known.modern, known.keeps, known.expects, plain=known)

@@ -95,18 +95,30 @@ class Heads:
         known = self._alike(tuple(plain))
         if not apart or known.fault is not None:
             return None if apart else known
-        head = known.judged.plus(functools.partial(_join_cookies, apart))
+        head = known.judged.plus(_FieldsApart(apart))
         return RequestHead(
             head, read_length(length), known.expects, known.target, known.protocol, plain=known
         )
 
 
-def _join_cookies(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Put a cookie together that was cut into several for its compression alone (RFC 9113, section 8.2.3)."""
-    cookies = [value for name, value in fields if name == _COOKIE]
-    if len(cookies) < 2:
-        return fields
-    return [*(field for field in fields if field[0] != _COOKIE), (_COOKIE, b"; ".join(cookies))]
+class _FieldsApart:
+    """The fields of a head that are not looked at before one is asked for; see `mcpbus.protocol.http.headers.LateFields`."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
+        self._fields = fields
+
+    def find(self, _name: bytes) -> None:
+        """See `LateFields.find`: they are apart already, and only to be joined."""
+
+    def all(self) -> list[tuple[bytes, bytes]]:
+        """See `LateFields.all`. A cookie is put together that was cut for its compression alone (RFC 9113, section 8.2.3)."""
+        fields = self._fields
+        cookies = [value for name, value in fields if name == _COOKIE]
+        if len(cookies) < 2:
+            return fields
+        return [*(field for field in fields if field[0] != _COOKIE), (_COOKIE, b"; ".join(cookies))]
 
 
 class HeadReader:

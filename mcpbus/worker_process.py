@@ -33,13 +33,15 @@ class WorkerProcess:
 
     Attributes:
         ready_at: When it has begun to serve, by trio's clock; `math.inf` before that.
-        begun: Set when it has, or has ended before.
+        opened: Set when it has been started, or could not be: from then on it has the sockets that it is given.
+        begun: Set when it serves, or has ended before.
         ended: To be set when nothing is left of it.
         status: Its exit status, if it could be started.
     """
 
     def __init__(self, orders: Orders, on_ready: Callable[[Ready], object]) -> None:
         self.ready_at = math.inf
+        self.opened = trio.Event()
         self.begun = trio.Event()
         self.ended = trio.Event()
         self.status = 0
@@ -94,9 +96,11 @@ class WorkerProcess:
         try:
             process, ours = await self._open()
         except OSError as error:
+            self.opened.set()
             _log.error("a worker could not be started: %s", error)
         else:
             self._process = process
+            self.opened.set()
             if self._told is not None:
                 process.send_signal(self._told)
             async with (

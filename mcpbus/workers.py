@@ -126,6 +126,7 @@ class _Keeper:
         with trio.open_signal_receiver(*signums) as received:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, received)
+                nursery.start_soon(self._let_go)
                 async with trio.open_nursery() as workers:
                     places = [_Place(self._start(workers)) for _ in range(self._count)]
                     nursery.start_soon(self._keep_replacing, places, workers)
@@ -149,6 +150,14 @@ class _Keeper:
         self._stopping.set()
         for worker in self._running:
             worker.terminate()
+
+    async def _let_go(self) -> None:
+        """Have the sockets closed as soon as the workers drain. A client that connected later would wait for the end of that, in vain."""
+        await self._stopping.wait()
+        for worker in [*self._running]:
+            await worker.opened.wait()
+        for sock in self._sockets:
+            sock.close()
 
     async def _keep(self, place: _Place, workers: trio.Nursery) -> None:
         """Have one worker run, and another one when it has ended."""

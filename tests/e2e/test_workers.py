@@ -5,6 +5,7 @@ import os
 import signal
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from urllib.parse import urlsplit
 
 import h11
 import pytest
@@ -90,6 +91,19 @@ async def test_workers_serve_as_one_until_they_are_told_to_end():
         assert (await far.said())["result"]["content"][0]["text"] == "finished"
         assert await process.wait() == 0
         await gone(found)
+
+
+async def test_whoever_connects_while_they_drain_is_refused_and_does_not_wait_for_the_end_of_that():
+    async with running() as (process, served):
+        peer = await served.peer()
+        session = await peer.open_session()
+        port = urlsplit(served.url).port
+        await peer.send(call("connect_until_refused", {"port": port}, id=1, token="t"), session)
+        assert (await peer.head())[0] == 200
+        assert (await peer.said())["method"] == "notifications/progress"
+        process.send_signal(signal.SIGTERM)
+        assert (await peer.said())["result"]["content"][0]["text"] == "refused"
+        assert await process.wait() == 0
 
 
 async def test_workers_of_several_machines_serve_as_one(engines):

@@ -27,6 +27,18 @@ async def short(ctx: Context) -> str:
 
 
 @server.tool
+async def connect_until_refused(ctx: Context, port: int) -> str:
+    """End once nobody listens any more."""
+    await ctx.progress(1)
+    while True:
+        try:
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+        except OSError:
+            return "refused"
+        await trio.aclose_forcefully(stream)
+
+
+@server.tool
 async def change(ctx: Context) -> str:
     """Tell all clients of a change."""
     ctx.bus.tools_changed()

@@ -13,6 +13,7 @@ from mcpbus.core.hub import Hub
 from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.definition import Definition
+from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.transports.stdio import run_stdio
 
@@ -57,6 +58,7 @@ class Bus(Hub, Generic[StateT]):
 
     # -- transports ------------------------------------------------------------------------------
 
+    @explained
     def asgi(self, *, response: "ResponseMode" = "auto", **http: "Unpack[HttpFields]") -> "AsgiApp":
         """Return the bus's HTTP endpoint as an ASGI application that needs no lifespan.
 
@@ -72,7 +74,7 @@ class Bus(Hub, Generic[StateT]):
         from mcpbus.transports.asgi import AsgiApp  # noqa: PLC0415
         from mcpbus.transports.endpoint import Endpoint  # noqa: PLC0415
 
-        options = read_http_options("bus.asgi()", http)
+        options = read_http_options("bus.asgi()", http, self.asgi)
         if self.node is None:
             endpoint = Endpoint(self, options, response)
         else:
@@ -85,6 +87,7 @@ class Bus(Hub, Generic[StateT]):
             endpoint = with_access_log(endpoint)
         return AsgiApp(self, endpoint)
 
+    @explained
     async def serve(
         self,
         *,
@@ -114,7 +117,7 @@ class Bus(Hub, Generic[StateT]):
         from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
         from mcpbus.serving import ServeOptions, serve  # noqa: PLC0415
 
-        read_http_options("bus.serve()", http)
+        read_http_options("bus.serve()", http, self.serve)
         if options is not None and not isinstance(options, ServeOptions):
             raise TypeError(f"options is a ServeOptions(...), not {options!r}")
         options = options or ServeOptions(write_deadline_seconds=self.limits.write_deadline)
@@ -125,6 +128,7 @@ class Bus(Hub, Generic[StateT]):
         status = _WithPath(task_status, app.path)
         await serve(app, options, shutdown=shutdown, sharing=self.sharing, task_status=status)
 
+    @explained
     async def stdio(self, *, shutdown: trio.Event | None = None, drain_seconds: float = 5.0) -> bool:
         """Serve the process's standard input and output until the input ends, and what is in flight then is answered.
 
@@ -147,6 +151,7 @@ class Bus(Hub, Generic[StateT]):
         """
         return await run_stdio(self, shutdown=shutdown, drain_seconds=drain_seconds)
 
+    @explained
     def connect(
         self,
         *,

@@ -1,13 +1,15 @@
 """The `HttpOptions` of keywords, with a sentence for those that belong somewhere else or have another name here."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import attrs
 
 from mcpbus.core.limits import Limits
-from mcpbus.features.keywords import check_keywords
 from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.keywords import Elsewhere, check_keywords
 from mcpbus.serving.options import ServeOptions
 
 # What the official SDK and FastMCP call it.
@@ -20,33 +22,47 @@ _OTHER_NAMES: Mapping[str, str] = {
 }
 
 
-def read_http_options(owner: str, given: Mapping[str, object]) -> HttpOptions:
+def read_http_options(owner: str, given: Mapping[str, object], *called: Callable[..., Any]) -> HttpOptions:
     """Make the `HttpOptions` of keywords.
 
     Args:
         owner: What was called, such as ``server.run()``.
         given: The keywords that are not its own.
+        *called: What takes those that are.
 
     Raises:
         TypeError: One is not known; the message says what to write.
         ValueError: One cannot be right.
     """
-    check_keywords(owner, given, attrs.fields_dict(HttpOptions), partial(_remedy, owner, given))
+    own = [parameter for each in called for parameter in inspect.signature(each).parameters.values()]
+    known = [each.name for each in own if each.kind is each.KEYWORD_ONLY]
+    check_keywords(owner, given, [*known, *attrs.fields_dict(HttpOptions)], _elsewhere(owner, given))
     try:
         return HttpOptions(**given)  # type: ignore[arg-type]  # attrs looks at each of them
     except ValueError as error:
         raise ValueError(error.args[0]) from None  # attrs puts its own objects behind the sentence
 
 
-def _remedy(owner: str, given: Mapping[str, object], name: str) -> str | None:
+def _elsewhere(owner: str, given: Mapping[str, object]) -> Elsewhere:
     listens = not owner.endswith("asgi()")
-    if name in {"host", "port", "bind"}:
-        address = given.get("bind", f"{given.get('host', '127.0.0.1')}:{given.get('port', 8000)}")
+
+    def bind(name: str, value: object) -> str:
+        at = {"host": "127.0.0.1", "port": 8000, **given, name: value}
+        address = at.get("bind", f"{at['host']}:{at['port']}")
         if listens:
             return f'write bind="{address}"'
         return f"give it to what serves the application: hypercorn -k trio --bind {address} module:app"
-    if name in attrs.fields_dict(ServeOptions) and listens:
-        return f"write options=ServeOptions({name}={given[name]!r})"
-    if name in attrs.fields_dict(Limits):
-        return f"write limits=Limits({name}={given[name]!r})"
-    return f"write {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else None
+
+    def option(of: str, name: str, value: object) -> str:
+        return f"write {of.format(f'{name}={value!r}')}"
+
+    def other(written: str, _value: Any) -> str:
+        return f"write {written}"
+
+    serving = attrs.fields_dict(ServeOptions) if listens else ()
+    return {
+        **{name: partial(other, written) for name, written in _OTHER_NAMES.items()},
+        **{name: partial(option, "limits=Limits({})", name) for name in attrs.fields_dict(Limits)},
+        **{name: partial(option, "options=ServeOptions({})", name) for name in serving},
+        **{name: partial(bind, name) for name in ("host", "port", "bind")},
+    }

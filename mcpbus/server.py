@@ -27,16 +27,17 @@ from mcpbus.features.catalogue import Capability
 from mcpbus.features.definition import Definition, check_functions
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import sole_cause
-from mcpbus.features.keywords import check_keywords, check_lists
+from mcpbus.features.keywords import check_lists
 from mcpbus.features.mounting import Mount, read_prefix
 from mcpbus.features.tool import Visible
 from mcpbus.membership import begin_worker, meet, open_node
 from mcpbus.program import until_input_ends, until_signalled
 from mcpbus.protocol.http.authentication import Authorizer
+from mcpbus.protocol.keywords import check_keywords, explained, explained_as
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.request_state import Sealer
 from mcpbus.reachable_buses import ReachableBuses
-from mcpbus.server_arguments import check_lifespan, check_middleware
+from mcpbus.server_arguments import SERVING, check_lifespan, check_middleware
 from mcpbus.serving.errors import ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
@@ -56,6 +57,7 @@ LOADING: ContextVar[str | None] = ContextVar("mcpbus loading", default=None)
 """The file or module that the command line imports a server from, while it does."""
 
 
+@explained_as(elsewhere=SERVING)
 class Server(Definition, Generic[StateT]):
     """A server as its author describes it; it does nothing until it is opened. What its lifespan yields is of its type `StateT`.
 
@@ -174,6 +176,7 @@ class Server(Definition, Generic[StateT]):
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed; see `tools_changed`."""
         return self._buses.resource_updated(uri)
 
+    @explained
     def mount(self, other: "Server[Any]", *, prefix: str | None = None) -> None:
         """Offer all that another server offers, now and later, beside what is one's own.
 
@@ -222,6 +225,7 @@ class Server(Definition, Generic[StateT]):
             }
 
     @asynccontextmanager
+    @explained
     async def open(
         self,
         *,
@@ -291,6 +295,7 @@ class Server(Definition, Generic[StateT]):
         """What seals states; where several processes serve, all of them open what one has sealed."""
         return self.sealer if cluster is None or self.sealer.given else Sealer(cluster.keys)
 
+    @explained
     def asgi(
         self,
         *,
@@ -315,7 +320,7 @@ class Server(Definition, Generic[StateT]):
         from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
         from mcpbus.transports.lifespan import LifespanApp  # noqa: PLC0415
 
-        read_http_options("server.asgi()", http)  # complains now, not at the start
+        read_http_options("server.asgi()", http, self.asgi)  # complains now, not at the start
         opening = partial(self.open, limits=limits, event_store=event_store, task_store=task_store)
         return LifespanApp(opening, lambda bus: bus.asgi(response=response, **http))
 
@@ -330,6 +335,7 @@ class Server(Definition, Generic[StateT]):
         await receive()
         await send({"type": "lifespan.startup.failed", "message": fault})
 
+    @explained
     async def serve(
         self,
         *,
@@ -347,7 +353,7 @@ class Server(Definition, Generic[StateT]):
         """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
         from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
 
-        read_http_options("server.serve()", http)  # complains before anything is opened
+        read_http_options("server.serve()", http, self.serve)  # complains before anything is opened
         worker = self._worker
         opening = self.open(
             limits=limits,
@@ -366,6 +372,7 @@ class Server(Definition, Generic[StateT]):
                 **http,
             )
 
+    @explained
     def run(self, transport: Literal["http", "stdio"] = "http", *, workers: int = 1, **options: Any) -> None:
         """Run the server as a program, until SIGTERM, SIGHUP, Ctrl-C, or on stdio the end of the input.
 
@@ -405,8 +412,9 @@ class Server(Definition, Generic[StateT]):
         elif transport == "http":
             from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
 
-            http = options.keys() - inspect.signature(self.serve).parameters.keys()
-            read_http_options("server.run()", {name: options[name] for name in options if name in http})
+            own = inspect.signature(self.serve).parameters
+            http = {name: options[name] for name in options if name not in own}
+            read_http_options("server.run()", http, self.serve, self.run)
             self._worker = begin_worker(workers, options)
             program = partial(until_signalled, self.name, partial(self.serve, **options), self._worker)
         else:

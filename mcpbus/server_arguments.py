@@ -1,9 +1,31 @@
-"""What a `Server` is given to call, and is refused at once if it cannot be called so: its lifespan and its middleware."""
+"""What a `Server` is given to call, and is refused at once if it cannot be called so; and what it is not given, but is elsewhere."""
 
 import inspect
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
 from typing import Any
+
+from mcpbus.protocol.keywords import Elsewhere
+
+
+def _write(written: str, _value: object) -> str:
+    return f"write {written}"
+
+
+SERVING: Elsewhere = {
+    name: partial(_write, f"server.run({written or f'{name}=...'}), or give it to whatever else serves")
+    for name, written in {
+        "host": 'bind="127.0.0.1:8000"',
+        "port": 'bind="127.0.0.1:8000"',
+        "stateless_http": 'sessions="stateless"',
+        "json_response": 'response="json"',
+        "streamable_http_path": 'path="/mcp"',
+        **dict.fromkeys(("bind", "limits", "event_store", "task_store", "cluster", "response", "options")),
+        **dict.fromkeys(("path", "sessions", "allowed_hosts", "allowed_origins", "access_log", "workers")),
+    }.items()
+}
+"""What other libraries have in this place; here it is for whatever serves the server."""
 
 
 def check_lifespan(lifespan: Any) -> None:

@@ -1,6 +1,8 @@
 """What somebody new to mcpbus writes, and the one sentence that says what to write instead."""
 
 import asyncio
+import enum
+import inspect
 import re
 import socket
 import subprocess
@@ -14,10 +16,32 @@ import trio
 import uvicorn
 from msgspec import Meta
 
-from mcpbus import Context, Icon, Limits, ServeOptions, Server
-from mcpbus.auth import ResourceServer
+import mcpbus
+import mcpbus.asyncio
+import mcpbus.auth
+import mcpbus.cluster
+import mcpbus.middleware
+import mcpbus.stores
+import mcpbus.tasks
+import mcpbus.testing
+from mcpbus import (
+    Context,
+    Depends,
+    Icon,
+    Image,
+    ImageContent,
+    Limits,
+    PromptMessage,
+    ServeOptions,
+    Server,
+    TextContent,
+    ToolAnnotations,
+    ToolResult,
+    tool,
+)
+from mcpbus.auth import AnyOf, ResourceServer
 from mcpbus.serving import CannotListenError
-from mcpbus.testing import open_client
+from mcpbus.testing import open_bus, open_client
 
 # Annotations are read when a function is registered, from its module.
 Elsewhere = type("Context", (), {"__module__": "mcp.server.fastmcp"})
@@ -319,9 +343,73 @@ RUNNING = {
 }
 
 
+CALLING = {
+    "a misspelt keyword": (
+        used(instruction="Be kind."),
+        "Server() has no option 'instruction'; did you mean 'instructions'?",
+    ),
+    "no name at all": (lambda _: Server(), "Server() needs 'name'"),
+    "what is given by keyword, by position": (
+        lambda _: Server("s", "Be kind."),
+        "Server() takes name by position; give the rest by keyword: version=...",
+    ),
+    "what is for whoever serves": (used(port=9000), 'write server.run(bind="127.0.0.1:8000")'),
+    "the same, misspelt": (used(prot=9000), "did you mean 'port'? write server.run(bind="),
+    "a misspelt limit": (
+        lambda _: Limits(max_session=5),
+        "Limits() has no option 'max_session'; did you mean 'max_sessions'?",
+    ),
+    "a port where serving is described": (lambda _: ServeOptions(port=9), 'write bind="127.0.0.1:9"'),
+    "a misspelt port": (lambda s: s.run(por=9), "did you mean 'port'? write bind=\"127.0.0.1:9\""),
+    "a misspelt option of its own": (lambda s: s.run(limit=5), "no option 'limit'; did you mean 'limits'?"),
+    "a path by position": (
+        lambda s: s.asgi("/mcp"),
+        "Server.asgi() takes nothing by position; give the rest by keyword: limits=...",
+    ),
+    "an opening's misspelt option": (lambda s: s.open(limit=5), "Server.open() has no option 'limit'"),
+    "a test's": (
+        lambda s: open_client(s, revison="a"),
+        "open_client() has no option 'revison'; did you mean",
+    ),
+    "a test's by position": (lambda s: open_bus(s, 5), "open_bus() takes server by position"),
+    "a description after the name": (
+        lambda s: s.tool("now", "Tell the time."),
+        "@server.tool takes function by position; give the rest by keyword: name=...",
+    ),
+    "a tool of no function": (lambda _: tool(), "tool() needs 'function'"),
+    "a completion of nothing": (lambda s: s.completion("p"), "@server.completion needs 'argument'"),
+    "a resource without a function": (
+        lambda s: s.add_resource("x://a"),
+        "Server.add_resource() needs 'function'",
+    ),
+    "a keyword of other libraries": (lambda _: Depends(plain, use_cache=True), "there are provider, thread"),
+    "a keyword of a function that takes any number": (
+        lambda _: AnyOf(a=1),
+        "AnyOf() has no option 'a'; it takes none",
+    ),
+    "a member as it is on the wire": (
+        lambda _: ToolAnnotations(readOnlyHint=True),
+        "ToolAnnotations() has no option 'readOnlyHint'; did you mean 'read_only_hint'?",
+    ),
+    "the same of content": (lambda _: ImageContent(data="", mimeType="a/b"), "did you mean 'mime_type'?"),
+    "the same of a result": (lambda _: ToolResult(isError=True), "did you mean 'is_error'?"),
+    "the type of content": (
+        lambda _: TextContent(type="text", text="a"),
+        "leave it out: the class says that",
+    ),
+    "an image's path": (lambda _: Image(path="a.png"), "write data=Path('a.png').read_bytes()"),
+    "an icon of nothing": (lambda _: Icon(), "Icon() needs 'src'"),
+    "a message of nothing": (lambda _: PromptMessage("user"), "PromptMessage() needs 'content'"),
+}
+
+
 @pytest.mark.parametrize(
     ("mistake", "sentence"),
-    [pytest.param(*row, id=name) for table in (REGISTERING, MAKING, RUNNING) for name, row in table.items()],
+    [
+        pytest.param(*row, id=name)
+        for table in (REGISTERING, MAKING, RUNNING, CALLING)
+        for name, row in table.items()
+    ],
 )
 def test_a_mistake_gets_one_sentence_that_says_what_to_write(mistake, sentence):
     with pytest.raises((TypeError, ValueError, RuntimeError)) as raised:
@@ -329,6 +417,61 @@ def test_a_mistake_gets_one_sentence_that_says_what_to_write(mistake, sentence):
     told = str(raised.value)
     assert sentence in told
     assert len(told.splitlines()) == 1
+
+
+MADE_BY_THE_BUS = {
+    *(
+        "Accepted",
+        "AsgiProbe",
+        "AsyncioApp",
+        "Broadcast",
+        "Bus",
+        "Cancelled",
+        "Client",
+        "ClientInfo",
+        "ClientNotification",
+    ),
+    *(
+        "Context",
+        "Declined",
+        "EventLog",
+        "Fate",
+        "Head",
+        "HttpSession",
+        "Invocation",
+        "Promise",
+        "Receipt",
+        "Recording",
+    ),
+    *("RemoteSession", "Sampled", "Session", "Statistics", "SyncBus", "SyncContext", "TaskRecord", "Tool"),
+}
+TAKES_NO_KEYWORD = {"parse_event_id", "settle", "shutdown_on_signals", "to_asyncio", "to_trio"}
+MODULES = (
+    *(mcpbus, mcpbus.asyncio, mcpbus.auth, mcpbus.cluster),
+    *(mcpbus.middleware, mcpbus.stores, mcpbus.tasks, mcpbus.testing),
+)
+
+
+def _is_called(made):
+    if isinstance(made, type):
+        abstract = issubclass(made, enum.Enum) or getattr(made, "_is_protocol", False)
+        return not abstract and (not issubclass(made, Exception) or inspect.isfunction(made.__init__))
+    return inspect.isfunction(made)
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        f"{module.__name__}.{name}"
+        for module in MODULES
+        for name in module.__all__
+        if name not in MADE_BY_THE_BUS | TAKES_NO_KEYWORD and _is_called(getattr(module, name))
+    ),
+)
+def test_whatever_an_author_calls_says_which_keywords_there_are(name):
+    module, _, attribute = name.rpartition(".")
+    with pytest.raises(TypeError, match=r"has no option 'no_such'; (there (is|are) |it takes none)|needs "):
+        getattr(sys.modules[module], attribute)(no_such=1)
 
 
 def test_what_is_right_is_taken():

@@ -15,6 +15,7 @@ from mcpbus.bus import Bus
 from mcpbus.core.limits import Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.protocol.http.origin import HttpFields
+from mcpbus.protocol.keywords import explained
 from mcpbus.server import Server
 from mcpbus.transports.asgi import Receive, Scope, Send
 from mcpbus.transports.lifespan import NO_LIFESPAN, LifespanApp, refuse, speak_lifespan
@@ -110,6 +111,7 @@ class AsyncioApp:
             _log.error("the server has ended while it was open", exc_info=why)
 
 
+@explained
 def asgi(
     server: Server,
     *,

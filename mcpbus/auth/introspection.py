@@ -12,12 +12,14 @@ from mcpbus.auth.jwt import check_claims, read_audience, read_principal
 from mcpbus.auth.question import Question
 from mcpbus.auth.verifier import InvalidTokenError, Verified
 from mcpbus.auth.web import HttpxWeb, Web, ask
+from mcpbus.protocol.keywords import explained
 
 BELIEVED_SECONDS: Final = 60.0
 """How long an answer is believed: so long a token works on that was revoked."""
 _AT_ONCE: Final = 32
 
 
+@explained
 class IntrospectionVerifier:
     """Verifies tokens by asking their issuer, once for all requests that bring the same one at the same time.
 

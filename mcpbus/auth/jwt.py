@@ -13,6 +13,7 @@ from mcpbus.auth.signed import SignatureHeader, read_signed
 from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, Verified
 from mcpbus.auth.web import HttpxWeb, Web
 from mcpbus.protocol.bounded_cache import BoundedCache
+from mcpbus.protocol.keywords import explained
 
 ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
 """With which tokens may be signed, unless others are named."""
@@ -21,6 +22,7 @@ _PUBLIC: Final = frozenset({*ALGORITHMS, "RS384", "RS512", "PS384", "PS512", "ES
 _NUMBERS: Final = frozenset({int, float})
 
 
+@explained
 class JwtVerifier:
     """Verifies the signed tokens of one issuer.
 

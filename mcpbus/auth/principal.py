@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import attrs
 
+from mcpbus.protocol.keywords import explained
+
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 """What most claims are, of which nothing can be changed."""
 
@@ -24,6 +26,7 @@ def _names(scopes: Iterable[str]) -> frozenset[str]:
     return frozenset(scopes.split() if isinstance(scopes, str) else scopes)
 
 
+@explained
 @attrs.frozen(cache_hash=True)  # what is counted to somebody is looked up by it, for each of their requests
 class Principal:
     """Somebody for whom an issuer vouches, and the program that acts for them.

@@ -25,6 +25,7 @@ from mcpbus.protocol.http.bearer import (
 from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.http.origin import is_loopback_host
 from mcpbus.protocol.http.resource_metadata import WELL_KNOWN
+from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.scopes import Scopes, read_scopes
 
@@ -33,6 +34,7 @@ _QUIET_SECONDS: Final = 30.0
 _log = logging.getLogger("mcpbus.auth")
 
 
+@explained
 class ResourceServer:
     """Lets those in who bring a token that was issued for this server, and tells the others where to get one.
 

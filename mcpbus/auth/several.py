@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from mcpbus.auth.verifier import InvalidTokenError, TokenVerifier, UnavailableError, Verified
+from mcpbus.protocol.keywords import explained
 
 
+@explained
 class AnyOf:
     """Takes a token that one of several verifiers takes, which are asked in their order.
 

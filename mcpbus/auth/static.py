@@ -6,10 +6,12 @@ from typing import Final
 
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.verifier import InvalidTokenError, Verified
+from mcpbus.protocol.keywords import explained
 
 _ISSUER: Final = "http://localhost"
 
 
+@explained
 class StaticTokens:
     """Takes tokens that are written down, and serves nobody but this machine: there is no issuer who could take them back.
 

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mcpbus.auth.principal import Principal
+from mcpbus.protocol.keywords import Explained, explained
 
 LEEWAY: Final = 30.0
 """Seconds by which clocks may differ."""
@@ -19,6 +20,7 @@ class InvalidTokenError(Exception):
     """
 
 
+@explained
 class UnavailableError(Exception):
     """It cannot be told whether a token is good; perhaps in a moment.
 
@@ -32,7 +34,7 @@ class UnavailableError(Exception):
         self.retry_after = retry_after
 
 
-class Verified(msgspec.Struct, frozen=True):
+class Verified(msgspec.Struct, metaclass=Explained, frozen=True):
     """What was found out about a token that is good.
 
     Attributes:

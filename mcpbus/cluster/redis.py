@@ -17,6 +17,7 @@ from mcpbus.cluster.greeting import MOST_KEYS
 from mcpbus.cluster.tcp import Place, TlsPair
 from mcpbus.core.stores.redis_url import check_redis_url
 from mcpbus.protocol.http.origin import is_loopback_host
+from mcpbus.protocol.keywords import explained
 
 if TYPE_CHECKING:
     from mcpbus.core.stores.redis_connection import RedisConnection
@@ -49,6 +50,7 @@ def _check_place(_: object, __: object, place: str | None) -> None:
         Place.parse(place)
 
 
+@explained
 @attrs.frozen
 class Redis:
     """Replicas: processes on any machines that serve the same server, and find each other in Redis or Valkey.

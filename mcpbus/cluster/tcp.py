@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from mcpbus.cluster.errors import JoinError
+from mcpbus.protocol.keywords import explained
 
 _PLACE: Final = re.compile(r"(?:\[([^]]+)\]|([^:]*))(?::(\d{1,5}))?")
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are looked for, not listened on
@@ -53,6 +54,7 @@ class Place:
         return f"{host}:{self.port}"
 
 
+@explained
 @attrs.frozen
 class TlsPair:
     """How links are encrypted.

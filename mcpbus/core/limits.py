@@ -3,10 +3,12 @@
 import attrs
 
 from mcpbus.core.min_data_rate import MinDataRate
+from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.numbers import ge, gt
 
 
+@explained
 @attrs.frozen(kw_only=True)
 class Limits:
     """What a bus allows its clients to use.

@@ -9,13 +9,14 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import check_function, read_signature
+from mcpbus.protocol.keywords import Explained
 from mcpbus.protocol.results import Tail
 
 MOST_VALUES = 100
 """The most values that one answer may hold (rule Q-3)."""
 
 
-class Completion(msgspec.Struct, frozen=True):
+class Completion(msgspec.Struct, metaclass=Explained, frozen=True):
     """Values with what is known of the rest, where a list does not say enough.
 
     Args:

@@ -6,13 +6,14 @@ link becomes text before 2025-06-18 (rules F-16 and O-3).
 """
 
 from base64 import b64encode
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import attrs
 import msgspec
 
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
+from mcpbus.protocol.keywords import Elsewhere, Explained, explained
 from mcpbus.protocol.messages import (
     Annotations,
     AudioContent,
@@ -29,8 +30,13 @@ from mcpbus.protocol.messages import (
 from mcpbus.protocol.revisions import Revision
 
 
-class _Described(msgspec.Struct, frozen=True, kw_only=True):
+class _Described(msgspec.Struct, metaclass=Explained, frozen=True, kw_only=True):
     """What may be said of a piece of content, by keyword."""
+
+    ELSEWHERE: ClassVar[Elsewhere] = {
+        "path": lambda path: f"write data=Path({str(path)!r}).read_bytes()",
+        "format": lambda kind: f"write mime_type='image/{kind}' or the like",
+    }
 
     annotations: Annotations | None = None
     meta: MetaObject | None = None
@@ -112,6 +118,7 @@ class File(_Described, frozen=True):
         )
 
 
+@explained
 @attrs.frozen
 class ToolResult:
     """A tool's result in full, where a plain return value does not say enough.
@@ -145,6 +152,7 @@ def _check_role(_message: object, _field: object, role: Any) -> None:
         raise ValueError(f"the role of a PromptMessage is 'user' or 'assistant', not {role!r}")
 
 
+@explained
 @attrs.frozen
 class PromptMessage:
     """One message of a prompt, such as ``PromptMessage("assistant", "Which city?")``.

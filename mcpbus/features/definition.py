@@ -13,6 +13,7 @@ from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
 from mcpbus.features.tool import Tool, ToolOptions, Visible, check_timeout
 from mcpbus.protocol.http.authentication import Authorizer
+from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.request_state import Sealer
 from mcpbus.protocol.results import tail_for
@@ -149,6 +150,7 @@ class Definition:
     def tool(self, function: F, /) -> F: ...
     @overload
     def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    @explained_as("@server.tool")
     def tool(self, function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
         """Register a tool: ``@server.tool`` or ``@server.tool(title=..., ...)`` with the options of `ToolOptions`.
 
@@ -165,6 +167,7 @@ class Definition:
 
         return register if function is None else register(function)
 
+    @explained_as("@server.resource")
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Register a resource, or a template if `uri` has variables (RFC 6570), with the options of `ResourceOptions`.
 
@@ -186,6 +189,7 @@ class Definition:
     def prompt(self, function: F, /) -> F: ...
     @overload
     def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    @explained_as("@server.prompt")
     def prompt(self, function: F | None = None, /, **options: Unpack[PromptOptions]) -> F | Callable[[F], F]:
         """Register a prompt: ``@server.prompt`` or ``@server.prompt(title=..., ...)`` with the options of `PromptOptions`.
 
@@ -202,6 +206,7 @@ class Definition:
 
         return register if function is None else register(function)
 
+    @explained_as("@server.completion")
     def completion(
         self, ref: str, argument: str, *, thread: bool = True, timeout: float | None = None
     ) -> Callable[[F], F]:
@@ -251,6 +256,7 @@ class Definition:
         self._session_end_hooks.append(hook)
         return hook
 
+    @explained_as("@server.on_notification")
     def on_notification(self, method: str, *, timeout: float = 10.0) -> Callable[[F], F]:
         """Have an async function of a `ClientNotification` run when a client sends a notification of this method.
 
@@ -284,6 +290,7 @@ class Definition:
 
         return register
 
+    @explained
     def add_tool(self, function: Callable[..., Any] | Tool, **options: Unpack[ToolOptions]) -> Tool:
         """Add a tool, as `tool` does; at run time, clients are told.
 
@@ -300,6 +307,7 @@ class Definition:
         """
         return self.features.remove_tool(name)
 
+    @explained
     def enable(self, *, names: Iterable[str] | None = None, tags: Iterable[str] | None = None) -> None:
         """Let clients see tools again that `disable` has hidden, in their places; at run time, clients are told.
 
@@ -312,6 +320,7 @@ class Definition:
         """
         self.features.enable_tools(names, tags)
 
+    @explained
     def disable(self, *, names: Iterable[str] | None = None, tags: Iterable[str] | None = None) -> None:
         """Hide tools from all clients, to whom they are unknown then; at run time, clients are told.
 
@@ -326,6 +335,7 @@ class Definition:
         """
         self.features.disable_tools(names, tags)
 
+    @explained
     def add_resource(
         self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]
     ) -> Resource:
@@ -344,6 +354,7 @@ class Definition:
         """
         return self.features.remove_resource(uri)
 
+    @explained
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
         """Add a prompt, as `prompt` does; at run time, clients are told.
 

@@ -6,6 +6,8 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from mcpbus.protocol.keywords import explained
+
 T = TypeVar("T")
 
 
@@ -28,6 +30,7 @@ def Depends(provider: Callable[..., Iterator[T]], *, thread: bool = ...) -> T: .
 def Depends(provider: Callable[..., Awaitable[T]], *, thread: bool = ...) -> T: ...
 @overload
 def Depends(provider: Callable[..., T], *, thread: bool = ...) -> T: ...
+@explained
 def Depends(provider: Callable[..., Any], *, thread: bool = True) -> Any:  # noqa: N802 - FastAPI's name for it
     """Fill a parameter with what another function makes, and not with what a client says.
 

@@ -8,7 +8,7 @@ import msgspec
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_keywords, check_kinds
+from mcpbus.features.keywords import check_kinds
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
@@ -20,6 +20,7 @@ from mcpbus.features.signature import (
 )
 from mcpbus.features.tool import check_scopes, check_timeout
 from mcpbus.protocol import messages as wire
+from mcpbus.protocol.keywords import check_keywords
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision
 

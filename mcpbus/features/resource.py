@@ -9,7 +9,7 @@ import msgspec
 from mcpbus.features.content import File, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_keywords, check_kinds
+from mcpbus.features.keywords import check_kinds
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
@@ -24,6 +24,7 @@ from mcpbus.features.signature import (
 from mcpbus.features.tool import check_scopes, check_timeout
 from mcpbus.features.uris import check_uri, is_template
 from mcpbus.protocol import messages as wire
+from mcpbus.protocol.keywords import check_keywords
 from mcpbus.protocol.results import CacheScope, Tail
 from mcpbus.protocol.revisions import Revision
 

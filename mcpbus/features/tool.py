@@ -10,13 +10,14 @@ from mcpbus.features.arguments import Arguments, read_arguments
 from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_keywords, check_kinds, check_lists, check_plain
+from mcpbus.features.keywords import check_kinds, check_lists, check_plain
 from mcpbus.features.output import NonConformingResultError, Output, read_output
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten
 from mcpbus.features.signature import check_function, describe, name_of, read_signature
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter, mirrored_parameters
+from mcpbus.protocol.keywords import check_keywords, explained
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision, Structured
 from mcpbus.protocol.scopes import read_scopes
@@ -145,6 +146,7 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
         return _result(encode_content(content, revision), structured, end)
 
 
+@explained
 def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Tool:
     """Make a tool of `function`, to be added to a server or a session.
 

@@ -12,9 +12,11 @@ from mcpbus.features.content import ToolResult
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.tool import Tool
 from mcpbus.middleware.per_run import PerRun
+from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.principals import digest_of
 
 
+@explained
 class ResponseCachingMiddleware:
     """Answers calls of tools that only read with what they returned before, for the same arguments and the same principal.
 

@@ -9,8 +9,10 @@ import trio
 from mcpbus.dispatch.runner import CallNext, Invocation
 from mcpbus.middleware.per_run import PerRun
 from mcpbus.middleware.refusing import refusal
+from mcpbus.protocol.keywords import explained
 
 
+@explained
 class RateLimitingMiddleware:
     """Refuses a client's calls beyond so many in a second, by a token bucket.
 

@@ -6,8 +6,10 @@ from mcpbus.dispatch.runner import CallNext, Invocation
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.schemas import jsontypes
 from mcpbus.middleware.refusing import refusal
+from mcpbus.protocol.keywords import explained
 
 
+@explained
 class ResponseLimitingMiddleware:
     """Lets no result out that is larger than so many bytes, as the model gets it.
 

@@ -6,8 +6,10 @@ import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
 from mcpbus.features.function import sole_cause
+from mcpbus.protocol.keywords import explained
 
 
+@explained
 class RetryMiddleware:
     """Makes a call again that failed for a reason that may pass, after a pause that grows.
 

@@ -10,8 +10,10 @@ from mcpbus.features.errors import ToolError
 from mcpbus.features.function import sole_cause
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.keywords import explained
 
 
+@explained
 class StructuredLoggingMiddleware:
     """Writes a line of JSON for each call when it has ended: what was called, by which request, and how it ended.
 

@@ -6,8 +6,10 @@ from typing import Any
 import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
+from mcpbus.protocol.keywords import explained
 
 
+@explained
 class TimingMiddleware:
     """Tells the log how long each call took, also where it failed or was cancelled.
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from mcpbus.protocol.keywords import explained
+
 # JSON-RPC 2.0, section 5.1 (rule J-12).
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -33,6 +35,7 @@ _DETAIL_CHARACTERS = 1_200
 """Of what a decoder says, which may name a whole value; more than what any argument of a tool is refused with."""
 
 
+@explained
 class ProtocolError(Exception):
     """An error that the peer is told as it is: its code, message and data become the JSON-RPC error object.
 

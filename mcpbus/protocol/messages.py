@@ -11,6 +11,7 @@ import msgspec
 
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.jsonrpc import LONGEST_ID, NO_PARAMS, BoundedId
+from mcpbus.protocol.keywords import Explained
 from mcpbus.protocol.levels import LogLevel
 
 _T = TypeVar("_T")
@@ -31,7 +32,7 @@ class _Wire(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
 # -- parts of descriptions ---------------------------------------------------------------------------------------------
 
 
-class Icon(_Wire, frozen=True):
+class Icon(_Wire, metaclass=Explained, frozen=True):
     """An image for a user interface: `src` is an https or data URI, `sizes` like "48x48" or "any" (rule B-9)."""
 
     src: str
@@ -51,7 +52,7 @@ class Implementation(_Wire, frozen=True):
     icons: list[Icon] | None = None
 
 
-class Annotations(_Wire, frozen=True):
+class Annotations(_Wire, metaclass=Explained, frozen=True):
     """Hints about content: for whom, how important from 0 to 1, and last modified when (ISO 8601) (rule R-8)."""
 
     audience: list[Role] | None = None
@@ -59,7 +60,7 @@ class Annotations(_Wire, frozen=True):
     last_modified: str | None = None
 
 
-class ToolAnnotations(_Wire, frozen=True):
+class ToolAnnotations(_Wire, metaclass=Explained, frozen=True):
     """Hints about what a tool does; clients do not trust them (rule F-17)."""
 
     title: str | None = None
@@ -135,7 +136,7 @@ class Prompt(_Wire, frozen=True):
 # -- content -----------------------------------------------------------------------------------------------------------
 
 
-class TextResourceContents(_Wire, frozen=True):
+class TextResourceContents(_Wire, metaclass=Explained, frozen=True):
     """The contents of a resource, as text."""
 
     uri: str
@@ -144,7 +145,7 @@ class TextResourceContents(_Wire, frozen=True):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class BlobResourceContents(_Wire, frozen=True):
+class BlobResourceContents(_Wire, metaclass=Explained, frozen=True):
     """The contents of a resource, as Base64."""
 
     uri: str
@@ -153,7 +154,7 @@ class BlobResourceContents(_Wire, frozen=True):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class TextContent(_Wire, frozen=True, tag_field="type", tag="text"):
+class TextContent(_Wire, metaclass=Explained, frozen=True, tag_field="type", tag="text"):
     """A block of text."""
 
     text: str
@@ -161,7 +162,7 @@ class TextContent(_Wire, frozen=True, tag_field="type", tag="text"):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class ImageContent(_Wire, frozen=True, tag_field="type", tag="image"):
+class ImageContent(_Wire, metaclass=Explained, frozen=True, tag_field="type", tag="image"):
     """An image; `data` is Base64."""
 
     data: str
@@ -170,7 +171,7 @@ class ImageContent(_Wire, frozen=True, tag_field="type", tag="image"):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class AudioContent(_Wire, frozen=True, tag_field="type", tag="audio"):
+class AudioContent(_Wire, metaclass=Explained, frozen=True, tag_field="type", tag="audio"):
     """A piece of audio, from 2025-03-26; `data` is Base64."""
 
     data: str
@@ -179,11 +180,11 @@ class AudioContent(_Wire, frozen=True, tag_field="type", tag="audio"):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class ResourceLink(Resource, frozen=True, tag_field="type", tag="resource_link"):
+class ResourceLink(Resource, metaclass=Explained, frozen=True, tag_field="type", tag="resource_link"):
     """A resource that the client may read, from 2025-06-18."""
 
 
-class EmbeddedResource(_Wire, frozen=True, tag_field="type", tag="resource"):
+class EmbeddedResource(_Wire, metaclass=Explained, frozen=True, tag_field="type", tag="resource"):
     """A resource with its contents."""
 
     resource: Any

@@ -9,12 +9,13 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params, missing_client_capability
+from mcpbus.protocol.keywords import Explained
 from mcpbus.protocol.revisions import Era, Revision
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
-class TaskSupport(msgspec.Struct, frozen=True, kw_only=True):
+class TaskSupport(msgspec.Struct, metaclass=Explained, frozen=True, kw_only=True):
     """How calls of a tool become tasks.
 
     Attributes:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import attrs
 
+from mcpbus.protocol.keywords import Elsewhere, explained_as
 from mcpbus.protocol.numbers import ge, gt
 
 _BIND = re.compile(
@@ -43,6 +44,13 @@ _OF_OUR_OWN = (
 )
 
 
+_ELSEWHERE: Elsewhere = {
+    "host": lambda host: f'write bind="{host}:8000"',
+    "port": lambda port: f'write bind="127.0.0.1:{port}"',
+}
+
+
+@explained_as(elsewhere=_ELSEWHERE)
 @attrs.frozen(kw_only=True)
 class ServeOptions:
     """How an application is served. Durations are in seconds.

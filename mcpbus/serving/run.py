@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import trio
 
 from mcpbus.core.containment import run_lasting
+from mcpbus.protocol.keywords import explained
 from mcpbus.serving.acceptor import Acceptor
 from mcpbus.serving.asgi import AsgiApp, Drainable
 from mcpbus.serving.counters import Counters
@@ -27,6 +28,7 @@ _LINGER_SECONDS = 1.0
 more than a fifth of the drain."""
 
 
+@explained
 async def serve(
     app: AsgiApp,
     options: ServeOptions,

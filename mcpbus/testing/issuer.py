@@ -17,6 +17,7 @@ from mcpbus.auth.resource_server import ResourceServer
 from mcpbus.auth.several import AnyOf
 from mcpbus.auth.verifier import TokenVerifier, UnavailableError
 from mcpbus.features.definition import Definition
+from mcpbus.protocol.keywords import explained
 
 _EPOCH: Final = 1_800_000_000.0
 
@@ -26,6 +27,7 @@ def trio_time() -> float:
     return _EPOCH + trio.current_time()
 
 
+@explained
 class Issuer:
     """Issues tokens, good ones and others, and answers whoever asks for its keys or about its tokens.
 

@@ -12,8 +12,10 @@ import trio.testing
 from mcpbus.cluster.directory import Accept, Cluster, FencedError, Held, Kept, Ownership, released_home
 from mcpbus.cluster.orphans import Orphans
 from mcpbus.core.lease import Lease
+from mcpbus.protocol.keywords import explained
 
 
+@explained
 class MemoryDirectory:
     """Knows buses of one process by their homes; a `Directory`.
 

@@ -9,6 +9,7 @@ from mcpbus_actors.testing import settle as _settle
 
 from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import RegistrationError
+from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 @asynccontextmanager
+@explained
 async def open_bus(
     server: "Server",
     *,
@@ -68,6 +70,7 @@ async def open_bus(
 
 
 @asynccontextmanager
+@explained
 async def open_client(
     server: "Server",
     *,

@@ -12,6 +12,7 @@ import trio
 
 from mcpbus.core.nursery import background
 from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.serving.asgi import DirectApp
@@ -30,6 +31,7 @@ DEFAULT_SHELL: Shell = "asgi"
 
 
 @asynccontextmanager
+@explained
 async def open_probe(
     app: AsgiApp,
     *,

@@ -10,6 +10,7 @@ import trio
 from mcpbus.core.stores.promise import Promise
 from mcpbus.core.stores.protocol import Replay, TaskTakenError
 from mcpbus.core.tasks.record import TaskRecord
+from mcpbus.protocol.keywords import explained
 
 _AT_ONCE: Final = 1_000
 """So many batches are forgotten before others run."""
@@ -27,6 +28,7 @@ class _Batch(msgspec.Struct, eq=False, gc=False):
     came: float
 
 
+@explained
 class MemoryEventStore:
     """Keeps events in memory, the newest of them, within bounds over all streams together.
 
@@ -123,6 +125,7 @@ class MemoryEventStore:
         self._bytes -= sum(map(len, batch.events))
 
 
+@explained
 class MemoryTaskStore:
     """Keeps tasks in memory, for one bus or several. How many, and how many bytes, is for the bus's limits to say."""
 

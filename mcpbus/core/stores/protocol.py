@@ -6,9 +6,10 @@ from typing import Protocol
 import msgspec
 
 from mcpbus.core.tasks.record import TaskRecord
+from mcpbus.protocol.keywords import Explained
 
 
-class Replay(msgspec.Struct, frozen=True):
+class Replay(msgspec.Struct, metaclass=Explained, frozen=True):
     """What followed an event on its stream.
 
     Attributes:

@@ -5,6 +5,7 @@ from typing import Final
 
 from mcpbus.core.stores.protocol import Replay
 from mcpbus.core.stores.redis_connection import RedisConnection, Script
+from mcpbus.protocol.keywords import explained
 
 # A stream is a hash: its events by number, the first and the last number that it has, and whether it is at its end. Of all events
 # together there is a sorted set, by when they came, and how many bytes they are. What has grown too old goes with the next event
@@ -99,6 +100,7 @@ return 0
 )
 
 
+@explained
 class RedisEventStore:
     """Keeps events in Redis or Valkey, the newest of them, within bounds over all streams together.
 

@@ -11,6 +11,7 @@ import trio
 from mcpbus.core.stores.protocol import TaskTakenError
 from mcpbus.core.stores.redis_connection import RedisConnection, RedisError, Script, Value
 from mcpbus.core.tasks.record import TaskRecord
+from mcpbus.protocol.keywords import explained
 
 # A task is a hash: the bus that has it, its record and its payload. All of them are in a sorted set, by when they go. That a bus
 # lives, its lease says.
@@ -50,6 +51,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(TaskRecord).decode
 
 
+@explained
 class RedisTaskStore:
     """Keeps tasks in Redis or Valkey, for all processes that name the same one.
 

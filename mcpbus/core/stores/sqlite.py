@@ -15,6 +15,7 @@ from mcpbus.core.stores.protocol import Replay, TaskTakenError
 from mcpbus.core.stores.sqlite_file import SqliteFile
 from mcpbus.core.stores.sqlite_layout import Layout, open_file
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
+from mcpbus.protocol.keywords import explained
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -94,6 +95,7 @@ _AT_ONCE: Final = 1_000
 """So many batches go at most before it is another statement's turn, however many are to go: others wait for that."""
 
 
+@explained
 class SqliteEventStore:
     """Keeps events in an SQLite file, the newest of them, within bounds over all streams together.
 
@@ -245,6 +247,7 @@ class SqliteEventStore:
         return self._connection
 
 
+@explained
 class SqliteTaskStore:
     """Keeps tasks in an SQLite file.
 

@@ -5,6 +5,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from mcpbus.protocol.keywords import Explained
 from mcpbus.protocol.messages import AudioContent, ContentBlock, ImageContent, MetaObject, Role, TextContent
 
 T = TypeVar("T")
@@ -29,7 +30,13 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 class ToolUse(
-    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="tool_use"
+    msgspec.Struct,
+    metaclass=Explained,
+    frozen=True,
+    rename="camel",
+    omit_defaults=True,
+    tag_field="type",
+    tag="tool_use",
 ):
     """A model's wish to use a tool: its own id for it, the tool's name, and the arguments."""
 
@@ -50,7 +57,13 @@ class ToolUse(
 
 
 class ToolUseResult(
-    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="tool_result"
+    msgspec.Struct,
+    metaclass=Explained,
+    frozen=True,
+    rename="camel",
+    omit_defaults=True,
+    tag_field="type",
+    tag="tool_result",
 ):
     """What a tool gave that a model used; `tool_use_id` is that of its `ToolUse`."""
 
@@ -90,7 +103,7 @@ class Sampled(msgspec.Struct, frozen=True, rename="camel"):
         return [block for block in self.content if isinstance(block, ToolUse)]
 
 
-class Root(msgspec.Struct, frozen=True):
+class Root(msgspec.Struct, metaclass=Explained, frozen=True):
     """A folder or file that the client lets the server work in; `uri` begins with file://."""
 
     uri: str

@@ -16,6 +16,7 @@ import msgspec
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.errors import RegistrationError
 from mcpbus.features.schemas.handwritten import JsonSchema, compile_schema
+from mcpbus.protocol.keywords import Explained
 
 _COMMON = {"type", "title", "description", "default"}
 _STRING = _COMMON | {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"}
@@ -26,7 +27,7 @@ _FORMATS = {"email", "uri", "date", "date-time"}
 _SINGLE = "value"
 
 
-class Titles(msgspec.Struct, frozen=True, eq=False):
+class Titles(msgspec.Struct, metaclass=Explained, frozen=True, eq=False):
     """What people are shown instead of choices, as in ``Annotated[Literal["s"], Titles({"s": "Small"})]``.
 
     It may stand on a `Literal`, an `Enum`, or a list of these.

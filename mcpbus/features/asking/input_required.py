@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 
 from mcpbus.features.asking.questions import Question, check_questions
+from mcpbus.protocol.keywords import Explained
 
 
-class InputRequired(msgspec.Struct, frozen=True):
+class InputRequired(msgspec.Struct, metaclass=Explained, frozen=True):
     """Return it from a tool, prompt or resource to ask the client, and to be called anew with the answers.
 
     In the next run each question, asked again with the same key, has its answer at once, and ``ctx.input_state``

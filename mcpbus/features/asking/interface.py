@@ -14,6 +14,7 @@ from mcpbus.features.asking.questions import (
     Sample,
     check_questions,
 )
+from mcpbus.protocol.keywords import explained
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ class Asking:
     ) -> list[Any]:
         """Ask what is asked together; None is the key of a question that has none."""
 
+    @explained
     async def elicit(
         self,
         message: str,
@@ -75,6 +77,7 @@ class Asking:
         """
         return (await self._ask({key: Elicit(message, schema)}, timeout, on_progress))[0]  # type: ignore[no-any-return]
 
+    @explained
     async def elicit_url(
         self,
         message: str,
@@ -103,6 +106,7 @@ class Asking:
         )
         return (await self._ask({key: question}, timeout, on_progress))[0]  # type: ignore[no-any-return]
 
+    @explained
     async def sample(
         self,
         messages: str | Sequence[Any],
@@ -128,6 +132,7 @@ class Asking:
         """
         return (await self._ask({key: Sample(messages, **options)}, timeout, on_progress))[0]  # type: ignore[no-any-return]
 
+    @explained
     async def list_roots(
         self,
         *,
@@ -138,6 +143,7 @@ class Asking:
         """Ask which folders and files the client lets the server work in."""
         return (await self._ask({key: ListRoots()}, timeout, on_progress))[0]  # type: ignore[no-any-return]
 
+    @explained
     async def ask_all(
         self,
         questions: Mapping[str, Question],

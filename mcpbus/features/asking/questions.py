@@ -12,6 +12,7 @@ from mcpbus.features.asking.conversation import fit, read_conversation
 from mcpbus.features.asking.errors import invalid_answer
 from mcpbus.features.asking.forms import Form, make_form, with_enum_names
 from mcpbus.features.schemas import jsontypes
+from mcpbus.protocol.keywords import Explained, explained
 from mcpbus.protocol.revisions import Revision
 
 T = TypeVar("T")
@@ -70,6 +71,7 @@ class _ElicitResult(msgspec.Struct):
     content: dict[str, Any] | None = None
 
 
+@explained
 @attrs.frozen
 class Elicit(Generic[T]):
     """Ask the user to fill in a form.
@@ -122,7 +124,7 @@ class Elicit(Generic[T]):
             raise invalid_answer(str(error)) from error
 
 
-class ElicitUrl(msgspec.Struct, frozen=True):
+class ElicitUrl(msgspec.Struct, metaclass=Explained, frozen=True):
     """Ask the user to open a page, for what must not pass through the client: credentials, payments.
 
     Attributes:
@@ -169,6 +171,7 @@ class _Tool(msgspec.Struct, rename="camel"):
     description: str | None = None
 
 
+@explained
 @attrs.frozen(kw_only=True)
 class Sample:
     """Ask the client's model to write something.
@@ -265,7 +268,7 @@ class _ListRootsResult(msgspec.Struct):
     roots: list[Root]
 
 
-class ListRoots(msgspec.Struct, frozen=True):
+class ListRoots(msgspec.Struct, metaclass=Explained, frozen=True):
     """Ask which folders and files the client lets the server work in."""
 
     method: ClassVar[str] = "roots/list"

@@ -9,6 +9,7 @@ nobody else; so may all else that is somebody's, see `mcpbus.protocol.principals
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.owners import Peer
 
 if TYPE_CHECKING:  # who serves stdio knows this seam, and needs nothing of HTTP
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # who serves stdio knows this seam, and needs nothing of HTTP
 Authenticate: TypeAlias = Callable[["Head"], Awaitable[Any]]
 
 
+@explained
 class Unauthorized(Exception):  # noqa: N818 - HTTP's own word
     """Raised by `authenticate` to refuse a request.
 

@@ -18,6 +18,7 @@ from mcpbus.protocol.errors import ProtocolError, invalid_request, quoted
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import NO_STORE, Answer, Head, plain_path
 from mcpbus.protocol.http.proxies import UNIX, read_network
+from mcpbus.protocol.keywords import explained
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]*))?")
 _ORIGIN: Final = re.compile(r"https?://([!-.0-~]+)")
@@ -98,6 +99,7 @@ class HttpFields(TypedDict, total=False):
     access_log: bool
 
 
+@explained
 @attrs.frozen(kw_only=True)
 class HttpOptions:
     """How the endpoint is served.

@@ -10,6 +10,7 @@ say on it before the reply; a reply without one goes back to whoever runs the re
 stream is another's as well.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any, ClassVar, Protocol
@@ -53,6 +54,8 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason, StreamKind, StreamState, route
+
+_log = logging.getLogger("mcpbus")
 
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 _TOLD = Succeeded(None)
@@ -163,6 +166,20 @@ class Request(Carrier, kw_only=True, eq=False):
         return task if task.outcome is None or task.cancelled else None
 
     def _wait(self, task: EagerTask) -> None:
+        """Have the handler wait. If that cannot be, it is cancelled: it has begun, and is to come to its end."""
+        try:
+            self._stay(task)
+        except Exception as error:  # noqa: BLE001 - there is no memory for it, say; whoever asked is told
+            _log.error("%s failed", self.context.request.method, exc_info=error)
+            task.report = None
+            task.cancel()
+            if not self._over:
+                self.begin()
+                self._fail()
+            elif self._unsent is not None:
+                self._send(self._encode_reply(self._unsent, self.begin()))
+
+    def _stay(self, task: EagerTask) -> None:
         """Stay dormant while the handler waits: whoever looks for the request finds it in its place.
 
         Not if its stream is not its own, of whose end it would not hear.

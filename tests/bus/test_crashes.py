@@ -1,11 +1,12 @@
 """An actor of the bus that raises: what it served ends with an error, and everything else goes on."""
 
+import json
 from unittest.mock import AsyncMock
 
 import pytest
 import trio
 from mcpbus_actors import LazyActor, TaskEnded
-from staging import HELLO, methods, staged, tool
+from staging import CLAIM, HELLO, methods, staged, tool
 
 from mcpbus import Context
 from mcpbus.asking import CannotAskError
@@ -21,6 +22,7 @@ from mcpbus.core.signals import Answered
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.protocol.routes import Reason
+from mcpbus.transports.duplex import Channel
 
 pytestmark = pytest.mark.failing
 
@@ -347,6 +349,31 @@ async def test_a_request_that_cannot_be_started_gives_its_place_back(what, autoj
                 1,
                 1,
             )
+        await stage.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("where", ["capacity", "activated"])
+async def test_a_handler_whose_request_cannot_wait_is_cancelled(where, autojump_clock, monkeypatch, caplog):
+    """There is no memory for the actor that the request would become. What has begun comes to its end."""
+
+    def no_memory(*_):
+        raise MemoryError
+
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**tool("victim"), "_meta": CLAIM}}
+    async with staged() as stage:
+        with Channel(stage.bus, None) as channel:
+            with monkeypatch.context() as patch, trio.CancelScope() as scope:
+                patch.setattr(
+                    Request, where, property(no_memory) if where == "capacity" else no_memory, raising=False
+                )
+                handler = channel.take_now(json.dumps(call).encode(), scope)
+                await handler.finish()
+            [answer] = [json.loads(message.data) for message in channel.writer.take_now()]
+            channel.written()
+        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+        assert {call.outcome for call in stage.calls.values()} <= {"cancelled"}
+        assert scope.cancelled_caught
+        assert [record.message for record in caplog.records] == ["tools/call failed"]
         await stage.assert_nothing_is_left()
 
 

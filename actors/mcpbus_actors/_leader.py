@@ -69,9 +69,14 @@ class Leader:
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._lead)
 
-    def run_in(self, system: System) -> None:
-        """Have it run in tasks of a system. What goes wrong ends the system: whoever has put work would wait for ever."""
-        system.spawn(_Owner, self, strategy=_escalate)
+    def run_in(self, system: System, context: contextvars.Context | None = None) -> None:
+        """Have it run in tasks of a system. What goes wrong ends the system: whoever has put work would wait for ever.
+
+        Args:
+            system: The system.
+            context: The contextvars in which work is taken; none if not given.
+        """
+        system.spawn(_Owner, self, context or contextvars.Context(), strategy=_escalate)
 
     async def _lead(self) -> None:
         """Be one of the tasks: lead, stay with what waits, rest until it leads again, or helps."""
@@ -222,9 +227,9 @@ def _escalate(*_: object) -> Directive:
 class _Owner:
     """The actor that has a leader run."""
 
-    def __init__(self, cell: Cell[object], leader: Leader) -> None:
+    def __init__(self, cell: Cell[object], leader: Leader, context: contextvars.Context) -> None:
         self._cell = cell
-        cell.start_task(leader.run, context=contextvars.Context(), name="leader")
+        cell.start_task(leader.run, context=context, name="leader")
 
     def handle(self, message: object) -> None:
         """Handle one message; see `mcpbus_actors.Actor`."""

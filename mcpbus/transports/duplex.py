@@ -9,7 +9,7 @@ it asks nothing more, and what it has asked is still answered.
 import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Self
+from typing import Final, Self
 
 import trio
 from mcpbus_actors import EagerTask
@@ -42,8 +42,9 @@ from mcpbus.transports.duplex_requests import DuplexRequests
 
 _log = logging.getLogger("mcpbus")
 
-_IN_A_ROW = 16
-"""After so many messages what they have begun goes on before more is taken: what it says may be too much already."""
+IN_A_ROW: Final = 16
+"""After so many messages others have their turn, and what these have begun goes on: what it says may be too much already."""
+
 Send = Callable[[list[bytes]], Awaitable[None]]
 """Writes messages in one call; an empty list is due when nothing was said for the keep-alive time."""
 
@@ -246,7 +247,7 @@ class Channel:
     async def room(self) -> None:
         """Wait while there is too much that the client has not read, be it many messages or long ones."""
         self._in_a_row += 1
-        if self._in_a_row == _IN_A_ROW:
+        if self._in_a_row == IN_A_ROW:
             self._in_a_row = 0
             await trio.lowlevel.checkpoint()
         while self.full:
@@ -266,6 +267,8 @@ class Channel:
         except Undecodable as fault:
             return [fault]
         for member in members:
+            if not self._room:
+                return []  # nobody is connected any more
             if not isinstance(member, Undecodable):
                 self._take(member, principal, alone=False)
                 await self.room()

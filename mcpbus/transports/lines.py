@@ -1,21 +1,27 @@
 """A channel of lines, such as standard input and output: each message is one, and the client ends the connection by ending its input."""
 
+import contextvars
 import math
+from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from typing import Final
 
 import trio
+from mcpbus_actors import Leader
 
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.owners import IN_PROCESS, Peer
 from mcpbus.transports.duplex import Channel
+from mcpbus.transports.intake import Intake
+from mcpbus.transports.line_splitter import LineSplitter
 
 _SLICE: Final = 64 * 1024
+_MOST_LINE_BYTES: Final = 4 * 1024 * 1024
 
 
 async def run_channel(
     bus: Hub,
-    messages: AsyncIterable[bytes],
+    pieces: AsyncIterable[bytes],
     send: Callable[[bytes], Awaitable[None]],
     principal: object = None,
     peer: Peer = IN_PROCESS,
@@ -29,11 +35,12 @@ async def run_channel(
 
     Args:
         bus: The bus to attach to.
-        messages: What the client sends, one JSON-RPC message each; its end is the end of the connection.
+        pieces: What the client sends, as it comes, none of it empty; each line is one JSON-RPC message. Its end is the end of the
+            connection.
         send: Writes one or several messages, each followed by a line break, or a part of one that is very long.
         principal: Who the client is, if that is known.
         peer: From where it came.
-        draining: In which requests that are in flight at the end of `messages` may come to their own end. What its deadline
+        draining: In which requests that are in flight at the end of `pieces` may come to their own end. What its deadline
             leaves is answered with an error; cancelling it drops what is left. Without it, they are cancelled at once.
 
     What waits to be written at the end is written.
@@ -61,17 +68,66 @@ async def run_channel(
         whole = await channel.write(write_lines, deadline=math.inf)
         nursery.cancel_scope.cancel()
 
+    splitter = LineSplitter(_MOST_LINE_BYTES)
     with Channel(bus, principal, peer, spared=True) as channel:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(write)
-            async for message in messages:
-                await channel.receive(message)
-            channel.end(None if draining is None else await channel.drain(draining))
-            ended = True
-            be_patient()
+        said = _Said(bus, channel)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(write)
+                async for piece in pieces:
+                    await said.take(splitter.feed(piece))
+                await said.take(splitter.end())
+                channel.end(None if draining is None else await channel.drain(draining))
+                ended = True
+                be_patient()
+        finally:
+            said.end()
     if whole is None:
         bus.reached.missed_write(channel.session.owner)
     return bool(whole)
+
+
+class _Said:
+    """What a client has said, line by line.
+
+    It is taken by tasks of the bus, not by whoever reads: with that a handler would be cancelled before the bus hears of it, and would
+    have it wait for its end.
+    """
+
+    def __init__(self, bus: Hub, channel: Channel) -> None:
+        self._lines: deque[bytes] = deque()
+        self._intake = Intake(channel, bus.budget, self._next_line)
+        self._over = False
+        self._more, self._taken = trio.Event(), trio.Event()
+        Leader(self._wait, self._intake.take).run_in(bus.system, contextvars.copy_context())
+
+    async def take(self, lines: list[bytes]) -> None:
+        """Have lines taken, and wait until they are. Their handlers may go on."""
+        if lines:
+            self._lines.extend(lines)
+            self._intake.advance()
+            self._taken = trio.Event()
+            self._more.set()
+            await self._taken.wait()
+
+    def end(self) -> None:
+        """Have nothing more taken. Handlers go on."""
+        self._over = True
+        self._lines.clear()
+        self._intake.end()
+        self._more.set()
+
+    def _next_line(self) -> bytes | None:
+        return self._lines.popleft() if self._lines else None
+
+    async def _wait(self) -> bool:
+        """Wait for a line, and return whether there is one; for the leader."""
+        await self._intake.make_way()
+        while self._intake.next is None and not self._over:
+            self._taken.set()
+            self._more = trio.Event()
+            await self._more.wait()
+        return not self._over
 
 
 def _cut(data: bytes) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ import select
 import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Self
 
 import trio
@@ -25,10 +25,7 @@ from mcpbus.transports.lines import run_channel
 
 _log = logging.getLogger("mcpbus")
 
-_CHUNK_BYTES = 64 * 1024
-_MOST_LINE_BYTES = 4 * 1024 * 1024
-TOO_LONG = b"\x00"
-"""What stands for a line that was longer than it may be: no JSON, so it is answered with a parse error."""
+_PIECE_BYTES: Final = 64 * 1024
 
 _LAST_WORDS_SECONDS: Final = 0.25
 """After the drain: for a client that is slow to read what was said last."""
@@ -67,8 +64,7 @@ async def run_stdio(
             nursery.start_soon(_cancel_when_hung_up, draining, sink)
             if shutdown is not None:
                 nursery.start_soon(_drain, bus, shutdown, drain_seconds, draining, nursery.cancel_scope)
-            lines = read_lines(source, _MOST_LINE_BYTES)
-            whole = await run_channel(bus, lines, sink.send_all, None, STDIO, draining=draining)
+            whole = await run_channel(bus, _read(source), sink.send_all, None, STDIO, draining=draining)
             nursery.cancel_scope.cancel()
     if not whole:
         _log.error(
@@ -99,36 +95,11 @@ async def _cancel_when_hung_up(
         draining.cancel()
 
 
-async def read_lines(
-    source: "trio.abc.ReceiveStream | _Blocking", max_line_bytes: int
-) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream, without their ends and without empty ones; `TOO_LONG` for one that is too long."""
-    buffer = bytearray()
-    skipping = False
-    while True:
-        try:
-            chunk = await source.receive_some(_CHUNK_BYTES)
-        except trio.BrokenResourceError:
-            chunk = b""  # a terminal that was hung up, say
-        if not chunk:
-            if buffer.strip() and not skipping:
-                yield bytes(buffer)
-            return
-        searched = len(buffer)
-        buffer += chunk
-        start = 0
-        while (end := buffer.find(b"\n", max(start, searched))) >= 0:
-            line = bytes(buffer[start:end]).strip()
-            start = end + 1
-            if skipping or len(line) > max_line_bytes:
-                yield TOO_LONG
-            elif line:
-                yield line
-            skipping = False
-        del buffer[:start]
-        if len(buffer) > max_line_bytes:
-            buffer.clear()
-            skipping = True
+async def _read(source: "trio.lowlevel.FdStream | _Blocking") -> AsyncIterator[bytes]:
+    """Yield what comes, to the end of the input."""
+    with suppress(trio.BrokenResourceError):  # a terminal that was hung up, say
+        while piece := await source.receive_some(_PIECE_BYTES):
+            yield piece
 
 
 @contextmanager

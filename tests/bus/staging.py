@@ -59,11 +59,11 @@ class Wire:
     async def say(self, method, params, request_id=None):
         body = {"jsonrpc": "2.0", "method": method, "params": params}
         await self._sender.send(
-            json.dumps(body if request_id is None else {**body, "id": request_id}).encode()
+            json.dumps(body if request_id is None else {**body, "id": request_id}).encode() + b"\n"
         )
 
     async def send(self, data):
-        await self._sender.send(data)
+        await self._sender.send(data + b"\n")
 
     def hang_up(self):
         self._sender.close()

@@ -368,7 +368,7 @@ async def test_a_bus_that_was_drained_is_not_drained_once_more_when_it_closes(au
     async with trio.open_nursery() as outside:
         async with open_bus(stage.server) as stage.bus:
             outside.start_soon(run_channel, stage.bus, receiver, stuck)
-            await sender.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            await sender.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
             await stage.quiet()
             await stage.bus.drain(5)
             drained = trio.current_time()

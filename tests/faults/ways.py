@@ -116,7 +116,7 @@ async def over_lines(bus, revision):
     got, changed = [], trio.Condition()
 
     def say(message):
-        into.send_nowait(json.dumps(message).encode())
+        into.send_nowait(json.dumps(message).encode() + b"\n")
 
     async def receive(data):
         async with changed:

@@ -107,7 +107,7 @@ class Channel:
         self.heard += [json.loads(line) for line in data.splitlines()]
 
     def say(self, message: dict[str, Any], *, right: bool = True) -> None:
-        self._into.send_nowait(encoded(message))
+        self._into.send_nowait(encoded(message) + b"\n")
         request_id = message.get("id")
         self.named[_name(request_id)] += 1
         self.cancels = self.cancels or message.get("method") == "notifications/cancelled"

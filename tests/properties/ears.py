@@ -161,7 +161,7 @@ class LineEar(ChannelEar):
     def say(self, message: dict[str, Any]) -> bool:
         """Send a message, and return whether it was taken."""
         try:
-            self._sender.send_nowait(json.dumps(message).encode())
+            self._sender.send_nowait(json.dumps(message).encode() + b"\n")
         except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
             return False
         return True

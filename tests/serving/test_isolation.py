@@ -529,7 +529,7 @@ async def test_no_memory_for_a_message_on_a_channel_is_answered(monkeypatch, cap
         nursery.start_soon(run_channel, bus, receiver, send)
         monkeypatch.setattr(duplex, "decode", fails_once(MemoryError(), duplex.decode))
         for id_ in (1, 2):
-            await sender.send(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % id_)
+            await sender.send(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % id_)
         await wait_all_tasks_blocked()
         await sender.aclose()
     assert [(each.get("id"), each.get("error", {}).get("code")) for each in said] == [

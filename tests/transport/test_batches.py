@@ -483,7 +483,7 @@ async def test_on_stdio_each_reply_is_a_line_of_its_own(autojump_clock):
         sender, receiver = trio.open_memory_channel(10)
         nursery.start_soon(run_channel, home.bus, receiver, write)
         for message in (initialize(B), notification("notifications/initialized"), BATCH):
-            await sender.send(json.dumps(message).encode())
+            await sender.send(json.dumps(message).encode() + b"\n")
         await trio.sleep(2)
         assert errors_by_id(json.loads(line) for line in lines[1:]) == ANSWERED
         sender.close()

@@ -23,7 +23,7 @@ class Lines:
 
     def say(self, *messages):
         for message in messages:
-            self.into.send_nowait(json.dumps(message).encode())
+            self.into.send_nowait(json.dumps(message).encode() + b"\n")
 
     async def write(self, data):
         await self.reads.wait()
@@ -96,7 +96,7 @@ async def test_a_slow_client_is_waited_for_after_the_end_as_long_as_it_moves(sec
             return "x" * 500_000
 
         home.bus.server.add_tool(large)
-        into.send_nowait(json.dumps(call(1, "large", modern=True)).encode())
+        into.send_nowait(json.dumps(call(1, "large", modern=True)).encode() + b"\n")
         assert await run_channel(home.bus, source, write) is whole
         assert home.bus.statistics().limits_reached == ({} if whole else {"write_deadline": 1})
         if whole:

@@ -33,7 +33,7 @@ class Input:
 
     async def _read(self):
         for message in self._messages:
-            yield json.dumps(message).encode()
+            yield json.dumps(message).encode() + b"\n"
         await trio.sleep(self._pause)
 
     async def _write(self, data):

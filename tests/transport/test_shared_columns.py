@@ -44,7 +44,7 @@ async def over_stdio(home):
         got.extend(json.loads(line) for line in data.splitlines())
 
     async def say(message):
-        await into.send(json.dumps(message).encode())
+        await into.send(json.dumps(message).encode() + b"\n")
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_channel, home.bus, source, write)

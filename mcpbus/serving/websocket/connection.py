@@ -1,28 +1,22 @@
 """One WebSocket, from the answer that accepts it to its end: messages in, to the channel; what is said there out, as frames.
 
 What has come is taken in a turn of the connection, which waits for nothing, as the requests of HTTP/1.1 are. What has to be waited
-for is left to a task: room for what the client does not read, others that bring much, a connection that cannot be polled. Nothing
-waits in order to write, see `FrameWriter`.
+for is left to a task, see `Intake`, and so is a connection that cannot be polled. Nothing waits in order to write, see `FrameWriter`.
 """
 
 import math
 from typing import Final
 
-import trio
 from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.core.budget import SHORT_BYTES, Account
-from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode
 from mcpbus.serving.websocket.carrier import Carrier
 from mcpbus.serving.websocket.frames import Frames
 from mcpbus.serving.websocket.writing import FrameWriter
 from mcpbus.transports.duplex import Channel
-from mcpbus.transports.unfinished import take_turn
+from mcpbus.transports.intake import Intake
 from mcpbus.transports.websocket import WebSockets
-
-_IN_A_ROW: Final = 16
-"""After so many messages others have their turn, and what these have begun goes on: what it says may be too much already."""
 
 _MOST_UNHEARD: Final = 1024 * 1024
 """Bytes that a client may send after it was told of the end, which it may not have read yet."""
@@ -44,8 +38,8 @@ class WebSocketConnection:
         "_carrier",
         "_channel",
         "_frames",
+        "_intake",
         "_left",
-        "_next",
         "_over",
         "_patience",
         "_ping_seconds",
@@ -74,15 +68,15 @@ class WebSocketConnection:
         self._patience = max(1, math.ceil(websockets.limits.write_deadline / ping_seconds))
         self._unanswered = 0
         self._unheard = 0
-        self._next: bytes | None = None
+        self._intake = Intake(channel, websockets.budget, self._next_message)
         self._left = False
         self._over = False
 
     def begin(self) -> None:
         """Serve the connection, from the answer that accepts it on. No schedule point."""
         self._writer.begin()
-        self._advance()
-        if self._next is not None or not self._carrier.watch(self._take_turn):
+        self._intake.advance()
+        if self._intake.next is not None or not self._carrier.watch(self._take_turn):
             self._work()
 
     # -- what comes ------------------------------------------------------------------------------
@@ -93,25 +87,20 @@ class WebSocketConnection:
         if data is None:
             return None
         self._receive(data)
-        eager = self._take(self._carrier.scope)
-        if self._next is not None:
+        eager = self._intake.take(self._carrier.scope)
+        if self._intake.next is not None:
             self._carrier.forget()
             self._work()
         return eager
 
     def _work(self) -> None:
         """Have a task take what has come, and wait for more if nothing else does."""
-        self._carrier.start(Leader(self._wait, self._take).run)
+        self._carrier.start(Leader(self._wait, self._intake.take).run)
 
     async def _wait(self) -> bool:
         """Wait until there is something to take, and return whether there is, for a task; not if it comes in turns from now on."""
-        while self._channel.full:
-            await self._channel.room()
-        if self._next is not None:
-            await trio.lowlevel.checkpoint()
-            if _is_apart(self._next):
-                await self._take_apart(self._next)
-        elif not self._over:
+        await self._intake.make_way()
+        if self._intake.next is None and not self._over:
             if self._carrier.watch(self._take_turn):
                 return False
             self._receive(await self._carrier.receive())
@@ -123,35 +112,16 @@ class WebSocketConnection:
             self._unheard += len(data)
         if data and self._unheard <= _MOST_UNHEARD:
             self._frames.receive(data)
-            self._advance()
+            self._intake.advance()
         else:
             self.close()
 
-    def _advance(self) -> None:
-        """Look for the next message; if there is none, do what the frames that have come ask for beside their messages."""
-        self._next = self._frames.next()
-        if self._next is None:
+    def _next_message(self) -> bytes | None:
+        """Return the next message; if there is none, do what the frames that have come ask for beside their messages."""
+        message = self._frames.next()
+        if message is None:
             self._look()
-
-    def _take(self, scope: trio.CancelScope) -> EagerTask | None:
-        """Take messages until there is none, a handler waits, which is returned, or something has to be waited for."""
-        for _ in range(_IN_A_ROW):
-            message = self._next
-            if message is None or self._channel.full or _is_apart(message):
-                return None
-            eager = self._channel.take_now(message, scope)
-            self._advance()
-            if eager is not None:
-                return eager
-        return None
-
-    async def _take_apart(self, message: bytes) -> None:
-        """Take a message that is long, or an array: others that bring much have their turn first, or its parts wait for room."""
-        if len(message) >= LARGE_BYTES:
-            await take_turn(self._websockets.budget.line)
-        if not self._left:
-            await self._channel.take(message)
-        self._advance()
+        return message
 
     def _look(self) -> None:
         frames = self._frames
@@ -225,13 +195,8 @@ class WebSocketConnection:
         """End the channel, and with it all that is in flight."""
         if not self._left:
             self._left = True
-            self._next = None
+            self._intake.end()
             self._writer.leave_channel()
             self._channel.close()
             if self._account is not None:
                 self._account.close()
-
-
-def _is_apart(message: bytes) -> bool:
-    """Whether a message may have to be waited for: a long one, or an array."""
-    return len(message) >= LARGE_BYTES or message.lstrip()[:1] == b"["

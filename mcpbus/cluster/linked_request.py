@@ -2,15 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import attrs
+import msgspec
 import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.link import Link
-from mcpbus.cluster.messages import Answered, Open, Said, Started, encode
+from mcpbus.cluster.messages import Answered, Said, Started, encode
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.containment import Contained
 from mcpbus.core.receipt import DELIVERED, LOST, Receipt
@@ -82,7 +83,7 @@ class Workplace(Protocol):
         """Tell that the application failed."""
 
 
-class LinkedRequest:
+class LinkedRequest(msgspec.Struct, eq=False):
     """A request, where it is served: an `HttpRequest` whose client is connected to another process.
 
     It is also the `ReadyOutlet` of one that is served in its link's turn.
@@ -92,34 +93,33 @@ class LinkedRequest:
         endpoint: By whom.
         link: Leads to where its client is.
         number: Its channel.
-        head: The request before its body.
-        asked: What comes with that.
+        body: The whole of it.
 
     Attributes:
+        head: The request before its body.
+        peer: From where it came.
         scope: See `ReadyOutlet`: it encloses the task that begins to serve it.
     """
 
-    cleared = False
-    host = None
+    cleared: ClassVar[bool] = False
+    host: ClassVar[None] = None
 
-    def __init__(  # noqa: PLR0917 - called in one place
-        self, place: Workplace, endpoint: Served, link: Link, number: int, head: Head, asked: Open
-    ) -> None:
-        self.head = head
-        self.peer = Peer.at(asked.peer)
-        self.scope = link.scope  # what waits may need it when another task takes what comes
-        self._place = place
-        self._endpoint = endpoint
-        self._link = link
-        self._number = number
-        self._body = asked.body
-        self._gone = trio.Event()
-        self._settled = trio.Event()
-        self._written = False
-        self._started = False
-        self._finished = False
-        self._is_stream = False
-        self._entry: Entry | None = None
+    _place: Workplace
+    _endpoint: Served
+    _link: Link
+    _number: int
+    _body: bytes
+    head: Head
+    peer: Peer
+    scope: trio.CancelScope  # what waits may need it when another task takes what comes
+    _gone: bool = False  # the client, or nobody knows
+    _left: trio.Event | None = None  # set then, if somebody waits for that
+    _settled: trio.Event | None = None  # set then, and when what was said last was written
+    _written: bool = False
+    _started: bool = False
+    _finished: bool = False
+    _is_stream: bool = False
+    _entry: Entry | None = None
 
     # -- in a turn -------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class LinkedRequest:
             return
         self._entry = self._endpoint.enter(answer)
         self._started = self._finished = True
-        if self._gone.is_set():
+        if self._gone:
             self._settle()
             return
         self._link.send(Kind.ANSWER, self._number, encode(_answered(answer)))
@@ -219,13 +219,19 @@ class LinkedRequest:
 
     async def disconnected(self) -> None:
         """See `HttpRequest`."""
-        await self._gone.wait()
+        if self._left is None:
+            self._left = trio.Event()
+        if self._gone:
+            self._left.set()
+        await self._left.wait()
 
     async def _say(self, kind: Kind, said: Any) -> None:
         self._started = True
         self._written = False
-        if not self._gone.is_set():
-            self._settled = trio.Event()
+        self._settled = trio.Event()
+        if self._gone:
+            self._settled.set()
+        else:
             self._link.send(kind, self._number, encode(said))
         await self._settled.wait()
         if not self._written:
@@ -256,7 +262,8 @@ class LinkedRequest:
             self.lose()
         elif kind == Kind.WRITTEN:
             self._written = True
-            self._settled.set()
+            if self._settled is not None:
+                self._settled.set()
             if self._finished:
                 self._settle()
         elif kind == Kind.RECONNECT:
@@ -264,8 +271,10 @@ class LinkedRequest:
 
     def lose(self) -> None:
         """See `Channel`."""
-        self._gone.set()
-        self._settled.set()
+        self._gone = True
+        for event in (self._left, self._settled):
+            if event is not None:
+                event.set()
         if self._finished:
             self._settle()
 

@@ -37,6 +37,7 @@ from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Broadcast
 from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.messages import ListName
+from mcpbus.protocol.owners import Peer
 from mcpbus.transports.refusals import plain
 
 _log = logging.getLogger("mcpbus")
@@ -203,7 +204,8 @@ class Node:
         """See `mcpbus.cluster.link.Service`."""
         asked = decode_open(payload)
         known = self.heads.read(asked.head)
-        request = LinkedRequest(self, known.endpoint, link, channel, known.head, asked)
+        peer = Peer.at(asked.peer)
+        request = LinkedRequest(self, known.endpoint, link, channel, asked.body, known.head, peer, link.scope)
         link.enter(channel, request)
         if known.immediate and known.endpoint.is_here(known.head):
             pace = known.pace

@@ -91,7 +91,7 @@ class FrameReader:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._unread = bytearray()
+        self._unread = b""
         self._begun: dict[tuple[int, int], bytearray] = {}
         self._held = 0
 
@@ -101,28 +101,28 @@ class FrameReader:
         Raises:
             FrameError: They are no frames, or too long.
         """
-        unread = self._unread
-        unread += data
-        at, most, longest = 0, len(unread), min(PIECE_BYTES, self.limit)
+        data = self._unread + data  # which copies nothing where messages come whole
+        at, most, longest = 0, len(data), min(PIECE_BYTES, self.limit)
         try:
             while (begin := at + _HEAD_BYTES) <= most:
-                length, kind, channel = _read_head(unread, at)
+                length, kind, channel = _read_head(data, at)
                 if length > longest:
                     raise FrameError(f"a frame of {length} bytes is too long")
-                if not length and kind & _MORE:
-                    raise FrameError("a frame that says nothing says that there is more")
                 if begin + length > most:
                     break
                 at = begin + length
-                piece = bytes(unread[begin:at])
-                whole = self._join(kind, channel, piece) if kind & _MORE or self._begun else piece
+                whole: bytes | None = data[begin:at]
+                if kind & _MORE or self._begun:
+                    whole = self._join(kind, channel, data[begin:at])
                 if whole is not None:
                     yield kind, channel, whole
         finally:
-            del unread[:at]
+            self._unread = data[at:]
 
     def _join(self, kind: int, channel: int, piece: bytes) -> bytes | None:
         """Return a message that is whole with this piece."""
+        if not piece and kind & _MORE:
+            raise FrameError("a frame that says nothing says that there is more")
         key = kind & ~_MORE, channel
         if not kind & _MORE and key not in self._begun:
             return piece

@@ -166,11 +166,8 @@ class Front(Endpoint):
         lasts = lease is None or lease.lasts or head.verb == "GET"
         return lasts and session in self._bus.sessions and not self._node.hand_over.has(session)
 
-    def respond_here(
-        self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool
-    ) -> Answer | EagerTask | None:
-        """Serve a request that another process has forwarded, and whose session is here; see `Endpoint.respond`."""
-        return super().respond(head, body, outlet, cleared=cleared)
+    respond_here = Endpoint.respond
+    """Serve a request that another process has forwarded, and whose session is here."""
 
     async def serve_here(self, http: HttpRequest) -> Answer | Elsewhere | None:
         """Serve a request that another process has forwarded, unless its session is elsewhere; see `Endpoint.serve`."""

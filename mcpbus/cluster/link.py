@@ -19,7 +19,8 @@ _FAREWELL_SECONDS: Final = 1.0
 """How long it may take to end a link in order."""
 _OPENING: Final = frozenset({Kind.OPEN, Kind.TELL, Kind.ASK})
 """The kinds of message with which a channel begins."""
-_NEWEST: Final = int(max(Kind))
+_OF_CHANNELS: Final = frozenset(Kind) - _OPENING - {Kind.GOODBYE}
+"""Those that a channel takes."""
 _PINGS: Final = 6
 """How often each end says that it is there, in the time after which it would be given up."""
 _MOST_IN_TURN: Final = 32
@@ -284,13 +285,13 @@ class Link:
         return eager
 
     def _take(self, kind: int, number: int, payload: bytes) -> EagerTask | None:
-        if kind in _OPENING:
+        channel = self._channels.get(number)
+        if channel is not None and kind in _OF_CHANNELS:
+            channel.take(kind, payload)
+        elif kind in _OPENING:
             return self._take_opening(kind, number, payload)
-        if kind == Kind.GOODBYE:
+        elif kind == Kind.GOODBYE:
             self._part(number)
-        elif number in self._channels:
-            if kind <= _NEWEST:
-                self._channels[number].take(kind, payload)
         elif kind == Kind.CHANGED:
             self._service.changed(self, payload)
         elif kind == Kind.SERVING:

@@ -258,14 +258,14 @@ class LinkedRequest(msgspec.Struct, eq=False):
 
     def take(self, kind: int, _payload: bytes) -> None:
         """See `Channel`."""
-        if kind == Kind.GONE:
-            self.lose()
-        elif kind == Kind.WRITTEN:
+        if kind == Kind.WRITTEN:
             self._written = True
             if self._settled is not None:
                 self._settled.set()
             if self._finished:
                 self._settle()
+        elif kind == Kind.GONE:
+            self.lose()
         elif kind == Kind.RECONNECT:
             self._endpoint.reconnect(self.head)
 

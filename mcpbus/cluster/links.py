@@ -62,7 +62,10 @@ class Links:
 
     def find(self, home: str) -> Link | None:
         """Return the link to a process, if there is one now."""
-        return next((link for link in self.by_home.get(home, ()) if not link.closed), None)
+        for link in self.by_home.get(home, ()):
+            if not link.closed:
+                return link
+        return None
 
     async def reach(self, home: str) -> Link | None:
         """Return a link to a process; None if it has ended.

@@ -11,7 +11,7 @@ from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.headers import Headers, decode_mirrored
 from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.protocol.http.session_rules import SESSION_HEADER
+from mcpbus.protocol.http.session_rules import named_session
 from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode, decode_batch
 from mcpbus.protocol.messages import CancelledParams, decode_params
 
@@ -129,6 +129,5 @@ def _has_nobody(message: Request | Notification | Response | Undecodable, sessio
 
 
 def session_of(head: Head) -> str | None:
-    """Return the session of Streamable HTTP that the head of a request names."""
-    headers = head.headers
-    return None if headers.raw(SESSION_HEADER) is None else headers.get(SESSION_HEADER)
+    """Return the session of Streamable HTTP that the head of a request names, if it names exactly one."""
+    return named_session(head.headers)

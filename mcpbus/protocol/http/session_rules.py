@@ -39,18 +39,24 @@ class Refused(Exception):  # noqa: N818 - control flow inside the exchange
         self.error = error
 
 
+def named_session(headers: Headers) -> str | None:
+    """Return the session that a request names, if it names exactly one."""
+    named = headers.raw(SESSION_HEADER)
+    return named.decode("latin-1").strip(" \t") if isinstance(named, bytes) else None
+
+
 def find_session(directory: Directory[SessionT], headers: Headers, principal: object) -> SessionT:
     """The session that a request names (rules W-32, W-33, W-46).
 
     Raises:
         Refused: It names none, or none that is there for this principal.
     """
-    named = headers.raw(SESSION_HEADER)
-    if not isinstance(named, bytes):
-        count = 0 if named is None else len(named)
+    named = named_session(headers)
+    if named is None:
+        count = len(headers.all(SESSION_HEADER))
         fault = f"exactly one header Mcp-Session-Id is needed, got {count}; initialize opens a session"
         raise Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
-    session = directory.find_session(named.decode("latin-1").strip(" \t"), principal)
+    session = directory.find_session(named, principal)
     if session is None:
         # Without its id: who logs the text, or caches it, is not to know the session by it.
         fault = "it has ended or never was; initialize again, without Mcp-Session-Id"

@@ -80,7 +80,6 @@ class Channel:
         self.writer = self._stream.attach()
         # More than this waits only for a client that goes on asking and does not read what it is answered.
         self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
-        self._taken: trio.Event | None = None
         self._in_a_row = 0
         self.requests = DuplexRequests(bus, self.session, self._stream, principal, peer)
 
@@ -97,7 +96,6 @@ class Channel:
 
     def close(self) -> None:
         """End it, and all that is in flight; what waits is not written any more."""
-        self._let_go()
         self.writer.__exit__()
 
     async def drain(self, draining: trio.CancelScope) -> str | None:
@@ -156,27 +154,10 @@ class Channel:
                 if writing.cancelled_caught or patience.cancelled_caught:
                     return False
                 if batch:
-                    self.written()
+                    self.writer.written()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return False
-        finally:
-            self._let_go()
         return True
-
-    def written(self) -> None:
-        """Say that the write of the batch that was taken last returned, and no disconnect was seen."""
-        self.writer.written()
-        self._wake()
-
-    def _let_go(self) -> None:
-        """Have nobody wait any more until something is written."""
-        self._room = 0
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._taken is not None:
-            self._taken.set()
-            self._taken = None
 
     async def deliver(self, receive: Callable[[bytes], object]) -> None:
         """Hand over what is said, message by message, to a program that never waits, until the channel ends."""
@@ -251,14 +232,12 @@ class Channel:
             self._in_a_row = 0
             await trio.lowlevel.checkpoint()
         while self.full:
-            if self._taken is None:
-                self._taken = trio.Event()
-            await self._taken.wait()
+            await self._stream.relieved()
 
     @property
     def full(self) -> bool:
         """Whether there is too much that the client has not read."""
-        return bool(self._room) and (self._stream.waiting > self._room or self._stream.laden)
+        return self._stream.waiting > self._room or self._stream.laden
 
     async def _take_batch(self, data: bytes, principal: object) -> list[Undecodable]:
         """Take an array of messages as if each had come by itself; return what in it is none."""

@@ -195,5 +195,5 @@ class FrameWriter:
 
     def _sent(self, *, said: bool) -> None:
         if said and not self._left:
-            self._channel.written()
+            self._channel.writer.written()
         self._listener.wrote()
